@@ -22,6 +22,7 @@ def lay_out(into: Path) -> None:
     tools = [path.name for path in DOCS.glob("*.py")]
     shutil.copytree(DOCS, into / "pages", ignore=shutil.ignore_patterns("__pycache__", "zensical.toml", *tools))
     shutil.copy(DOCS / "zensical.toml", into)
+    shutil.copy(DOCS.parent / "CHANGELOG.md", into / "pages" / "changelog.md")
     reference = into / "pages" / "reference"
     reference.mkdir()
     for name, page in pages():

@@ -1,10 +1,11 @@
 """The pages' tables that follow from the code: estimators, routes, error codes, metrics.
 
-    python docs/tables.py       (writes them anew into the pages)
+    python docs/tables.py       (writes them anew into the pages, and the service's page of the glossary)
 
 A table stands in a page between <!-- table: NAME --> and <!-- end -->; tests/test_tables.py says when one is out of date.
 """
 
+import html
 import re
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -80,10 +81,10 @@ def codes() -> Iterator[str]:
     raised: dict[str, str] = {}
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, errors.StreamDRError):
-            raised.setdefault(kind.code, " ".join((kind.__doc__ or "").partition("\n\n")[0].split()))
+            raised.setdefault(kind.code, " ".join(" ".join((kind.__doc__ or "").split("\n\n")[:2]).split()))
     raised["invalid"] = "No narrower code fits."
     for code, status in sorted(problems.STATUS.items(), key=lambda pair: pair[1]):
-        meaning = OF_THE_SERVICE.get(code) or raised[code].removeprefix("Raised when ")
+        meaning = OF_THE_SERVICE.get(code) or re.sub(r"^Raised (when|for|by) ", "", raised[code])
         yield f"| `{code}` | {status} | {meaning[0].upper()}{meaning[1:]} |"
 
 
@@ -101,11 +102,42 @@ def metrics() -> Iterator[str]:
 TABLES = {"estimators": estimators, "routes": routes, "codes": codes, "metrics": metrics}
 
 
+GLOSSARY_FILE = DOCS.parent / "service" / "dashboard" / "glossary.html"
+GLOSSARY = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Glossary of stream_dr</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="/dashboard/style.css">
+</head>
+<body>
+<header>
+  <h1>Glossary</h1>
+  <nav aria-label="Elsewhere"><a href="/">Dashboard</a></nav>
+</header>
+<main><div id="page"><section><table id="glossary">
+{body}</table></section></div></main>
+</body>
+</html>
+"""
+
+
 def fresh(page: str) -> str:
     """A page's text with its tables made anew."""
     return re.sub(
         r"(<!-- table: (\w+) -->\n).*?(?=<!-- end -->)", lambda m: m[1] + _text(TABLES[m[2]]()), page, flags=re.S
     )
+
+
+def glossary_page() -> str:
+    """Return docs/glossary.md as the page that the service's dashboard links to."""
+    rows = re.findall(r"^\| (.+?) \| (.+?) \|$", (DOCS / "glossary.md").read_text(encoding="utf8"), flags=re.MULTILINE)[1:]
+    entries = [(word, re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(meaning))) for word, meaning in rows]
+    body = "".join(f"  <tr><th>{word}</th><td>{meaning}</td></tr>\n" for word, meaning in entries)
+    return GLOSSARY.format(body=body)
 
 
 def _text(lines: Iterable[str]) -> str:
@@ -148,3 +180,4 @@ def _application() -> Iterator[FastAPI]:
 if __name__ == "__main__":
     for page in DOCS.rglob("*.md"):
         page.write_text(fresh(page.read_text(encoding="utf8")), encoding="utf8")
+    GLOSSARY_FILE.write_text(glossary_page(), encoding="utf8")

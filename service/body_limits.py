@@ -30,7 +30,7 @@ PACKINGS = ("gzip", "zstd")
 """Content encodings that are decompressed. pyarrow has the same names for them."""
 
 STEP = 1 << 20
-"""Number of bytes to decompress at once."""
+"""Number of bytes to decompress at a time."""
 
 
 class Limit(NamedTuple):

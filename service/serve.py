@@ -312,4 +312,5 @@ def listen(settings: Settings) -> socket.socket:
 def _one_blas_thread() -> AbstractContextManager[object]:
     from threadpoolctl import threadpool_limits
 
-    return threadpool_limits(1)
+    limits: AbstractContextManager[object] = threadpool_limits(1)
+    return limits

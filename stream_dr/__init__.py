@@ -1,6 +1,8 @@
 """stream_dr: supervised dimensionality reduction on streams too large for memory.
 
 Public names stand in `__init__.pyi`; each is loaded when first used, so `import stream_dr` is quick.
+`dir(stream_dr)` lists those for use in Python. The others are parts of the service's engine and may
+be imported all the same.
 """
 
 from typing import Any
@@ -9,11 +11,43 @@ import lazy_loader
 
 __version__ = "0.1.0"
 
-_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_load, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+ENGINE = frozenset(
+    {
+        "DryRunReceipt",
+        "FigureOptions",
+        "Job",
+        "Limits",
+        "LiveFigures",
+        "Model",
+        "PublishPolicy",
+        "Receipt",
+        "RefinePolicy",
+        "RunSettings",
+        "Running",
+        "ServedArray",
+        "export_model",
+        "export_projection",
+        "one_row",
+        "parameter_types",
+        "parse_rows",
+        "predict",
+        "rows_draft",
+        "transform",
+        "warm_up",
+    }
+)
+"""Names that the service is built from, which `dir` leaves out."""
+
+
+def __dir__() -> list[str]:
+    """Return the names for use in Python."""
+    return sorted({*__all__, "__version__", "__doc__"} - ENGINE)
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name. Raises AttributeError, which names the one that was meant."""
+    """Load a public name. Raises AttributeError, which suggests the closest one."""
     if name in __all__:
         return _load(name)
     from stream_dr.errors import did_you_mean

@@ -24,7 +24,7 @@ WIDEST = 2**31
 """Features are fewer: a sparse row's indices are int32."""
 
 EXACT_WIDTH = 4096
-"""Widest rows whose whole scatter is kept."""
+"""Widest rows whose whole scatter is stored."""
 
 
 def typed(fields: Any) -> None:
@@ -33,8 +33,8 @@ def typed(fields: Any) -> None:
     for name, hint in _hints(kind).items():
         value = getattr(fields, name)
         if not _is(value, hint):
-            given = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"{value!r:.60}"
-            raise wrong(fields, name, given, f"of type {getattr(hint, '__name__', hint)}")
+            description = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"{value!r:.60}"
+            raise wrong(fields, name, description, f"of type {getattr(hint, '__name__', hint)}")
 
 
 def shaped(fields: Any, dtype: type, **shapes: tuple[int, ...]) -> None:
@@ -42,8 +42,8 @@ def shaped(fields: Any, dtype: type, **shapes: tuple[int, ...]) -> None:
     for name, shape in shapes.items():
         array = getattr(fields, name)
         if array.dtype != dtype or array.shape != shape:
-            given = f"{array.dtype} of shape {array.shape}"
-            raise wrong(fields, name, given, f"{np.dtype(dtype)} of shape {shape}")
+            description = f"{array.dtype} of shape {array.shape}"
+            raise wrong(fields, name, description, f"{np.dtype(dtype)} of shape {shape}")
 
 
 def matrix(fields: Any, name: str) -> tuple[int, int]:
@@ -94,8 +94,11 @@ def same(fields: Any, name: str, needed: Any) -> None:
 
 
 def csr(fields: Any, rows: int, width: int) -> None:
-    """Raise DamagedFile unless `values`, `indices` and `indptr` are CSR arrays of so many rows, finite, the indices of each
-    row ascending, distinct and below `width`; or `values` a dense (rows, width) and the others None."""
+    """Raise DamagedFile unless the arrays are rows, CSR or dense.
+
+    CSR rows are finite, and the indices of each row ascend and are below `width`. Dense rows are
+    `values` (rows, width), with None for the others.
+    """
     values, indices, indptr = fields.values, fields.indices, fields.indptr
     if (indices is None) != (indptr is None):
         raise wrong(fields, "indptr", "there without indices, or they without it", "there with them")
@@ -118,8 +121,11 @@ def csr(fields: Any, rows: int, width: int) -> None:
 
 
 def learned(state: Any, kinds: tuple[str, ...]) -> None:
-    """Raise DamagedFile unless what every state tells is in range: rows, width, kind of targets (one of `kinds`, or None)
-    and labels, which are distinct and of one type."""
+    """Raise DamagedFile unless the fields that every state has are in range.
+
+    They are rows, width, kind of targets (one of `kinds`, or None), and labels, which are distinct
+    and of one type.
+    """
     within(state, 0, MOST_ROWS, "rows", "rows_skipped")
     within(state, 0, WIDEST, "n_features")
     one_of(state, "target_kind", (None, *kinds))
@@ -134,9 +140,9 @@ def labels(fields: Any) -> None:
         raise wrong(fields, "labels", f"{fields.labels!r:.60}", "distinct labels of one type")
 
 
-def wrong(fields: Any, name: str, given: str, needed: str) -> DamagedFile:
-    """The error of a field that is `given` and must be `needed`."""
-    return DamagedFile(f"{type(fields).__name__}.{name} is {given}; it must be {needed}. Use an older copy.")
+def wrong(fields: Any, name: str, description: str, needed: str) -> DamagedFile:
+    """Return the error of a field that has this description and needs another."""
+    return DamagedFile(f"{type(fields).__name__}.{name} is {description}; it must be {needed}. Use an older copy.")
 
 
 @lru_cache(maxsize=64)
@@ -145,7 +151,7 @@ def _hints(kind: Any) -> JsonDict:
 
 
 def _is(value: Any, hint: Any) -> bool:
-    """Whether a value is of an annotation's type."""
+    """Return True if a value has an annotation's type."""
     origin, of = get_origin(hint), get_args(hint)
     if hint is Any:
         return True

@@ -1,10 +1,11 @@
-"""disk: whole-or-nothing files, one writer a directory, free space.
+"""Disk: atomic files, one writer for each directory, free space.
 
-Cost: `write_atomically` two fsyncs and a rename, whatever the file's size costs to write.
+`write_atomically` costs two fsyncs, a rename, and writing the file's bytes.
 
-Why this way: a file that is renamed into place after an fsync is either the old one or the whole new one, and the fsync
-of the directory makes the rename itself outlive a power cut. The lock is the kernel's (flock): it is gone with the
-process, however that ended, so there is no stale lock file to clean up; the pid inside is only for the message.
+Why this way: a file that is renamed into place after an fsync is either the old one or the whole
+new one. The fsync of the directory makes the rename survive a power cut. The lock is the kernel's
+(flock). It ends with the process, however that ended, so no stale lock file has to be removed. The
+process id in the file is only for messages.
 """
 
 import errno
@@ -20,7 +21,7 @@ from stream_dr.errors import DirectoryInUse, InsufficientStorage, SourceMissing
 from stream_dr.failpoints import failpoint
 
 TEMPORARY = ".tmp"
-"""Suffix of files being written; one found later is what a crash left."""
+"""Suffix of files being written. A crash may leave one behind."""
 
 
 def write_atomically(path: FileName, write: Callable[[BinaryIO], object], point: str = "write") -> None:
@@ -49,14 +50,17 @@ def write_atomically(path: FileName, write: Callable[[BinaryIO], object], point:
 
 
 def remove_begun(directory: FileName) -> None:
-    """Remove what an ended process was writing to a stream's directory; its lock is held. Sources have names of somebody's
-    own, which may end as they like, and those that are being written begin with a dot."""
+    """Remove files that an ended process was writing to a stream's directory.
+
+    The caller holds the directory's lock. Files of sources have names of the user's own, which may
+    end in any way, so those being written begin with a dot.
+    """
     for folder in (".", "snapshots/*", "sources/*"):
-        for left in Path(directory).glob(f"{folder}/*{TEMPORARY}"):
-            if left.is_file():
-                left.unlink()
-    for left in Path(directory).glob(f"sources/.*{TEMPORARY}"):
-        shutil.rmtree(left, ignore_errors=True)
+        for leftover in Path(directory).glob(f"{folder}/*{TEMPORARY}"):
+            if leftover.is_file():
+                leftover.unlink()
+    for leftover in Path(directory).glob(f"sources/.*{TEMPORARY}"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def fsync_directory(path: FileName) -> None:
@@ -96,18 +100,27 @@ def check_room(path: FileName, needed: int, min_free_bytes: int = 0) -> None:
 
 
 def is_full(error: BaseException) -> TypeGuard[OSError]:
-    """Whether an error is the operating system's "no space left" (or quota reached, no file may be as large, or the file
-    system has become read-only)."""
+    """Return True if an error says that the disk takes no more.
+
+    There is no space left, a quota is reached, a file is too large, or the file system has become
+    read-only.
+    """
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 def is_broken(error: BaseException) -> TypeGuard[OSError]:
-    """Whether an error is the operating system's "input/output error", which may be one of reading, too."""
+    """Return True if an error is the system's "input/output error".
+
+    Reading may cause it, too.
+    """
     return isinstance(error, OSError) and error.errno == errno.EIO
 
 
 def no_room(path: FileName, said: str) -> InsufficientStorage:
-    """The error that says that the disk holding `path` takes no more; said: by the system or by SQLite."""
+    """Return the error that says that the disk holding `path` is full.
+
+    said: message of the system or of SQLite.
+    """
     return InsufficientStorage(
         f"{path} could not be written ({said}): the disk is full, over its quota, or refuses to write. Nothing was changed; "
         "make room on it, or mend it, and try again.",
@@ -120,8 +133,11 @@ RESERVE = 1 << 19
 
 
 class Reserve:
-    """Room for a start on a full disk: a file of RESERVE bytes at `directory/reserve`, given up while the directory is
-    opened where less than that is free, and taken again afterwards, of what there is. Usable as a context manager."""
+    """Space reserved for a start on a full disk. Context manager.
+
+    A file of RESERVE bytes at `directory/reserve`. If less than that is free, it is deleted while
+    the directory is opened and created again afterwards, as far as there is space.
+    """
 
     def __init__(self, directory: FileName) -> None:
         self.path = Path(directory) / "reserve"
@@ -151,11 +167,14 @@ def holder(directory: FileName) -> str:
 
 
 class DirectoryLock:
-    """The right to write to a directory, held by one process at a time, until `release` or the process's end.
+    """Exclusive right to write to a directory. Context manager.
 
-    Takes the locks on the directory itself and on `directory/lock` at once; the directory must exist. The file says who
-    holds them; a second process is refused though somebody has removed it. Raises DirectoryInUse with the holder's pid,
-    as far as it is known. Usable as a context manager. Cost: two flocks.
+    One process at a time holds it, until `release` or the end of the process. It locks both the
+    directory itself and `directory/lock`, so a second process is refused even if the file was
+    removed. The directory must exist. The file says which process holds the lock. Costs two
+    flocks.
+
+    Raises DirectoryInUse with the holder's process id, if it is known.
     """
 
     def __init__(self, directory: FileName) -> None:
@@ -177,7 +196,7 @@ class DirectoryLock:
         self._descriptors = [folder, file]
 
     def release(self) -> None:
-        """Give the lock up; once is enough, twice does nothing."""
+        """Release the lock. A second call does nothing."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 

@@ -1,10 +1,13 @@
-"""Every error stream_dr raises for its caller: one class per cause, each with a stable `code`.
+"""Errors that stream_dr raises for its caller: one class for each cause.
 
-All are `ValueError`s (a `NotFitted` that an estimator raises is scikit-learn's `NotFittedError` too, which is one). A
-message says what was given, what was needed and what to do. The service maps `code` to an HTTP status in one table
-(`service/problems.py`); the command line prints the code and exits 1.
+Each class has a stable `code`. All are `ValueError`s. A `NotFitted` that an estimator raises is
+also scikit-learn's `NotFittedError`.
 
-Why this way: callers match on a class or on a code, never on words; a code never changes its meaning.
+A message says what the input was, what was needed and what to do. The service maps `code` to an
+HTTP status in one table (`service/problems.py`). The command line prints the code and exits with
+status 1.
+
+Why this way: callers match a class or a code, never words, and a code never changes its meaning.
 """
 
 from collections.abc import Iterable
@@ -19,11 +22,17 @@ _LONGEST = 4_000
 """Characters of a message, or of a detail: a column's name may be as long as a body."""
 
 _LONGEST_NAME, _MOST_COMPARED = 200, 10_000
-"""Characters, and number, of names that are compared letter by letter: who sends others can make them cost seconds."""
+"""Largest length and number of names that are compared letter by letter.
+
+More could cost seconds, and clients choose the names they send.
+"""
 
 
 class StreamDRError(ValueError):
-    """Base of all errors; raised when no narrower class fits. `details` holds machine-readable facts (row, column …)."""
+    """Base of all errors, raised when no narrower class fits.
+
+    `details` holds machine-readable values, such as the row and the column.
+    """
 
     code: ClassVar[str] = "invalid"
 
@@ -37,8 +46,11 @@ def _short(text: str) -> str:
 
 
 def did_you_mean(wrong: object, names: Iterable[object]) -> str:
-    """What a message says behind a name that is not there: " (did you mean 'age'?)", the nearest of the names that are, in
-    whatever letter case; "" where none is near. A list that is cut off may follow: the wanted name was said before it."""
+    """Return " (did you mean 'age'?)" with the known name closest to a wrong one.
+
+    Letter case is ignored. Returns "" if no name is close. A message puts it before any list that
+    is cut off.
+    """
     text, folded = str(wrong).casefold(), {str(name).casefold(): name for name in names}
     if len(text) > _LONGEST_NAME:
         return ""
@@ -47,10 +59,11 @@ def did_you_mean(wrong: object, names: Iterable[object]) -> str:
 
 
 def without_frames(error: _Error) -> _Error:
-    """The error, which no longer holds the frames that raised it and its causes, and with them the rows they worked on.
+    """Return the error without the frames that raised it and its causes.
 
-    For an error that is kept, or handed to another thread: the frames of a context manager hold the error itself, so only
-    the garbage collector would end them.
+    The frames hold the rows they worked on. Use it for an error that is stored or passed to
+    another thread: the frames of a context manager refer to the error itself, so only the garbage
+    collector would free them.
     """
     at: BaseException | None = error
     seen = set[int]()
@@ -62,8 +75,10 @@ def without_frames(error: _Error) -> _Error:
 
 
 class FewerComponents(UserWarning):
-    """Warned, once a fit, when there are fewer components than `n_components` asked for; the message says how many and
-    why."""
+    """Issued once a fit if there are fewer components than `n_components`.
+
+    The message says how many there are and why.
+    """
 
 
 class OtherColumns(UserWarning):
@@ -71,27 +86,38 @@ class OtherColumns(UserWarning):
 
 
 class NarrowKernel(UserWarning):
-    """Issued when the gamma of random_fourier makes nearly all rows of the first batch dissimilar; names a better one."""
+    """Issued if the gamma of random_fourier makes nearly all rows dissimilar.
+
+    Rows of the first batch are compared. The message names a better gamma.
+    """
 
 
 class OnlyDiagonal(UserWarning):
-    """Issued when a table may become too wide for the whole scatter, so that only its diagonal is kept."""
+    """Issued if a table may become too wide to store the whole scatter.
+
+    Then only its diagonal is stored.
+    """
 
 
 class Uncalibrated(UserWarning):
-    """Warned when probabilities are asked of a solution by the diagonal of the scatter alone: they rank the classes, and
-    their size says nothing."""
+    """Issued when probabilities come from the diagonal of the scatter alone.
+
+    They rank the classes, but their size means nothing.
+    """
 
 
 class InvalidParameter(StreamDRError):
-    """Raised when a parameter, of an estimator or of a request, has an unknown name or a value outside its range."""
+    """Raised for an unknown parameter, or a value outside its range.
+
+    The parameter belongs to an estimator or to a request.
+    """
 
     code = "invalid_parameter"
 
 
-def unknown_parameter(who: str, given: Iterable[str], known: Iterable[str]) -> InvalidParameter | None:
-    """What is said of the first parameter given that `who` does not have; None where it has all."""
-    for name in given:
+def unknown_parameter(who: str, names: Iterable[str], known: Iterable[str]) -> InvalidParameter | None:
+    """Return the error for the first name that `who` has no parameter of, or None."""
+    for name in names:
         if name not in known:
             meant = did_you_mean(name, known)
             return InvalidParameter(f"{who} has no parameter {name!r}{meant}; it has {', '.join(known) or 'none'}.")
@@ -140,15 +166,18 @@ class WidthMismatch(StreamDRError):
     code = "width_mismatch"
 
 
-def other_width(given: int, known: int) -> WidthMismatch:
-    """What an accumulator says of a batch of another width than it has learned."""
+def other_width(width: int, known: int) -> WidthMismatch:
+    """Return the error for a batch of another width than the accumulator's."""
     return WidthMismatch(
-        f"batch has {given} features; this model was started with {known}. Send those columns or start a new model."
+        f"batch has {width} features; this model was started with {known}. Send those columns or start a new model."
     )
 
 
 class NotFinite(StreamDRError):
-    """Raised when a value is NaN, infinite or beyond 1e100 in size; names row and column."""
+    """Raised when a value is NaN, infinite or beyond 1e100 in size.
+
+    The message names row and column.
+    """
 
     code = "not_finite"
 
@@ -178,7 +207,10 @@ class TargetKindMismatch(StreamDRError):
 
 
 class InvalidWeights(StreamDRError):
-    """Raised when weights are negative, not finite, of the wrong length, or not taken by this stream or model."""
+    """Raised when weights are invalid.
+
+    They are negative, not finite, of the wrong length, or not allowed for this stream or model.
+    """
 
     code = "invalid_weights"
 
@@ -190,7 +222,7 @@ class EmptyInput(StreamDRError):
 
 
 class TooManyFeatures(StreamDRError):
-    """Raised when an exact scatter matrix would grow past the width it is kept for."""
+    """Raised when an exact scatter matrix would grow past the width it is stored for."""
 
     code = "too_many_features"
 
@@ -214,14 +246,19 @@ class CannotUnlearn(StreamDRError):
 
 
 class PrecisionLost(CannotUnlearn):
-    """Raised when rows are so large beside those that would remain that taking them out leaves too few digits: learn the
-    rows that remain anew."""
+    """Raised when unlearning rows would leave too few correct digits.
+
+    The rows are much larger than those that would remain. Learn the remaining rows from scratch.
+    """
 
     code = "precision_lost"
 
 
 class CannotPredict(StreamDRError):
-    """Raised when a model is asked to predict whose method has no rule for targets, or that has learned none."""
+    """Raised when a model cannot predict.
+
+    Its method has no rule for targets, or it has learned none.
+    """
 
     code = "cannot_predict"
 
@@ -239,13 +276,19 @@ class NotFitted(StreamDRError):
 
 
 class CatchingUp(NotFitted):
-    """Raised when a projection is asked for that a model will have once it has learned, and solved, what the log holds."""
+    """Raised when a model has published no projection yet.
+
+    It will, once it has learned and solved what the log holds.
+    """
 
     code = "catching_up"
 
 
 class NeedsRefine(NotFitted):
-    """Raised when only the diagonal of the scatter is kept and the method has no answer from it without refine."""
+    """Raised when a method needs refine to give an answer.
+
+    Only the diagonal of the scatter is stored, and the method cannot solve from it.
+    """
 
     code = "needs_refine"
 
@@ -257,25 +300,31 @@ class MalformedInput(StreamDRError):
 
 
 class SchemaMismatch(StreamDRError):
-    """Raised when a batch's columns are not a layout stream_dr knows, or not this stream's; names the column."""
+    """Raised when a batch's columns are not a known layout, or not the stream's.
+
+    The message names the column.
+    """
 
     code = "schema_mismatch"
 
 
-def other_table(known: tuple[str, ...], given: tuple[str, ...]) -> SchemaMismatch:
-    """What is said of rows that have none of a table's columns; an array's are called x0, x1 …"""
+def other_table(known: tuple[str, ...], names: tuple[str, ...]) -> SchemaMismatch:
+    """Return the error for rows that have none of a table's columns.
+
+    names: the rows' column names. Those of an array are x0, x1 …
+    """
     way = "Send those"
-    if given == tuple(f"x{i}" for i in range(len(given))):
+    if names == tuple(f"x{i}" for i in range(len(names))):
         way = "An array's columns have no names of their own: send a frame, or objects, with those"
     return SchemaMismatch(
-        f"batch has none of the table's columns {list(known[:5])}; it has {list(given[:5])}"
-        f"{did_you_mean(given[0], known)}. {way}, or start a new model.",
+        f"batch has none of the table's columns {list(known[:5])}; it has {list(names[:5])}"
+        f"{did_you_mean(names[0], known)}. {way}, or start a new model.",
         column=known[0],
     )
 
 
 class DamagedShard(StreamDRError):
-    """Raised when a shard cannot be read to its end or its bytes are not those its checksum names."""
+    """Raised when a shard cannot be read to its end, or its checksum differs."""
 
     code = "damaged_shard"
 
@@ -293,13 +342,19 @@ class UnknownFormat(StreamDRError):
 
 
 class DamagedFile(StreamDRError):
-    """Raised when a file's checksum does not match its bytes, or its arrays do not fit each other; names the array."""
+    """Raised when a file's checksum differs, or its arrays do not fit each other.
+
+    The message names the array.
+    """
 
     code = "damaged_file"
 
 
 class DirectoryInUse(StreamDRError):
-    """Raised when another process writes to the directory, or has written to it, or it was moved; names its pid."""
+    """Raised when another process writes to the directory, or has written to it.
+
+    Also raised if the directory was moved. The message names the process id.
+    """
 
     code = "directory_in_use"
 
@@ -323,7 +378,10 @@ class HistoryGone(StreamDRError):
 
 
 class InsufficientStorage(StreamDRError):
-    """Raised when the disk has less room than is needed (see `min_free_bytes`), is over its quota, or refuses writes."""
+    """Raised when the disk has too little room, is over quota or refuses writes.
+
+    See `min_free_bytes`.
+    """
 
     code = "insufficient_storage"
 
@@ -335,13 +393,19 @@ class SourceMissing(StreamDRError):
 
 
 class Overloaded(StreamDRError):
-    """Raised when bodies waiting in memory, or the events not yet applied, are at their limit; try again later."""
+    """Raised when waiting bodies, or events not applied yet, are at their limit.
+
+    Try again later.
+    """
 
     code = "overloaded"
 
 
 class ShuttingDown(StreamDRError):
-    """Raised when a batch or a job comes while the engine is stopping; send it again after the restart."""
+    """Raised when a batch or job comes while the engine is stopping.
+
+    Send it again after the restart.
+    """
 
     code = "shutting_down"
 
@@ -353,16 +417,17 @@ class UnknownJob(StreamDRError):
 
 
 class RemoteError(StreamDRError):
-    """Raised by Client when the service refuses for a reason of its own (access, size, media type) or does not answer.
+    """Raised when a service refuses for a reason of its own, or does not answer.
 
-    details: status and the service's own code, where it answered.
+    The reason may be access, size or media type. Raised by Client. `details` has the status and the
+    service's code, if it answered.
     """
 
     code = "remote_error"
 
 
 class UnknownVersion(StreamDRError):
-    """Raised when a projection's version was never published or is no longer kept."""
+    """Raised when a projection's version was never published or was dropped."""
 
     code = "unknown_version"
 
@@ -374,6 +439,9 @@ class OutputExists(StreamDRError):
 
 
 class ClusterError(StreamDRError):
-    """Raised when a Dask cluster does not answer, or cannot do what is asked of it; says which worker and why."""
+    """Raised when a Dask cluster does not answer, or cannot do what is asked.
+
+    The message says which worker and why.
+    """
 
     code = "cluster"

@@ -1,23 +1,36 @@
-"""failpoints: named places in the writing code where a test makes a write fail or the process die.
+"""Failpoints: named places where a test makes a write fail or the process die.
 
-Off unless the environment variable STREAM_DR_FAILPOINTS, read when this module is imported, or `armed(...)` says
-otherwise: `NAME=ACTION[@N]`, several joined by commas. ACTION is `kill` (SIGKILL to this process), `raise`
-(FailpointReached) or `enospc` (the OSError of a full disk); with @N only the N-th time the place is reached.
+They are off unless the environment variable STREAM_DR_FAILPOINTS, read when this module is
+imported, or `armed(...)` names some. A name is armed by `NAME=ACTION[@N]`, and several are joined
+by commas:
 
     STREAM_DR_FAILPOINTS=log.before_commit=kill@3,snapshot.rename=raise
 
-The places: of an append, `log.bodies_write`, `log.bodies_sync` (written, not yet synced), `log.before_commit`,
-`log.after_commit`; of a rewrite, `log.rewrite`, `log.rewritten` (committed, old bytes still there), `log.erased`
-(overwritten, still noted); of a few old events, `log.drop` (before the commit), `log.dropped` (their files still there); of
-a model that begins with a saved estimator, `models.reserved` (its id is), `models.begun` (its file is there), and of any,
-`models.before_commit`, `models.after_commit`, `models.removing` (before the commit), `models.removed` (its snapshots still
-there); of a snapshot, `snapshot.noted` (older ones still there); of a backup, `backup.log` (begun), `backup.copied` (all of
-it, checked); for each `write_atomically(..., point=P)`, and of a backup's folder: `P.tmp` (written, not yet synced),
-`P.rename` (synced, not yet renamed), `P.dir_fsync` (renamed, directory not yet synced).
+ACTION is `kill` (SIGKILL to this process), `raise` (FailpointReached) or `enospc` (the OSError of a
+full disk). With @N it happens only the N-th time that the place is reached.
 
-Cost when off: one truth test of an empty dict, about 40 ns, at places that wait for a disk.
+| place | state when it is reached |
+|---|---|
+| `log.bodies_write` | an append has written nothing |
+| `log.bodies_sync` | its bodies are written, not synced |
+| `log.before_commit`, `log.after_commit` | around the commit of an append |
+| `log.rewrite` | a rewrite of events has written nothing |
+| `log.rewritten` | it is committed, the old bytes are still there |
+| `log.erased` | the old bytes are overwritten, and still noted |
+| `log.drop`, `log.dropped` | old events: before the commit, and before their files are deleted |
+| `models.reserved` | a model that begins with a saved estimator: its id is reserved |
+| `models.begun` | its file is written |
+| `models.before_commit`, `models.after_commit` | around the commit of any new model |
+| `models.removing`, `models.removed` | a removal: before the commit, and before snapshots are deleted |
+| `snapshot.noted` | a snapshot is noted, older ones are still there |
+| `backup.log`, `backup.copied` | a backup begins, and is copied and checked |
+| `P.tmp` | a file of `write_atomically(..., point=P)`, or a backup's folder, is written, not synced |
+| `P.rename` | it is synced, not renamed |
+| `P.dir_fsync` | it is renamed, its directory is not synced |
 
-Why this way: a crash between two writes cannot be hit by timing alone often enough to be believed; a name can.
+A place that is not armed costs one truth test of an empty dict, about 40 ns.
+
+Why this way: timing alone cannot hit a moment between two writes often enough.
 """
 
 import errno
@@ -31,17 +44,20 @@ _reached: dict[str, int] = {}
 
 
 class FailpointReached(RuntimeError):
-    """Raised by an armed failpoint; never in use, only in tests."""
+    """Raised by an armed failpoint, in tests only."""
 
 
 def failpoint(name: str) -> None:
-    """Do what was armed for this place; nothing otherwise."""
+    """Run the action armed for this place, if there is one."""
     if _armed:
         _act(name)
 
 
 def arm(spec: str) -> None:
-    """Arm the places `spec` names (see the module's text), in place of all armed before; "" disarms."""
+    """Arm the places in `spec` and disarm all others.
+
+    spec: as in the module's docstring. "" disarms all.
+    """
     armed_now = {}
     for part in filter(None, spec.split(",")):
         name, _, action = part.partition("=")

@@ -1,13 +1,16 @@
-"""Projection: what a State is solved into; immutable, applied to rows, swapped as one reference.
+"""Projection: what a State is solved into, immutable and applied to rows.
 
-`Linear` subtracts a mean and multiplies by components; `Columns` keeps chosen features; `Mapped` runs a feature map
-first; "landmarks" (reservoir methods) are beside their solvers, solve/eigenmap.py and solve/barycentre.py. Each
-has `kind`, `solution`, `n_features`, `n_components` and `apply(X) → (rows, components)`.
+- `Linear` subtracts a mean and multiplies by loadings.
+- `Columns` selects features.
+- `Mapped` runs a feature map first.
+- Those of reservoir methods are beside their solvers, in `stream_dr/solve`.
 
-At apply, a sparse index the projection never saw contributes nothing; a dense width other than `n_features` is an
-error.
+Each has `kind`, `solution`, `n_features`, `n_components` and `apply(X)`, which returns (rows,
+components). A sparse index that the projection never saw contributes nothing. A dense width other
+than `n_features` is an error.
 
-Why this way: a reader that holds a Projection needs no lock; publishing is the swap of one reference.
+Why this way: a reader that holds a Projection needs no lock, because publishing is the swap of one
+reference.
 """
 
 from collections.abc import Iterator
@@ -29,7 +32,7 @@ from stream_dr.rows.raw_rows import raw_of, refuse_table
 
 @runtime_checkable
 class Projection(Protocol):
-    """What every projection offers."""
+    """Interface of every projection."""
 
     @property
     def kind(self) -> str:
@@ -38,7 +41,7 @@ class Projection(Protocol):
 
     @property
     def solution(self) -> str:
-        """How it was found: "exact", "diagonal", "refined" or "recurrence"."""
+        """Kind of solution: "exact", "diagonal", "refined" or "recurrence"."""
         ...
 
     @property
@@ -57,6 +60,19 @@ class Projection(Protocol):
 
     def check(self) -> None:
         """Raise DamagedFile unless its arrays fit each other, as those of a file might not (checks.py)."""
+        ...
+
+
+class Orientable(Projection, Protocol):
+    """Projection whose components may change order and sign."""
+
+    @property
+    def eigenvalues(self) -> np.ndarray:
+        """Eigenvalues (components,)."""
+        ...
+
+    def oriented(self, order: np.ndarray, signs: np.ndarray) -> Projection:
+        """Return it with its components in another order (components,) and with signs ±1."""
         ...
 
 
@@ -89,18 +105,25 @@ class LinearProjection(Projection, Protocol):
 
 
 SOLUTIONS = ("exact", "diagonal", "refined", "recurrence")
-"""How a projection may have been found."""
+"""Kinds of solutions."""
 
 
 class Linear(NamedTuple):
-    """z = (x − mean) · loadings.
+    """Linear projection z = (x − mean) · loadings.
 
-    mean: (features,) float64, zeros where the method does not centre.
-    loadings: (features, components) float64, C-ordered; its transpose is `components_`.
-    eigenvalues: (components,) float64.
-    solution: "exact", "diagonal", "refined" or "recurrence".
-    offset: (components,) float64, mean · loadings, or None: `apply` finds it each time.
-    readout: what is predicted from z, or None where the method predicts nothing.
+    Attributes
+    ----------
+    mean : (features,) float64
+        Zeros if the method does not centre.
+    loadings : (features, components) float64, C-ordered
+        Its transpose is `components_`.
+    eigenvalues : (components,) float64
+    solution : str
+        "exact", "diagonal", "refined" or "recurrence".
+    offset : (components,) float64 or None
+        mean · loadings. If None, `apply` computes it each time.
+    readout : Readout or None
+        Prediction from z. None if the method predicts nothing.
     """
 
     mean: np.ndarray
@@ -151,11 +174,17 @@ class Linear(NamedTuple):
         return self._replace(loadings=loadings, eigenvalues=self.eigenvalues[order], offset=None, readout=readout)
 
     def prepared(self) -> "Linear":
-        """The same projection with its offset kept, so that a sparse row costs its own entries and not O(features)."""
+        """Return the same projection with its offset stored.
+
+        Then a sparse row costs its own entries and not O(features).
+        """
         return self._replace(offset=self.mean @ self.loadings)
 
     def apply(self, X: Rows) -> np.ndarray:
-        """Project rows (rows, features), dense or CSR; O(entries · components). Raises WidthMismatch."""
+        """Project rows (rows, features), dense or CSR.
+
+        Costs O(entries · components). Raises WidthMismatch.
+        """
         if sp.issparse(X):
             X = _fit_width(X, self.n_features)
             offset = self.mean @ self.loadings if self.offset is None else self.offset
@@ -169,7 +198,10 @@ class Linear(NamedTuple):
 
 
 class Scoring(NamedTuple):
-    """Rows to the scores that targets are predicted by; linear has a readout."""
+    """Projection of rows to the scores by which targets are predicted.
+
+    linear: a projection that has a readout.
+    """
 
     linear: Linear
 
@@ -237,11 +269,22 @@ class Columns(NamedTuple):
 
 
 class Mapped(NamedTuple):
-    """A feature map, then the projection learned from mapped rows.
+    """Feature map, followed by the projection that was learned from mapped rows.
 
-    feature_map: the map's spec as JSON. names: the columns' names where the map goes by name and all batches had the
-    same, else None. width: features seen. inner: the projection of mapped rows; `loadings`, `mean`, … are its own. table:
-    a table's statistics as they were, where the map has some. landmarks: as they were, likewise.
+    Attributes
+    ----------
+    feature_map : str
+        Spec of the map as JSON.
+    names : tuple of str or None
+        Names of the columns, if the map goes by name and all batches had the same.
+    width : int
+        Number of features seen.
+    inner : Projection
+        Projection of mapped rows. `loadings`, `mean` and so on are its own.
+    table : TableState or None
+        Statistics of a table at that time, if the map has some.
+    landmarks : Landmarks or None
+        Landmarks at that time, if the map has some.
     """
 
     feature_map: str
@@ -254,10 +297,10 @@ class Mapped(NamedTuple):
     def check(self) -> None:
         """Raise DamagedFile unless the map has the statistics it needs, and `inner` is a projection."""
         within(self, 0, WIDEST, "width")
-        made = check_map(self, self.width)
+        mapping = check_map(self, self.width)
         if isinstance(self.inner, Mapped) or not isinstance(self.inner, Projection):
             raise wrong(self, "inner", type(self.inner).__name__, "a projection of mapped rows")
-        if made.learns and self.table is None:
+        if mapping.learns and self.table is None:
             raise wrong(self, "table", "None", "there, rows having been learned")
         self.inner.check()
 
@@ -285,13 +328,13 @@ class Mapped(NamedTuple):
         """The arrays of the projection inside, by their names."""
         if name not in ("loadings", "components", "eigenvalues", "mean", "columns", "scores"):
             raise AttributeError(f"a mapped projection has no {name!r}")
-        found: np.ndarray = getattr(self.inner, name)
-        return found
+        array: np.ndarray = getattr(self.inner, name)
+        return array
 
     @property
     def readout(self) -> Readout | None:
-        """What is predicted from z, or None."""
-        return getattr(self.inner, "readout", None)
+        """Prediction from z, or None."""
+        return self.inner.readout if isinstance(self.inner, Linear) else None
 
     def scoring(self) -> "Mapped":
         """The projection of rows to the scores of `readout`, (rows, k)."""
@@ -303,20 +346,26 @@ class Mapped(NamedTuple):
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns that the map makes, which `loadings` has as rows; None where they have none. Columns that
-        only rows without a target have brought come last, and are left out: nothing was learned of them."""
+        """Names of the columns that the map makes, or None if they have none.
+
+        They name the rows of `loadings`. Columns that came only with rows without a target are
+        last and left out, since nothing was learned of them.
+        """
         if self.table is None:
             return None
         return feature_names_of(feature_map(self.feature_map), self.table)[: self.inner.n_features]
 
     def unseen(self, X: Rows) -> int:
-        """Values of which nothing is made: categories never met, columns never met."""
+        """Return the number of values in categories or columns that were never learned."""
         return 0 if self.table is None else unseen(feature_map(self.feature_map), self.table, X)
 
     def apply(self, X: Rows, names: tuple[str, ...] | None = None) -> np.ndarray:
-        """Map rows (rows, features), dense or CSR, and project them, some thousand at a time. Raises WidthMismatch.
+        """Map rows (rows, features), dense or CSR, and project them.
 
-        names: of X's columns, for a map that goes by name; any may come. For a map with statistics X may be a table's.
+        A few thousand rows are mapped at a time. Raises WidthMismatch.
+
+        names: names of X's columns, for a map that goes by name. Any names may come. For a map
+        with statistics, X may be a table's rows.
         """
         out = np.empty((X.shape[0], self.n_components))
         for part, rows in self.mapped(X, names):
@@ -324,48 +373,63 @@ class Mapped(NamedTuple):
         return out
 
     def mapped(self, X: Rows, names: tuple[str, ...] | None = None) -> Iterator[tuple[slice, Rows]]:
-        """What the map makes of rows, as `apply` projects it: some rows' place among them, and these (rows, mapped)."""
-        made, names = feature_map(self.feature_map), names or self.names
+        """Yield mapped rows in the parts in which `apply` projects them.
+
+        Yields the slice of the rows, and these rows (rows, mapped features).
+        """
+        mapping, names = feature_map(self.feature_map), names or self.names
         if self.table is not None:
             if rows_kind(X) is not Kind.RAW and X.shape[1] != len(names or ()):
                 check_width(X, self.width)
             raw = raw_of(X, names)
-            for part in table_parts(made, self.table, raw):
-                yield part, mapped_rows(made, self.table, raw[part])
+            for part in table_parts(mapping, self.table, raw):
+                yield part, mapped_rows(mapping, self.table, raw[part])
             return
         refuse_table(X)
-        if names is None or not made.by_name:
+        if names is None or not mapping.by_name:
             if not sp.issparse(X):
                 check_width(X, self.width)
             X = _fit_width(X, self.width)
-        for part in mapped_parts(X.shape[0], made, PROJECTED_AT_ONCE):
+        for part in mapped_parts(X.shape[0], mapping, PROJECTED_AT_ONCE):
             marks = self.landmarks
-            yield part, made.apply(X[part], self.width, names) if marks is None else made.coordinates(marks, X[part])
+            yield (
+                part,
+                mapping.apply(X[part], self.width, names) if marks is None else mapping.coordinates(marks, X[part]),
+            )
+
+
+def linear_part(projection: Projection | None) -> Linear | None:
+    """Return the linear projection of rows or of mapped rows, or None if there is none."""
+    inner = projection.inner if isinstance(projection, Mapped) else projection
+    return inner if isinstance(inner, Linear) else None
 
 
 def check_map(state: Any, width: int) -> Any:
     """The map of a state or a projection behind one, of rows of `width`. Raises DamagedFile unless it is well said, and its
     names and statistics are its own."""
-    made = feature_map(state.feature_map)
-    if width and not made.settled:
+    mapping = feature_map(state.feature_map)
+    if width and not mapping.settled:
         raise wrong(state, "feature_map", state.feature_map, "that of rows that were learned, with all its numbers")
-    if state.names is not None and (not made.by_name or len(state.names) != width):
+    if state.names is not None and (not mapping.by_name or len(state.names) != width):
         raise wrong(state, "names", f"{len(state.names)} names", f"{width} of a map that goes by name, or None")
-    if not made.learns:
+    if not mapping.learns:
         same(state, "table", None)
     elif state.table is not None:
-        state.table.check(made)
+        state.table.check(mapping)
         same(state, "names", state.table.names)
-    draws = isinstance(made, Nystroem)
+    draws = isinstance(mapping, Nystroem)
     if draws != (state.landmarks is not None):
         raise wrong(state, "landmarks", "there" if state.landmarks else "None", "there where the map has some")
     if draws:
-        state.landmarks.check(width, made.most)
-    return made
+        state.landmarks.check(width, mapping.most)
+    return mapping
 
 
 def columns_of(projection: Projection, X: Rows) -> Iterator[Rows]:
-    """Rows X (rows, features) as the columns that a linear projection's loadings are of, some thousand at a time."""
+    """Yield rows X (rows, features) as the columns that the loadings belong to.
+
+    A few thousand rows come at a time.
+    """
     if isinstance(projection, Mapped):
         for _, rows in projection.mapped(X):
             yield _fit_width(rows, projection.inner.n_features)
@@ -374,15 +438,18 @@ def columns_of(projection: Projection, X: Rows) -> Iterator[Rows]:
 
 
 MAPPED_AT_ONCE = 1 << 22
-"""Numbers of mapped rows that are held at a time, 32 MB: a map's rows may be much wider than what they came from."""
+"""Number of mapped values held in memory while learning, 32 MB.
+
+Mapped rows may be much wider than the rows they came from.
+"""
 
 PROJECTED_AT_ONCE = 1 << 20
 """The same where rows are only projected: requests do so, several at once."""
 
 
-def mapped_parts(rows: int, made: FeatureMap, most: int = MAPPED_AT_ONCE) -> list[slice]:
+def mapped_parts(rows: int, mapping: FeatureMap, most: int = MAPPED_AT_ONCE) -> list[slice]:
     """The rows that are mapped at a time, at most so many numbers."""
-    step = 4096 if made.sparse else max(1, most // made.out_features(0))
+    step = 4096 if mapping.sparse else max(1, most // mapping.out_features(0))
     return [slice(start, start + step) for start in range(0, rows, step)]
 
 

@@ -1,8 +1,9 @@
-"""Readout: what is predicted from projected rows, as part of the projection they were projected by.
+"""Readout: prediction of targets from projected rows, a part of the projection.
 
-Scores are linear in a row's components, one a class or target: scores = z · weights + offset. Of classes they are the
-logarithms of posterior probabilities (but for a term all classes share), or each class's indicator as regression predicts
-it; of numbers the numbers themselves. So a published projection predicts without the state it was solved from.
+Scores are linear in a row's components, with one score for each class or target: scores = z ·
+weights + offset. For classes they are logarithms of posterior probabilities, up to a term that all
+classes share, or indicators predicted by regression. For numbers they are the numbers. So a
+published projection predicts without the state it was solved from.
 """
 
 from typing import NamedTuple
@@ -22,11 +23,21 @@ LOG_POSTERIORS = "log posteriors"
 
 
 class Readout(NamedTuple):
-    """What is predicted from z (rows, components).
+    """Prediction from z (rows, components).
 
-    weights: (components, k) float64; with `rest`, (components + r, k). offset: (k,) float64. kind: of targets, "class",
-    "multilabel" or "continuous". labels: k, sorted; () where targets are numbers. scores: TARGETS or LOG_POSTERIORS.
-    rest: (features, r) loadings of the components that `n_components` leaves out and prediction reads all the same, or None.
+    Attributes
+    ----------
+    weights : (components, k) float64
+        (components + r, k) if there is `rest`.
+    offset : (k,) float64
+    kind : str
+        Kind of targets: "class", "multilabel" or "continuous".
+    labels : tuple of k labels, sorted
+        Empty if targets are numbers.
+    scores : str
+        TARGETS or LOG_POSTERIORS.
+    rest : (features, r) or None
+        Loadings of components that `n_components` leaves out and the prediction uses.
     """
 
     weights: np.ndarray
@@ -61,8 +72,11 @@ class Readout(NamedTuple):
         return label_array(self.labels)
 
     def predicted(self, scores: np.ndarray) -> np.ndarray:
-        """Targets by scores (rows, k): labels (rows,) of the highest, indicators (rows, k) of several labels a row, int64,
-        1 from a half on, or numbers (rows,) or (rows, k)."""
+        """Return the targets predicted by scores (rows, k).
+
+        They are the labels (rows,) of the highest scores, or indicators (rows, k) int64 of several
+        labels a row, 1 for scores of at least a half, or numbers (rows,) or (rows, k).
+        """
         if self.kind == "class":
             return self.classes[scores.argmax(axis=1)]
         if self.kind == "multilabel" and self.scores == TARGETS:

@@ -1,14 +1,15 @@
-"""Threads: all that the engine runs, by name, in one place.
+"""Threads: names of all threads that the engine runs.
 
-    stream_dr-appender    one    admits what is waiting and commits it as a group                  (running/ingest.py)
-    stream_dr-models      one    reads the log, advances the live models, says what is due         (running/model_thread.py)
-    stream_dr-advance     many   models side by side, as many as there are processors              (running/advance.py)
-    stream_dr-work        few    solving, publishing, snapshots: RunSettings.workers               (running/driver.py)
-    stream_dr-long        few    catching up and refining: twice as many                           (running/running.py)
-    stream_dr-ahead       one    for each pass over shards or the log: what is read ahead of it    (here)
-    stream_dr-look-ahead  one    for each replay: the next shard's digest and missing batches      (directory/references.py)
+    stream_dr-appender    one    admits waiting drafts and commits them as a group           (running/ingest.py)
+    stream_dr-models      one    reads the log, advances live models, schedules due work     (running/model_thread.py)
+    stream_dr-advance     many   advance models in parallel, one thread a processor          (running/advance.py)
+    stream_dr-work        few    solve, publish and snapshot: RunSettings.workers            (running/driver.py)
+    stream_dr-long        few    backfill and refine: twice RunSettings.workers              (running/running.py)
+    stream_dr-records     one    writes the records of what models did                       (directory/records.py)
+    stream_dr-ahead       one    a pass over shards or the log: reads ahead                  (here)
+    stream_dr-look-ahead  one    a replay: the next shard's digest and missing batches       (directory/references.py)
 
-Each waits for a future, a condition or a deadline it has computed; none polls.
+Each waits for a future, a condition or a deadline that it has computed. None polls.
 """
 
 import os
@@ -35,27 +36,29 @@ def thread(name: str, run: Callable[[], None]) -> threading.Thread:
 
 
 def pool(name: str, threads: int | None = None) -> ThreadPoolExecutor:
-    """A pool of so many threads; None: as many as there are processors."""
+    """Return a pool of threads. None: one a processor."""
     return ThreadPoolExecutor(threads or len(os.sched_getaffinity(0)), thread_name_prefix=f"stream_dr-{name}")
 
 
 def ahead(items: Generator[T, None, None], depth: int = 2) -> Generator[T, None, None]:
-    """The same items, made by a thread that is at most `depth` of them ahead. Its error is raised here, in its place;
-    closing this closes them."""
+    """Yield the same items, computed by a thread up to `depth` items ahead.
+
+    An error of the thread is raised here, in its place. Closing this generator closes `items`.
+    """
     with closing(items), pool("ahead", 1) as maker:
-        made = deque(maker.submit(next, items, _END) for _ in range(depth))
+        futures = deque(maker.submit(next, items, _END) for _ in range(depth))
         try:
-            while (item := made.popleft().result()) is not _END:
-                made.append(maker.submit(next, items, _END))
+            while (item := futures.popleft().result()) is not _END:
+                futures.append(maker.submit(next, items, _END))
                 yield item  # type: ignore[misc]
         finally:
-            for future in made:
+            for future in futures:
                 future.cancel()
 
 
 @contextmanager
 def switching() -> Iterator[None]:
-    """SWITCH_INTERVAL for a while; a shorter one stays."""
+    """Set SWITCH_INTERVAL within the context, unless the interval is shorter."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(SWITCH_INTERVAL, before))
     try:

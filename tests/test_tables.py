@@ -29,6 +29,13 @@ def test_every_table_stands_in_a_page_and_is_up_to_date(tables: Any) -> None:
         assert tables.fresh(text) == text, "run python docs/tables.py"
 
 
+def test_the_glossary_of_the_service_is_that_of_the_pages(tables: Any) -> None:
+    page = tables.GLOSSARY_FILE.read_text(encoding="utf8")
+    assert page == tables.glossary_page(), "run python docs/tables.py"
+    assert "<tr><th>idempotency key</th><td>a name for a batch." in page
+    assert 'href="/dashboard/glossary.html"' in (tables.GLOSSARY_FILE.parent / "index.html").read_text(encoding="utf8")
+
+
 def test_every_estimator_is_recommended_for_something() -> None:
     questions = (DOCS / "estimators.md").read_text(encoding="utf8").partition("## What each can do")[0]
     for kind in stream_dr.ESTIMATORS.values():

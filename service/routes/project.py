@@ -135,7 +135,7 @@ def _projected_width(model: stream_dr.Model) -> int:
 
 def _predicted_width(model: stream_dr.Model) -> int:
     """Return how many numbers a predicted row has. Eight letters of a label count as one."""
-    readout = getattr(model.published.projection, "readout", None) if model.published else None
+    readout = model.published.readout if model.published else None
     return 0 if readout is None else len(readout.offset) + sum(len(str(label)) for label in readout.labels) // 8
 
 

@@ -378,15 +378,16 @@ class _MessageChecker:
         for offset, length in buffers:
             if offset < 0 or length < 0 or offset + length > len(body):
                 raise MalformedInput("a buffer lies outside its Arrow message; write the stream anew.")
-            size = struct.unpack_from("<q", body, offset)[0] if packed and length >= 8 else length
+            size: int = struct.unpack_from("<q", body, offset)[0] if packed and length >= 8 else length
             if size < -1:
                 raise MalformedInput("a compressed buffer states a negative size; write the stream anew.")
             # −1 says that a buffer is not compressed.
             total += length if size == -1 else size
 
-        self._values += sum(nodes)
+        values: int = sum(nodes)
+        self._values += values
         self._buffer_bytes += total
-        return max(total, 4 * sum(nodes))
+        return max(total, 4 * values)
 
     def _bound(self, count: int, limit: int | None, description: str) -> None:
         """Raise LimitExceeded if the count is above the limit."""

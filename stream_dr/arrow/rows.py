@@ -221,7 +221,7 @@ def _numbers(flat: pa.Array, name: str) -> np.ndarray:
     if pa.types.is_integer(flat.type) or pa.types.is_float16(flat.type):
         # The cast of a signalling NaN warns. The value is refused afterwards.
         with np.errstate(invalid="ignore"):
-            return flat.to_numpy(zero_copy_only=False).astype(np.float64)
+            return np.asarray(flat.to_numpy(zero_copy_only=False), dtype=np.float64)
     raise SchemaMismatch(f"column {name} holds {flat.type}; it must hold float or double.", column=name)
 
 

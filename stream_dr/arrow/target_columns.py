@@ -204,7 +204,7 @@ def _row_bounds(column: pa.Array) -> np.ndarray:
     """
     if column.null_count == 0:
         offsets = offsets_of(column)
-        return offsets.astype(np.int64) - offsets[0]
+        return np.asarray(offsets.astype(np.int64) - offsets[0])
     indptr = np.zeros(len(column) + 1, dtype=np.int64)
     np.cumsum(pc.list_value_length(column).fill_null(0).to_numpy(), out=indptr[1:])
     return indptr

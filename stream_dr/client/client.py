@@ -19,7 +19,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NotRequired, Self, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 from urllib.parse import quote
 
 import numpy as np
@@ -38,6 +38,14 @@ from stream_dr.client.remote_rows import (
     metadata_of,
     rows_and_names,
     several,
+)
+from stream_dr.client.responses import (
+    Acknowledgement,
+    JobStatus,
+    ModelStatus,
+    ServedProjection,
+    StreamFigures,
+    StreamStatus,
 )
 from stream_dr.client.served_array import ServedArray
 from stream_dr.rows.batches import as_block, batches
@@ -66,35 +74,6 @@ JobCallback = Callable[[JsonDict], object]
 """Function that receives a job's progress each time it changes."""
 
 
-class Acknowledgement(TypedDict):
-    """Answer to a batch, or to an unlearning.
-
-    columns_missing: columns of a table that the rows do not have. They count as missing values.
-    """
-
-    position: int
-    rows: int
-    duplicate: bool
-    lag: int
-    columns_missing: NotRequired[list[str]]
-
-
-class JobStatus(TypedDict):
-    """Long work on a model.
-
-    kind: "refine" or "snapshot".
-    state: "waiting", "running", "done", "failed" or "cancelled".
-    error: {"code", "message"} of a failed job.
-    """
-
-    id: str
-    kind: str
-    model: str
-    state: str
-    progress: JsonDict
-    error: dict[str, str] | None
-
-
 class Client:
     """A service at `url`. Close it, or use it as a context manager.
 
@@ -110,6 +89,18 @@ class Client:
     retries : int
         Number of attempts after the first. It waits 0.1, 0.2, 0.4 … up to 5 seconds between them,
         or as long as Retry-After says.
+
+    Examples
+    --------
+    >>> import stream_dr
+    >>> X = [[1.0, 2.0], [3.0, 1.0], [2.0, 2.0], [4.0, 0.0]]
+    >>> with stream_dr.Client(url) as client:  # a running service, as "http://127.0.0.1:8000"
+    ...     _ = client.put_model("lda", "lda")
+    ...     receipt = client.partial_fit(X, ["a", "b", "a", "b"], key="first", wait=True)
+    ...     client.transform(X[:1], model="lda").shape
+    (1, 1)
+    >>> receipt["rows"]
+    4
     """
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 60.0, retries: int = 8) -> None:
@@ -232,13 +223,13 @@ class Client:
         probabilities = np.array(response["probabilities"], dtype=np.float64).reshape(-1, len(classes))
         return ServedArray.of(probabilities, response), classes
 
-    def models(self) -> dict[str, JsonDict]:
+    def models(self) -> dict[str, ModelStatus]:
         """Return the state, position, rows, lag, version … of every model, by name."""
         return dict(self._get("/models")["models"])
 
-    def model(self, name: str) -> JsonDict:
+    def model(self, name: str) -> ModelStatus:
         """Return a model's state, position, rows, lag, version … Raises UnknownModel."""
-        return self._get(_path(name))
+        return cast(ModelStatus, self._get(_path(name)))
 
     def put_model(
         self,
@@ -248,7 +239,7 @@ class Client:
         publish: JsonDict | None = None,
         refine: JsonDict | None = None,
         **params: Any,
-    ) -> JsonDict:
+    ) -> ModelStatus:
         """Create a model, or return it if it exists with the same spec.
 
         Parameters
@@ -272,29 +263,28 @@ class Client:
         """
         spec = {"estimator": estimator, "params": params, "from": start, "publish": publish, "refine": refine}
         if isinstance(estimator, str):
-            return dict(self._service.send("PUT", _path(name), **_json(spec)).json())
+            return cast(ModelStatus, self._service.send("PUT", _path(name), **_json(spec)).json())
         if params or start != "start" or publish is not None or refine is not None:
             raise errors.InvalidParameter("a saved estimator has parameters, and goes on from now; give nothing else.")
         headers = {"Content-Type": "application/octet-stream"}
-        return dict(self._service.send("PUT", _path(name), content=_file(estimator), headers=headers).json())
+        response = self._service.send("PUT", _path(name), content=_file(estimator), headers=headers)
+        return cast(ModelStatus, response.json())
 
     def delete_model(self, name: str) -> None:
         """Delete a model. The log stays. Raises UnknownModel."""
         self._service.send("DELETE", _path(name))
 
-    def publish(self, name: str) -> JsonDict:
+    def publish(self, name: str) -> ModelStatus:
         """Publish a model now, even if its policy would wait.
 
         Returns the model's description, as `model` does. Raises NotFitted, ModelFailed.
         """
-        return dict(self._service.send("POST", f"{_path(name)}/publish").json())
+        return cast(ModelStatus, self._service.send("POST", f"{_path(name)}/publish").json())
 
-    def projection(self, name: str, version: int | None = None) -> JsonDict:
+    def projection(self, name: str, version: int | None = None) -> ServedProjection:
         """Return a model's projection.
 
-        The dict has "version", "newest", "kind", "solution" … and the arrays. Those of a linear
-        projection are "mean" (features,), "components" (components, features) and "eigenvalues"
-        (components,).
+        Its arrays are further keys.
 
         version: an older version (`model` lists them as "versions"). It comes with the arrays
         "map" (components then, components now) and "offset" (components now,), which lead to the
@@ -305,7 +295,8 @@ class Client:
         query = {} if version is None else {"version": version}
         answer = self._service.send("GET", f"{_path(name)}/projection", params=query, headers={"Accept": _ARROW})
         table = pa.ipc.open_stream(answer.content).read_all()
-        return metadata_of(table) | {n: array_of(table.column(n).chunk(0)) for n in table.column_names}
+        arrays = {name: array_of(table.column(name).chunk(0)) for name in table.column_names}
+        return cast(ServedProjection, metadata_of(table) | arrays)
 
     def export(self, name: str, path: str | os.PathLike[str] | None = None) -> Any:
         """Return a model as it is now, as a fitted estimator of its own.
@@ -386,11 +377,11 @@ class Client:
         """
         return cast(JobStatus, self._service.send("DELETE", f"/jobs/{_segment('job', id)}").json())
 
-    def stream(self) -> JsonDict:
+    def stream(self) -> StreamStatus:
         """Return position, rows, schema, labels and target kind of the stream."""
-        return self._get("/stream")
+        return cast(StreamStatus, self._get("/stream"))
 
-    def events(self) -> Iterator[JsonDict]:
+    def events(self) -> Iterator[StreamFigures]:
         """Yield position, rows and each model's figures, now and whenever they change.
 
         Ends when the service stops. Raises RemoteError if the connection is lost.

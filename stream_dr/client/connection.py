@@ -139,4 +139,4 @@ def _retry_after(response: httpx.Response) -> float:
 def _pause(attempt: int) -> float:
     """Return the seconds to wait before the next attempt."""
     # Spread at random, so that many clients do not return at once.
-    return min(5.0, 0.1 * 2**attempt) * random.uniform(0.5, 1.0)
+    return min(5.0, 0.1 * 2.0**attempt) * random.uniform(0.5, 1.0)

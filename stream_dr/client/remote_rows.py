@@ -84,5 +84,5 @@ def array_of(column: pa.Array) -> np.ndarray:
     """Return the one array that a column holds."""
     # An empty array is a list, since a tensor cannot be empty.
     if isinstance(column, pa.FixedShapeTensorArray):
-        return column.to_numpy_ndarray()[0]
+        return np.asarray(column.to_numpy_ndarray()[0])
     return np.asarray(column[0].as_py(), dtype=np.float64)

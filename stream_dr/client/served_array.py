@@ -26,6 +26,16 @@ class ServedArray(np.ndarray):
     unseen : int
         Number of entries of the rows whose feature the projection does not know. They contribute
         nothing.
+
+    Examples
+    --------
+    >>> import stream_dr
+    >>> with stream_dr.Client(url) as client:  # a running service, as "http://127.0.0.1:8000"
+    ...     _ = client.put_model("pca", "pca", n_components=1)
+    ...     _ = client.partial_fit([[1.0, 2.0], [3.0, 1.0]], wait=True)
+    ...     z = client.transform([[1.0, 2.0]], model="pca")
+    >>> z.model, z.shape
+    ('pca', (1, 1))
     """
 
     model: str = ""

@@ -46,7 +46,7 @@ def learn(
             "--out", "-o", metavar="OUT", help="Project the rows, too: a .parquet, .arrow, .csv or .npz file."
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="What one file is kept as, where its own name is taken.")] = None,
+    name: Annotated[str | None, typer.Option(help="What one file is stored as, where its own name is taken.")] = None,
     loops: Annotated[int, typer.Option(min=1, help="Passes over the rows to reach.")] = 1,
     as_classes: AsClasses = False,
 ) -> None:

@@ -1,1 +1,3 @@
-"""Where rows come from: readers of the field's formats, conversion to shards, public data sets, generated rows."""
+"""Sources of rows: readers of file formats, conversion to shards, public data sets, generated
+rows.
+"""

@@ -1,6 +1,7 @@
-"""convert: files in the field's formats to Arrow shards with a manifest, in one pass, a block at a time.
+"""Convert: files to Arrow shards with a manifest, in one pass.
 
-Memory: one block and one batch, whatever the file's size. Only the reader of MATLAB's format holds whole variables.
+A block is read at a time. Memory: one block and one batch, whatever the file's size. Only the
+reader of MATLAB's format reads whole variables.
 """
 
 from collections.abc import Sequence

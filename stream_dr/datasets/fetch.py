@@ -1,11 +1,13 @@
-"""fetch: public data sets through scikit-learn's fetchers, to shards.
+"""Fetch: public data sets to shards, through scikit-learn's fetchers.
 
-`rcv1` (Reuters RCV1-v2, 103 topics), `news20` (20 Newsgroups' raw word counts; training and test rows in folders of their
-own) and `openml:NAME` (`openml:NAME:VERSION`). A set scikit-learn has fetched before is taken from its cache.
+- `rcv1`: Reuters RCV1-v2, 103 topics
+- `news20`: raw word counts of 20 Newsgroups, with training and test rows in folders of their own
+- `openml:NAME` or `openml:NAME:VERSION`
 
-Memory: scikit-learn hands over a whole set, so it is held whole here (RCV1: 1 GB); files that do not fit are for `convert`.
+A set that scikit-learn has fetched before is taken from its cache. scikit-learn returns a whole
+set, so all of it is in memory (RCV1: 1 GB). Use `convert` for files that do not fit.
 
-Why this way: the fetchers know addresses, checksums and caches; what is ours is turning their objects into shards.
+Why this way: the fetchers know addresses, checksums and caches, so only the conversion is ours.
 """
 
 import warnings
@@ -85,7 +87,10 @@ def _rows(X: Any, targets: Any, names: tuple[str, ...] | None = None) -> Iterato
 
 
 def _ask(what: str, files: str, format: str, fetcher: str, /, **how: Any) -> Any:
-    """What a fetcher of scikit-learn returns. Raises SourceMissing when it cannot reach its server."""
+    """Return what a fetcher of scikit-learn returns.
+
+    Raises SourceMissing if it cannot reach its server.
+    """
     import sklearn.datasets
 
     try:

@@ -38,10 +38,14 @@ _SECOND_TOPIC = 0.27
 
 
 def rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start: int = 0) -> Iterator[Block]:
-    """Blocks of at most 1,000 rows, (rows, 47,236) CSR float64, rows `start` … `start + rows − 1` of the seed's stream.
+    """Yield blocks of at most 1,000 made-up rows, (rows, 47,236) CSR float64.
 
-    targets: "topics" (multilabel, 103 labels) or "top4" (class: the row's first top topic). `start` must be a multiple of
-    1,000. Raises InvalidParameter.
+    They are rows `start` … `start + rows − 1` of the seed's stream.
+
+    targets: "topics" (multilabel, 103 labels) or "top4" (class, the row's first top topic). start:
+    a multiple of 1,000.
+
+    Raises InvalidParameter.
     """
     if targets not in ("top4", "topics"):
         raise InvalidParameter(f"targets={targets!r}; it must be top4 or topics.")
@@ -51,8 +55,8 @@ def rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start: int = 0)
         )
     for first in range(start, start + rows, _CHUNK):
         block = _chunk(seed, first // _CHUNK, targets)
-        left = start + rows - first
-        yield block if left >= _CHUNK else block._replace(X=block.X[:left], y=_first_rows(block.y, left))
+        remaining = start + rows - first
+        yield block if remaining >= _CHUNK else block._replace(X=block.X[:remaining], y=_first_rows(block.y, remaining))
 
 
 def write_rcv1_like(
@@ -63,7 +67,10 @@ def write_rcv1_like(
     rows_per_shard: int = 100_000,
     progress: WriteProgress | None = None,
 ) -> Manifest:
-    """Write `rcv1_like` rows as shards of 1,000-row batches and a manifest; `progress(rows so far)` after each batch."""
+    """Write `rcv1_like` rows as shards of 1,000-row batches, with a manifest.
+
+    progress: called with the number of rows so far after each batch.
+    """
     blocks = rcv1_like(rows, targets, seed)
     return write_shards(blocks, directory, rows_per_shard, _CHUNK, n_features=language.WIDTH, progress=progress)
 

@@ -1,9 +1,9 @@
-"""language: the made-up words and topics of generated rows (see generate.py).
+"""Language: made-up words and topics of generated rows (see generate.py).
 
-Cost: built once a process in about 0.25 s; 3 MB.
+It is built once a process, in about 0.25 s, and takes 3 MB.
 
-Why this way: the language is the same for every seed, so that rows of one seed can be learned from and rows of another
-tested on.
+Why this way: the language is the same for every seed, so a model can learn rows of one seed and be
+tested on rows of another.
 """
 
 from functools import lru_cache
@@ -40,11 +40,21 @@ TOPICAL = 0.22
 
 
 class Language(NamedTuple):
-    """What all seeds share.
+    """Words and topics that all seeds share.
 
-    common: (2^20,) uint16 words, each as often as it is frequent. topical: (103, 2^12) uint16, each topic's own words
-    likewise. idf: (47,236,). ancestors: (103, 4) a topic and those above it, then −1. under: (4, 103) cumulative shares of
-    the topics under each top one. pairs: (16,) cumulative shares of (first, second) top topics, equal ones for no second.
+    Attributes
+    ----------
+    common : (2^20,) uint16
+        Words, each as often as it is frequent.
+    topical : (103, 2^12) uint16
+        Each topic's own words, likewise.
+    idf : (47,236,)
+    ancestors : (103, 4)
+        A topic and those above it, then −1.
+    under : (4, 103)
+        Cumulative shares of the topics under each top one.
+    pairs : (16,)
+        Cumulative shares of (first, second) top topics. A pair of equal ones has no second.
     """
 
     common: np.ndarray
@@ -57,7 +67,7 @@ class Language(NamedTuple):
 
 @lru_cache(maxsize=1)
 def the_language() -> Language:
-    """Words and topics; always the same."""
+    """Return the words and topics, which are always the same."""
     random = np.random.default_rng(1996)
     share = 1.0 / (np.arange(WIDTH) + 8.0)
     share = share[random.permutation(WIDTH)] / share.sum()
@@ -71,8 +81,8 @@ def the_language() -> Language:
 def _topic_table(random: np.random.Generator, share: np.ndarray) -> np.ndarray:
     """A topic's own words: some of the common ones and some rare ones, Zipf among themselves."""
     keys = random.random(WIDTH) ** (1.0 / np.sqrt(share))  # drawn without replacement, weights √share
-    found = np.argpartition(keys, -_TOPIC_WORDS)[-_TOPIC_WORDS:]  # in an order that depends on the processor
-    words = np.sort(found)
+    largest = np.argpartition(keys, -_TOPIC_WORDS)[-_TOPIC_WORDS:]  # in an order that depends on the processor
+    words = np.sort(largest)
     own = 1.0 / (np.arange(_TOPIC_WORDS) + 4.0)
     return random.permutation(words)[_table(own / own.sum(), TOPIC_TABLE)].astype(np.uint16)
 
@@ -113,7 +123,10 @@ def _under() -> np.ndarray:
 
 
 def _pairs() -> np.ndarray:
-    """(16,) cumulative shares of (first, second) top topics, equal ones for no second; shares of rows are TOP_SHARES."""
+    """Return cumulative shares (16,) of (first, second) top topics.
+
+    A pair of equal ones has no second. Shares of rows are TOP_SHARES.
+    """
     shares = np.array(list(TOP_SHARES.values()))
     first, extra = shares / shares.sum(), shares.sum() - 1.0
     pairs = np.outer(first, first)

@@ -1,7 +1,8 @@
-"""sources: files of the field's formats as batches, read one after the other and as often as asked.
+"""Sources: files as batches, which can be read again as often as needed.
 
-Each format is a reader in datasets/readers; this file knows a file's format by its name, and which option belongs to which.
-Memory is one block, whatever the file's size (MATLAB's format excepted, see its reader).
+Each format is a reader in datasets/readers. This file finds a file's format by its name, and which
+options a format takes. Memory is one block, whatever the file's size, except for MATLAB's format
+(see its reader).
 """
 
 import codecs
@@ -42,13 +43,23 @@ from stream_dr.targets.targets import KINDS
 
 
 class Options(NamedTuple):
-    """How a file is to be read; what a format has no use for must be left alone.
+    """Options of reading a file. An option that the format does not take must be left alone.
 
-    target: libsvm, vw, npy, npz: "auto" or the kind of targets. zero_based, one_based: where columns are numbered from.
-    n_features: width to state for sparse rows. topics: rcv1's topics file. labels: arff: MULAN's XML; mat, npz: the labels'
-    variable; npy, npz: a .npy file of them; of tables: indicator columns, separated by commas. label: the class attribute or
-    column. targets, weight, id, drop: columns of tables. raw, kinds: as in Roles. features: mat's and npz's variable of
-    rows. subset: mat's of row numbers. delimiter, header, decimal, encoding: csv.
+    Attributes
+    ----------
+    target : "auto" or the kind of targets (libsvm, vw, npy, npz)
+    zero_based, one_based : first number of the columns
+    n_features : declared width of sparse rows
+    topics : topics file of rcv1
+    labels : labels in another place
+        MULAN's XML (arff), the variable of labels (mat, npz), a .npy file of them (npy, npz), or
+        indicator columns of a table, separated by commas.
+    label : class attribute or column
+    targets, weight, id, drop : columns of tables
+    raw, kinds : as in Roles
+    features : variable of rows (mat, npz)
+    subset : variable of row numbers (mat)
+    delimiter, header, decimal, encoding : as in csv
     """
 
     target: str = "auto"
@@ -91,7 +102,10 @@ _READERS: dict[str, tuple[Callable[..., Iterator[Block]], tuple[str, ...]]] = {
 """The reader of each format, and which options it has a use for."""
 FORMATS = tuple(_READERS)
 _EVENT_BYTES = 256 << 20
-"""Bytes of a Parquet row group above which a file is read some rows at a time and not as a shard, an event a row group."""
+"""Bytes of a Parquet row group above which its rows are read some at a time.
+
+Smaller row groups are read as a shard's are, an event each.
+"""
 
 DATABASES = ("sqlite", "duckdb")
 """Formats whose files hold several tables, each a source: FILE!TABLE."""
@@ -108,8 +122,11 @@ _SUFFIXES = {
 
 
 def format_of(path: FileName) -> str:
-    """A file's format by its name, of a packed one by what stands before, of a table by its database's. Raises
-    InvalidParameter."""
+    """Return a file's format by its name.
+
+    For a packed file it is the name before the suffix, for a table the database's. Raises
+    InvalidParameter.
+    """
     archive, _, member = str(path).partition("!")
     if (format := _SUFFIXES.get(Path(archive).suffix.lower())) in DATABASES:
         return str(format)
@@ -124,11 +141,14 @@ def format_of(path: FileName) -> str:
 
 
 class FileSource:
-    """Files read as one stream of batches, in the order given: a Source for refine and evaluate.
+    """Files read as one stream of batches, in order, for refine and evaluate.
 
-    paths: the files. format: of all of them. options: how they are read; of a table whose first piece settles whether its
-    features are numbers alone, `raw` says which. Raises InvalidParameter (an option that the format has no use for, a value
-    that is none) and InvalidTargets (two kinds of them) before a row is read, then what a table's first piece raises.
+    paths: paths of the files. format: format of all of them. options: options of reading them. If
+    the first piece of a table settles whether its features are only numbers, `raw` says so.
+
+    Before a row is read it raises InvalidParameter for an option that the format does not take or
+    a bad value, and InvalidTargets for two kinds of targets. Then it raises what a table's first
+    piece raises.
     """
 
     def __init__(self, paths: Sequence[FileName], format: str, options: Options = Options()) -> None:
@@ -137,8 +157,8 @@ class FileSource:
             raise InvalidParameter(f"there is no format {format!r}{meant}; formats are {', '.join(FORMATS)}.")
         self.paths, self.format = tuple(Path(path) for path in paths), format
         reader, takes = _READERS[format]
-        given = {name: value for name, value in options._asdict().items() if value != Options._field_defaults[name]}
-        for name in given:
+        chosen = {name: value for name, value in options._asdict().items() if value != Options._field_defaults[name]}
+        for name in chosen:
             if name not in takes and name != "raw":
                 raise InvalidParameter(f"option {name} says nothing about {format} files; leave it out.")
         if format == "rcv1" and options.topics is None:
@@ -158,7 +178,7 @@ class FileSource:
 
     @property
     def raw(self) -> bool:
-        """Whether features are columns as a table has them."""
+        """True if features are read as columns of a table."""
         return bool(self.options.raw)
 
     def blocks(self) -> Generator[Block, None, None]:
@@ -178,7 +198,10 @@ class FileSource:
             raise MalformedInput(f"{', '.join(map(str, self.paths))}: no row in it. Give a file that holds rows.")
 
     def only(self, names: Sequence[str] | None) -> tuple["FileSource", list[str]]:
-        """This source without columns that are not among `names`, and what they are called; None: of all columns."""
+        """Return this source without columns outside `names`, and the names of the dropped ones.
+
+        names: None takes all columns.
+        """
         first = self.first if self.format in TABLES and names else None
         extra = [name for name in (first.names if first is not None else None) or () if name not in (names or ())]
         if not extra:
@@ -196,35 +219,59 @@ class FileSource:
 
     def _blocks(self, path: Path, **more: Any) -> Iterator[Block]:
         options = self.options
-        given: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             name: value
             for name, value in options._asdict().items()
             if name in self._takes and value != Options._field_defaults[name]
         }
         if self.format in TABLES:
-            given = {name: value for name, value in given.items() if name not in _COLUMNS} | {"roles": _roles(options)}
-        return self._reader(path, **given, **more)
+            arguments = {name: value for name, value in arguments.items() if name not in _COLUMNS} | {
+                "roles": _roles(options)
+            }
+        return self._reader(path, **arguments, **more)
 
 
 def open_source(
-    paths: FileName | Sequence[FileName], format: str | None = None, options: Options | None = None, **given: Any
+    paths: FileName | Sequence[FileName], format: str | None = None, options: Options | None = None, **more_options: Any
 ) -> FileSource:
-    """A file, or several as one, as batches that are read when asked for: csv, jsonl, parquet, arrow, libsvm, vw, rcv1,
-    arff, mat, npy or npz, packed (gz, bz2, xz, zip members) or not, or a table of SQLite or DuckDB (shop.db!orders).
+    r"""Return one or several files as batches, which are read when they are asked for.
 
-    format: by the first file's name where it is None. given: Options by name: label="y", weight=…, id=…, drop="a,b" … Raises
-    InvalidParameter, SourceMissing, MalformedInput.
+    Formats are csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff, mat, npy and npz, packed (gz,
+    bz2, xz, zip members) or not, and tables of SQLite or DuckDB (shop.db!orders).
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+    format : str or None
+        None takes it from the first file's name.
+    options : Options or None
+    **more_options
+        Options by name: label="y", weight=…, id=…, drop="a,b" and so on.
+
+    Raises InvalidParameter, SourceMissing, MalformedInput.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import stream_dr
+    >>> _ = Path("rows.csv").write_text("a,b,y\n1,2,u\n2,1,u\n5,6,v\n")
+    >>> source = stream_dr.open_source("rows.csv", label="y")
+    >>> [block.rows for _, block in source.events()]
+    [3]
     """
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not several:
         raise InvalidParameter("no file is named; name one or several.")
-    if error := unknown_parameter("reading a file", given, Options._fields):
+    if error := unknown_parameter("reading a file", more_options, Options._fields):
         raise error
-    return FileSource(several, format or format_of(several[0]), (options or Options())._replace(**given))
+    return FileSource(several, format or format_of(several[0]), (options or Options())._replace(**more_options))
 
 
 def are_shards(path: Path) -> bool:
-    """Whether a path names a folder, a manifest or a file of rows as shards have them, or nothing that is there."""
+    """Return True if a path names rows as shards have them, or nothing.
+
+    It may be a folder, a manifest or a file.
+    """
     archive = Path(str(path).partition("!")[0])
     if not archive.is_file() or path.suffix == ".json":
         return archive == path
@@ -272,5 +319,5 @@ def _roles(options: Options) -> Roles:
     return Roles(o.label, _names(o.labels), _names(o.targets), o.weight, o.id, _names(o.drop), o.raw, o.kinds)
 
 
-def _names(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    return tuple(name.strip() for name in given.split(",")) if isinstance(given, str) else given or ()
+def _names(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else names or ()

@@ -104,6 +104,18 @@ class Directory(AbstractContextManager["Directory"]):
     records : Records
 
     Only the directory itself changes its attributes.
+
+    Examples
+    --------
+    >>> import stream_dr
+    >>> with stream_dr.Directory("stream", limits=stream_dr.Limits(min_free_bytes=0)) as directory:
+    ...     model, new = directory.add_model("pca", "pca", {"n_components": 1})
+    ...     draft = stream_dr.rows_draft(b'{"rows": [[1, 2], [3, 1]]}', "json")
+    ...     directory.append([draft])
+    [Receipt(position=0, rows=2, duplicate=False, columns_missing=())]
+    >>> with stream_dr.Directory("stream", writable=False) as directory:
+    ...     directory.rows, list(directory.models)
+    (2, ['pca'])
     """
 
     def __init__(

@@ -69,6 +69,11 @@ class Receipt(NamedTuple):
 
     duplicate: True if the same body was appended before under the same key.
     columns_missing: a table's columns that the rows lack and that are taken as missing.
+
+    >>> import stream_dr
+    >>> receipt = stream_dr.Receipt(position=0, rows=2)
+    >>> receipt.duplicate
+    False
     """
 
     position: int
@@ -78,7 +83,13 @@ class Receipt(NamedTuple):
 
 
 class DryRunReceipt(NamedTuple):
-    """Receipt that a draft would get if it were appended."""
+    """Receipt that a draft would get if it were appended.
+
+    >>> import stream_dr
+    >>> with stream_dr.Directory("dry-run") as directory:
+    ...     directory.check(stream_dr.rows_draft(b'{"rows": [[1, 2], [3, 1]]}', "json"))
+    DryRunReceipt(rows=2, duplicate=False, columns_missing=())
+    """
 
     rows: int
     duplicate: bool
@@ -111,6 +122,11 @@ def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits:
     Bytes, and a read-only view of bytes that will not change, are not copied. Costs one pass over
     the body. Raises MalformedInput, SchemaMismatch, InvalidIndex, InvalidTargets, InvalidWeights
     or LimitExceeded.
+
+    >>> import stream_dr
+    >>> draft = stream_dr.rows_draft(b'{"rows": [[1, 2], [3, 1]], "labels": ["a", "b"]}', "json", key="first")
+    >>> draft.rows, draft.key
+    (2, 'first')
     """
     block = parse_rows(body, media, limits or Limits())
     stored: Body = body.cast("B") if isinstance(body, memoryview) and body.readonly else bytes(body)
@@ -156,6 +172,11 @@ def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
     limits: None for a body of the log, which was admitted under the limits of its time.
 
     Raises the errors of `arrow.codec`, and LimitExceeded.
+
+    >>> import stream_dr
+    >>> stream_dr.parse_rows(b'{"rows": [[1, 2], [3, 1]]}', "json", stream_dr.Limits()).X
+    array([[1., 2.],
+           [3., 1.]])
     """
     if media != "json":
         return block_from_arrow(read_arrow(body, max_bytes=limits.max_body_bytes if limits else None))
@@ -186,6 +207,12 @@ def one_row(values: Sequence[float], indices: Sequence[int] | None = None) -> Bl
 
     Raises InvalidRows if there are no values, or another number of indices than of values. Raises
     InvalidIndex for an index that is negative, repeated or too large.
+
+    >>> import stream_dr
+    >>> stream_dr.one_row([1.0, 2.0]).X
+    array([[1., 2.]])
+    >>> stream_dr.one_row([1.0, 2.0], indices=[0, 7]).features
+    8
     """
     if indices is None:
         if not len(values):

@@ -70,7 +70,7 @@ def check_splits(estimator: Estimator) -> None:
             f"{name} learns one row after the other, and is not split among workers."
             + (f" {estimator.merges_as} answers the same question and is." if estimator.merges_as else "")
         )
-    if float(getattr(estimator, "decay", 1.0)) != 1.0:
+    if estimator.decay != 1.0:
         raise CannotRefine(f"{name} with decay is refined in one process, not on a cluster.")
 
 
@@ -89,7 +89,7 @@ class _ClusterSums:
     """
 
     def __init__(self, client: "Client", directory: Directory, model: Model, frozen: Frozen) -> None:
-        if getattr(frozen.state, "table", None) is not None:
+        if model.accumulator.table is not None:
             raise CannotRefine("a map of tables is refined in one process, not on a cluster.")
         self._client = client
         self._context = _TaskContext(model.spec, directory.schema, frozen.state)

@@ -55,7 +55,7 @@ def transform_on(address: str, directory: Directory, model: Model, dataset: Data
         context = client.scatter(_TaskContext(projection, schema, carried_fields(dataset), out), broadcast=True)
         entries = gathered(client, [submit(client, _write_file, t, n, context) for n, t in enumerate(tasks)])
 
-    rows = sum(entry.rows for entry in entries)
+    rows: int = sum(entry.rows for entry in entries)
     manifest = Manifest(rows, projection.n_components, schema.target_kind, schema.labels, tuple(entries))
     write_whole(out, MANIFEST_NAME, manifest_bytes(manifest))
     system.delete_file(f"{folder}/{UNFINISHED}")

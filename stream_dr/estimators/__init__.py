@@ -36,7 +36,14 @@ _PLACES = {
 
 
 class Registry(Mapping[str, type]):
-    """Mapping of keys to estimator classes, imported when looked up."""
+    """Mapping of keys to estimator classes, imported when looked up.
+
+    >>> import stream_dr
+    >>> stream_dr.ESTIMATORS["lda"]
+    <class 'stream_dr.estimators.lda.LDA'>
+    >>> stream_dr.ESTIMATORS.key_of(stream_dr.LDA())
+    'lda'
+    """
 
     def __init__(self, places: dict[str, str]) -> None:
         self._places = dict(places)

@@ -43,7 +43,7 @@ class InformationGain(AdditiveEstimator):
     Parameters
     ----------
     n_components : int ≥ 1, default 500
-        Number of features kept, at most as many as there are.
+        Number of features selected, at most as many as there are.
     target : {"auto", "class", "multilabel"}, default "auto"
         Kind of targets. "auto" takes that of the first batch.
     feature_map : dict or None, default None
@@ -53,9 +53,9 @@ class InformationGain(AdditiveEstimator):
     Attributes
     ----------
     columns_ : ndarray (components,), int64
-        Indices of the features kept, best first.
+        Indices of the features selected, best first.
     scores_ : ndarray (components,), float64
-        Information gain of the features kept, in nats. `eigenvalues_` are the same numbers.
+        Information gain of the features selected, in nats. `eigenvalues_` are the same numbers.
     components_ : ndarray (components, features), float64
         Rows of the identity, made when read.
 
@@ -114,16 +114,16 @@ class InformationGain(AdditiveEstimator):
 
     @property
     def columns_(self) -> np.ndarray:
-        """Indices (components,) int64 of the features kept, best first."""
+        """Indices (components,) int64 of the features selected, best first."""
         return self._linear("columns")
 
     @property
     def scores_(self) -> np.ndarray:
-        """Information gain (components,) float64 of the features kept, in nats."""
+        """Information gain (components,) float64 of the features selected, in nats."""
         return self._linear("scores")
 
     def get_support(self, indices: bool = False) -> np.ndarray:
-        """Return the mask (features,) bool of the features kept.
+        """Return the mask (features,) bool of the features selected.
 
         With `indices`, return their indices (components,) in ascending order, as scikit-learn's
         selectors do. `columns_` has the order of `transform`, best first. With a feature map,
@@ -137,7 +137,7 @@ class InformationGain(AdditiveEstimator):
 
     @property
     def components_(self) -> np.ndarray:
-        """Rows of the identity (components, features) float64 for the features kept.
+        """Rows of the identity (components, features) float64 for the features selected.
 
         rows · components_ᵀ are the kept columns. Each read makes a new array of 8 · components ·
         features bytes. `columns_` holds the same information.
@@ -162,7 +162,7 @@ class InformationGain(AdditiveEstimator):
         return int(inner_projection(self.projection()).n_features)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
-        """Return the names of the features kept.
+        """Return the names of the features selected.
 
         They are the table's, those of `input_features`, or x0, x1 … With a feature map they are
         those of its columns, or numbers if these have no names.

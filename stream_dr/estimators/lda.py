@@ -80,7 +80,7 @@ class LDA(LinearClassifier, TwoStage):
     total scatter and XH = Cxy diag(n_j^−1/2), where Cxy is the cross-scatter of rows and class
     indicators and n_j the weight of class j. Eigenvalues lie in [0, 1]. γ = 0 is Fisher's LDA.
 
-    If only the diagonal of Cxx is kept (`solution_` is "diagonal"), the result is the one-pass
+    If only the diagonal of Cxx is stored (`solution_` is "diagonal"), the result is the one-pass
     approximation W1 ≈ (diag(Cxx) + γ)⁻¹ XH of mathematics §4. `refine` makes it exact.
 
     `predict` takes classes as Gaussian with means m_j and one covariance Σ. Σ is (Sw + γI) / N, or

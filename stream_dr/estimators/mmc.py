@@ -37,7 +37,7 @@ class MMC(ClosedForm):
     lecture [WMV] prints Sb unweighted and Sw as a sum, whose first vectors differ (cosine
     0.74-0.81). MMC(α) is SKM(a) with a = 1 + 2α, eigenvalues halved.
 
-    If only the diagonal of Cxx is kept (`solution_` is "diagonal") and α > 0, Sw is taken as
+    If only the diagonal of Cxx is stored (`solution_` is "diagonal") and α > 0, Sw is taken as
     diagonal. For α < 0 that has no meaning and transform raises NeedsRefine.
 
     State: O(d·(c + 2)) numbers for d features and c classes, and d² more with exact scatter if α ≠

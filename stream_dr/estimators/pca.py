@@ -30,7 +30,7 @@ class PCA(LinearGaussian, ClosedForm):
     [[0.707, 0.707]]
 
     There are at most min(features, rows − 1) components. Merges and unlearns. Above 4,096 features
-    only the diagonal of Cxx is kept, whose eigenvectors are the features themselves. Then
+    only the diagonal of Cxx is stored, whose eigenvectors are the features themselves. Then
     transform raises NeedsRefine: call `refine`, or use CCIPCA.
 
     Parameters

@@ -53,7 +53,7 @@ class PLSDA(TargetRegression):
 
     `standardize` scales the rows only, while scikit-learn's scale=True scales the targets, too.
     Divide columns of numbers in several units by their standard deviations first. If only the
-    diagonal of Cxx is kept (`solution_` is "diagonal"), the first component is still exact. The
+    diagonal of Cxx is stored (`solution_` is "diagonal"), the first component is still exact. The
     later ones take features as uncorrelated, until `refine`. Left out: the targets' own scores.
 
     State: O(d·(k + 2)) numbers for d features and k labels or columns, and d² more with exact

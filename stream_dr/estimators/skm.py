@@ -39,7 +39,7 @@ class SKM(ClosedForm):
     alone, exact from the class means at every row, without the convergence lag of the incremental
     form. a = 3 is twice MMC, and SKM(a) is weighted MMC with α = (a − 1)/2.
 
-    If only the diagonal of Cxx is kept (`solution_` is "diagonal") and a > 1, Sw is taken as
+    If only the diagonal of Cxx is stored (`solution_` is "diagonal") and a > 1, Sw is taken as
     diagonal. For a < 1 that has no meaning and transform raises NeedsRefine.
 
     State: O(d·(c + 2)) numbers for d features and c classes, and d² more with exact scatter if a ≠

@@ -60,7 +60,7 @@ class WMV(ClosedForm):
     - pairs="share" is PCA with α = 0, MMC with α = −2, and weighted MMC Sb − a Sw with α = −1 − a.
       All of these have β = 1 and eigenvalues times N.
 
-    If only the diagonal of Cxx is kept (`solution_` is "diagonal"), all classes are taken to have
+    If only the diagonal of Cxx is stored (`solution_` is "diagonal"), all classes are taken to have
     the same diagonal scatter. Where that counts as something to be maximised it has no meaning,
     and transform raises NeedsRefine.
 
@@ -91,7 +91,7 @@ class WMV(ClosedForm):
             raise InvalidParameter(f"pair_weights={pairs!r}; it must be a list of (label, label, number).")
 
     def keeps_class_scatter(self) -> bool:
-        """True if the scatter of each class is kept, since classes' rows count differently."""
+        """True if the scatter of each class is stored, since classes' rows count differently."""
         return self.pairs == "equal" or bool(self.pair_weights)
 
     def class_pairs(self, moments: Moments) -> np.ndarray:
@@ -153,7 +153,7 @@ class WMV(ClosedForm):
         roots, vectors = _between(moments, np.diag(factors / n) - self.class_pairs(moments))
         if share > 0.0 or (roots < -len(roots) * EPS * np.abs(roots).max(initial=0.0)).any():
             raise NeedsRefine(
-                "only the diagonal of Cxx is kept here (scatter is diagonal past 4,096 features), and where the scatter of "
+                "only the diagonal of Cxx is stored (it is past 4,096 features), and where the scatter of "
                 "the classes themselves is to be large its axes would be single features. Call refine(source), give "
                 "scatter='exact', or choose a smaller alpha."
             )

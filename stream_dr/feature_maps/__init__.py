@@ -53,7 +53,7 @@ MAPS: dict[str, Any] = {
 P = ParamSpec("P")
 
 
-def _spec_maker(name: str, kind: Callable[P, FeatureMap], what: str) -> Callable[P, dict[str, Any]]:
+def _spec_maker(name: str, kind: Callable[P, FeatureMap], what: str, example: str) -> Callable[P, dict[str, Any]]:
     """Return a function that takes the parameters of a map and returns its spec."""
 
     def spec(*args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
@@ -61,16 +61,64 @@ def _spec_maker(name: str, kind: Callable[P, FeatureMap], what: str) -> Callable
 
     spec.__name__ = spec.__qualname__ = name
     place = f"{kind.__module__.rpartition('.')[2]}.{getattr(kind, '__name__', name)}"
-    spec.__doc__ = f"Return the spec of {what}.\n\nSee {place} for the parameters. Raises InvalidParameter."
+    usage = f">>> import stream_dr\n>>> {example}"
+    spec.__doc__ = (
+        f"Return the spec of {what}.\n\nSee {place} for the parameters. Raises InvalidParameter.\n\n{usage}\n"
+    )
     vars(spec)["__signature__"] = inspect.signature(kind).replace(return_annotation=dict[str, Any])
     return spec
 
 
-random_fourier = _spec_maker("random_fourier", RandomFourier, "random Fourier features")
-polynomial = _spec_maker("polynomial", Polynomial, "products of features")
-hashing = _spec_maker("hashing", Hashing, "feature hashing")
-table = _spec_maker("table", Table, "a map of mixed columns")
-text = _spec_maker("text", Text, "a map of texts")
+random_fourier = _spec_maker(
+    "random_fourier",
+    RandomFourier,
+    "random Fourier features",
+    """
+>>> kernel_pca = stream_dr.PCA(2, feature_map=stream_dr.random_fourier(20, gamma=0.5))
+>>> kernel_pca.fit([[0.0, 1.0], [2.0, 0.0], [1.0, 1.0]]).rank_
+2
+""",
+)
+polynomial = _spec_maker(
+    "polynomial",
+    Polynomial,
+    "products of features",
+    """
+>>> pca = stream_dr.PCA(feature_map=stream_dr.polynomial(degree=2))
+>>> pca.fit([[0.0, 1.0], [2.0, 0.0], [1.0, 1.0]]).rank_
+2
+""",
+)
+hashing = _spec_maker(
+    "hashing",
+    Hashing,
+    "feature hashing",
+    """
+>>> pca = stream_dr.PCA(1, feature_map=stream_dr.hashing(8))
+>>> pca.fit([{"red": 1}, {"green": 2}, {"red": 3}]).components_.shape
+(1, 8)
+""",
+)
+table = _spec_maker(
+    "table",
+    Table,
+    "a map of mixed columns",
+    """
+>>> pca = stream_dr.PCA(1, feature_map=stream_dr.table())
+>>> list(pca.fit([{"age": 3, "sex": "f"}, {"age": 5, "sex": "m"}]).mapped_names_)
+['age', 'sex=f', 'sex=m']
+""",
+)
+text = _spec_maker(
+    "text",
+    Text,
+    "a map of texts",
+    """
+>>> lda = stream_dr.LDA(feature_map=stream_dr.text())
+>>> lda.fit(["red car", "blue sea", "red van", "blue sky"], ["land", "sea", "land", "sea"]).rank_
+1
+""",
+)
 
 
 def nystroem(

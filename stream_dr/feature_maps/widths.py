@@ -45,7 +45,7 @@ def diagonal_reason(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> s
     """Return why only the diagonal of the scatter can be kept of a table, "" if all of it can."""
     most = {column.name: _most_of(column, column.kind, encoding) for column in columns}
     total = sum(most.values())
-    return "" if total <= EXACT_WIDTH else f"{too_many(total, most, EXACT_WIDTH)}, else only its diagonal is kept."
+    return "" if total <= EXACT_WIDTH else f"{too_many(total, most, EXACT_WIDTH)}, else only its diagonal is stored."
 
 
 def too_many(total: int, most: dict[str, int], widest: int) -> str:

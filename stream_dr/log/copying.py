@@ -25,7 +25,7 @@ from stream_dr.log.index import Current, Index
 from stream_dr.log.sqlite_file import one_view, translated
 
 PIECE = 1 << 20
-"""Number of bytes read at once."""
+"""Number of bytes read at a time."""
 
 Progress = Callable[[int, int], object]
 """Callback that receives the number of bytes copied and the total."""

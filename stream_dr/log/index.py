@@ -298,7 +298,7 @@ def give_back(connection: sqlite3.Connection, folder: Path, files: Iterable[int]
     """
     for file in files:
         bodies_path(folder, file).unlink(missing_ok=True)
-    free = connection.execute("PRAGMA freelist_count").fetchone()[0]
+    free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
     # Only `executescript` runs this pragma to its end.
     connection.executescript(f"PRAGMA incremental_vacuum({_AT_ONCE})")
     return 0 < int(connection.execute("PRAGMA freelist_count").fetchone()[0]) < free

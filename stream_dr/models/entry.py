@@ -44,6 +44,10 @@ class PublishPolicy(NamedTuple):
     idle: whenever all events in the log are learned.
 
     If none is set, the model is published on demand only.
+
+    >>> import stream_dr
+    >>> stream_dr.PublishPolicy(rows=1000, seconds=None, idle=False).described
+    'it is after 1000 rows'
     """
 
     rows: int | None = None
@@ -70,6 +74,10 @@ class RefinePolicy(NamedTuple):
     seconds: after this number of seconds if rows came, or None.
 
     Never if both are None.
+
+    >>> import stream_dr
+    >>> stream_dr.RefinePolicy(rows=100_000)
+    RefinePolicy(rows=100000, seconds=None)
     """
 
     rows: int | None = None

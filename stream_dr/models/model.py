@@ -17,8 +17,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
 
-import numpy as np
-
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import ModelFailed, StreamDRError, UnknownVersion, without_frames
 from stream_dr.estimators.fitting.estimator import Estimator
@@ -26,7 +24,7 @@ from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.entry import ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.schema import block_for, class_rows
 from stream_dr.models.versions import Published, Versions, change
-from stream_dr.projection import Projection
+from stream_dr.projection import Linear, Projection
 from stream_dr.rows.block import Block
 from stream_dr.solve.orientation import oriented
 from stream_dr.statistics.protocol import Accumulator, State
@@ -117,6 +115,22 @@ class Model:
     advance_seconds : float
     advanced_rows : int
         Time spent learning, and rows learned, by this process.
+
+    Examples
+    --------
+    >>> import stream_dr
+    >>> body = b'{"rows": [[1, 2], [3, 1], [2, 2], [4, 0]], "labels": ["a", "b", "a", "b"]}'
+    >>> directory = stream_dr.Directory("model", limits=stream_dr.Limits(min_free_bytes=0))
+    >>> running = stream_dr.Running(directory)
+    >>> running.start()
+    >>> model, new = running.add_model("lda", "lda", {})
+    >>> receipt = running.submit(stream_dr.rows_draft(body, "json")).result()
+    >>> running.wait_applied(receipt.position, timeout=60)
+    True
+    >>> model.rows, model.classes
+    (4, ('a', 'b'))
+    >>> running.stop()
+    >>> directory.close()
     """
 
     def __init__(
@@ -469,7 +483,7 @@ class Model:
         last = self.published
         spread = partial(self.estimator.covariance_product, frozen.state)
         projection = oriented(projection, last.projection if last else None, spread)
-        if hasattr(projection, "prepared"):
+        if isinstance(projection, Linear):
             projection = projection.prepared()
 
         published = Published(
@@ -560,7 +574,7 @@ class Model:
             "classes": list(self.classes),
             "class_rows": class_rows(accumulator, self.classes),
             "classes_waiting": list(self.estimator.classes_waiting(accumulator)),
-            "eigenvalues": np.asarray(getattr(projection, "eigenvalues", ())).tolist(),
+            "eigenvalues": published.eigenvalues.tolist() if published else [],
             "solution": projection.solution if projection else None,
             "refined_at": published.refined_at if published else None,
             "residual": published.residual if published else None,

@@ -41,6 +41,12 @@ def save(estimator: Any, path: FileName) -> None:
 
     Raises UnknownEstimator if it is not registered. Raises InvalidParameter if a parameter is no
     plain value, or was changed after rows were learned with it. Raises InsufficientStorage.
+
+    >>> import stream_dr
+    >>> lda = stream_dr.LDA().fit([[1.0, 2.0], [3.0, 1.0], [2.0, 2.0], [4.0, 0.0]], ["a", "b", "a", "b"])
+    >>> stream_dr.save(lda, "lda.model")
+    >>> stream_dr.load("lda.model").n_samples_seen_
+    4
     """
     write_file(Path(path), *_contents(estimator))
 
@@ -78,13 +84,18 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
 
     Raises SourceMissing, ForeignFile, UnknownFormat, DamagedFile or LimitExceeded. Raises
     UnknownEstimator or InvalidParameter for parameters that this version does not have.
+
+    >>> import stream_dr
+    >>> stream_dr.save(stream_dr.PCA(2), "pca.model")
+    >>> stream_dr.load("pca.model")
+    PCA(n_components=2)
     """
     arrays, metadata = read_bytes(source) if isinstance(source, bytes) else read_file(Path(source))
     what = "the file that was sent" if isinstance(source, bytes) else source
     if metadata.get("kind") not in ("estimator", "model"):
         raise ForeignFile(f"{what} holds no estimator ({metadata.get('kind')}); name a file of save or a snapshot.")
 
-    estimator = _unfitted(what, metadata)
+    estimator: Estimator | KNearest = _unfitted(what, metadata)
     if "state" in metadata:
         _check_size(what, estimator, metadata, max_bytes)
         with contents_of(what):
@@ -141,7 +152,7 @@ def stored_spec(fields: JsonDict) -> Spec:
 def completed(spec: Spec) -> Spec:
     """Return the spec with all defaults.
 
-    Its own defaults are kept, and missing ones are today's. Raises UnknownEstimator or
+    Its own defaults are stored, and missing ones are today's. Raises UnknownEstimator or
     InvalidParameter.
     """
     values = estimator_of(spec).get_params(deep=False)

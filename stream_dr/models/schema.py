@@ -43,6 +43,10 @@ class Limits(NamedTuple):
     max_queue_bytes: bytes of bodies that wait in memory.
     max_lag: number of events that a model may be behind before new batches are refused.
     keep_versions: number of projections kept for each model.
+
+    >>> import stream_dr
+    >>> stream_dr.Limits(max_features=100).max_features
+    100
     """
 
     max_features: int = 1_000_000

@@ -1,6 +1,6 @@
 """Snapshot: a model's State, position, spec and published projection in one file.
 
-The file is `D/snapshots/NAME.ID/POSITION.safetensors`. The last two are kept, and the newest valid
+The file is `D/snapshots/NAME.ID/POSITION.safetensors`. The last two are stored, and the newest valid
 one is restored. A snapshot is taken from a frozen State, so the model can go on while it is
 written. Restoring and going on gives the same bits as never having stopped.
 
@@ -38,6 +38,7 @@ from stream_dr.models.snapshot_file import (
     write_file,
 )
 from stream_dr.models.versions import Published
+from stream_dr.projection import Linear
 from stream_dr.statistics.protocol import Accumulator, State, pack, unpack
 
 SNAPSHOTS_KEPT = 2
@@ -106,6 +107,20 @@ def export_model(model: Model) -> bytes:
     """Return the content of a snapshot of the model as it is now.
 
     `load` reads it, and so does a service as a saved estimator. Raises ModelFailed.
+
+    >>> import stream_dr
+    >>> body = b'{"rows": [[1, 2], [3, 1], [2, 2], [4, 0]], "labels": ["a", "b", "a", "b"]}'
+    >>> directory = stream_dr.Directory("export", limits=stream_dr.Limits(min_free_bytes=0))
+    >>> running = stream_dr.Running(directory)
+    >>> running.start()
+    >>> model, new = running.add_model("lda", "lda", {})
+    >>> receipt = running.submit(stream_dr.rows_draft(body, "json")).result()
+    >>> running.wait_applied(receipt.position, timeout=60)
+    True
+    >>> stream_dr.load(stream_dr.export_model(model))
+    LDA()
+    >>> running.stop()
+    >>> directory.close()
     """
     return file_bytes(*_snapshot(model, model.freeze(), model.published))
 
@@ -150,7 +165,7 @@ def restore(model: Model, directory_path: Path, last: int, writable: bool) -> bo
 
     Each snapshot that cannot be used is logged with the reason, and the next older one is tried.
     If the directory is writable, a damaged snapshot is renamed, so that it does not count as one
-    of those that are kept.
+    of those that are stored.
     """
     for path in snapshot_files(snapshot_folder(directory_path, model.name, model.id)):
         try:
@@ -189,7 +204,7 @@ def start_from_saved(model: Model, estimator: Any) -> None:
         # The error is reported when solving is tried again, as for any model.
         return
 
-    if hasattr(projection, "prepared"):
+    if isinstance(projection, Linear):
         projection = projection.prepared()
     refined_at = None if fitted.refined is None else model.position
     model.restore_published(

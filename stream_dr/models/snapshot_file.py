@@ -174,7 +174,7 @@ def _parse_metadata(path: str, text: str | None) -> JsonDict:
     if text is None:
         raise ForeignFile(f"{path} was not written by stream_dr; name a file of its save or a snapshot.")
     try:
-        contents = json.loads(text)
+        contents: JsonDict = json.loads(text)
         version = contents["format"]
         if not isinstance(contents["facts"], dict):
             raise TypeError("its facts are no object")

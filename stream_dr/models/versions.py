@@ -20,11 +20,12 @@ import tempfile
 import weakref
 from collections import deque
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from stream_dr.projection import Projection
+from stream_dr.projection import Columns, Linear, Mapped, Orientable, Projection, linear_part
+from stream_dr.readout import Readout
 from stream_dr.solve.orientation import alignment, placed, places
 
 log = logging.getLogger("stream_dr.versions")
@@ -75,6 +76,18 @@ class Published(NamedTuple):
     change: Change | None = None
     refined_at: int | None = None
     residual: float | None = None
+
+    @property
+    def eigenvalues(self) -> np.ndarray:
+        """Eigenvalues (components,). Empty if the projection selects columns."""
+        inner = self.projection.inner if isinstance(self.projection, Mapped) else self.projection
+        return np.zeros(0) if isinstance(inner, Columns) else cast(Orientable, inner).eigenvalues
+
+    @property
+    def readout(self) -> Readout | None:
+        """Prediction from the components, or None."""
+        linear = linear_part(self.projection)
+        return None if linear is None else linear.readout
 
 
 class Versions:
@@ -174,23 +187,22 @@ def change(old: Projection, new: Projection) -> Change | None:
 
     None if a projection is not linear.
     """
-    before, after = getattr(old, "loadings", None), getattr(new, "loadings", None)
+    before, after = linear_part(old), linear_part(new)
     if before is None or after is None:
         return None
     columns = places(old, new)
-    map_, residual = alignment(placed(before, columns), after)
-    shift = _mean(old, columns, len(after)) - _mean(new, np.arange(len(after)), len(after))
-    return Change(map_, shift @ after, residual)
+    map_, residual = alignment(placed(before.loadings, columns), after.loadings)
+    shift = _moved_mean(before, columns, len(after.mean)) - after.mean
+    return Change(map_, shift @ after.loadings, residual)
 
 
-def _mean(projection: Projection, at: np.ndarray, width: int) -> np.ndarray:
+def _moved_mean(projection: Linear, at: np.ndarray, width: int) -> np.ndarray:
     """Return a projection's mean with its columns moved to their places.
 
     at: (columns,) place of each column. Columns past `width`, and columns that are gone, are left
     out.
     """
-    mean = getattr(projection, "mean", np.zeros(0))
     wide = np.zeros(width)
-    moved = placed(mean, at[: len(mean)])[:width]
+    moved = placed(projection.mean, at[: len(projection.mean)])[:width]
     wide[: len(moved)] = moved
     return wide

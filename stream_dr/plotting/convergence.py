@@ -24,6 +24,16 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
         the directory is drawn.
     model : str or None
         Draw only this model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stream_dr
+    >>> X = np.random.default_rng(0).normal(size=(60, 5))
+    >>> y = X[:, 0] > 0
+    >>> lda = stream_dr.LDA(scatter="diagonal").fit(X, y).refine((X, y))
+    >>> stream_dr.plotting.convergence(lda.refine_report_).layout.title.text
+    'Convergence of refine'
     """
     runs = (
         {"": [p._asdict() for p in source.passes]}

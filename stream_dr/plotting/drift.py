@@ -23,6 +23,15 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
         Estimators and projections are given oldest first.
     model : str or None
         Name of the model, if source is a directory, its path or its records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stream_dr
+    >>> X = np.random.default_rng(0).normal(size=(60, 5))
+    >>> older, newer = stream_dr.PCA(2).fit(X[:30]), stream_dr.PCA(2).fit(X)
+    >>> [line.name for line in stream_dr.plotting.drift([older, newer]).data]
+    ['largest angle', 'median angle']
     """
     if model is not None:
         return go.Figure(drift_of(records_of(source), model, title))

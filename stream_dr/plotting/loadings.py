@@ -29,6 +29,13 @@ def loadings(
         Names of the features, if the estimator does not know them.
 
     Raises InvalidParameter if there is no such component.
+
+    Examples
+    --------
+    >>> import stream_dr
+    >>> pca = stream_dr.PCA(1).fit([[1.0, 2.0], [3.0, 1.0], [2.0, 5.0]])
+    >>> list(stream_dr.plotting.loadings(pca, names=["age", "fare"]).data[0].y)
+    ['age', 'fare']
     """
     return go.Figure(
         loadings_figure_of(model, component, most, names, title or f"Loadings of {text(type(model).__name__)}")

@@ -35,6 +35,10 @@ class FigureOptions(NamedTuple):
     rows: maximum number of newest rows to draw.
     dimensions: 2 or 3.
     component: number of the component to draw, from 0.
+
+    >>> import stream_dr
+    >>> stream_dr.FigureOptions(rows=500)
+    FigureOptions(rows=500, dimensions=2, component=0)
     """
 
     rows: int = 10_000

@@ -31,6 +31,10 @@ def progress(source: Any, *, most: int = 600, title: str = "Progress") -> go.Fig
 
     source: a directory, its path, or its records.
     most: maximum number of records to draw. More are thinned out.
+
+    >>> import stream_dr
+    >>> stream_dr.plotting.progress([]).layout.annotations[0].text
+    'no records yet: they are written while models learn'
     """
     return go.Figure(progress_of(records_of(source), most, title))
 

@@ -60,6 +60,14 @@ def projection(
         so.
 
     Raises InvalidParameter, and what projecting the rows raises.
+
+    Examples
+    --------
+    >>> import stream_dr
+    >>> X, y = [[1.0, 2.0, 0.0], [3.0, 1.0, 1.0], [2.0, 5.0, 0.0], [4.0, 0.0, 2.0]], ["a", "b", "a", "b"]
+    >>> pca = stream_dr.PCA(2).fit(X)
+    >>> len(stream_dr.plotting.projection(pca, X, y).data) > 0
+    True
     """
     z = model.apply(X) if hasattr(model, "apply") else model.transform(X)
     z = np.asarray(z, dtype=np.float64)

@@ -15,6 +15,11 @@ def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
     the share of the sum of these components. Negative eigenvalues capture nothing.
 
     model: a fitted estimator or a projection.
+
+    >>> import stream_dr
+    >>> pca = stream_dr.PCA(1).fit([[1.0, 2.0], [3.0, 1.0], [2.0, 5.0]])
+    >>> stream_dr.plotting.spectrum(pca).layout.title.text
+    'Spectrum of PCA'
     """
     return go.Figure(spectrum_of(model, title or f"Spectrum of {text(type(model).__name__)}"))
 

@@ -54,6 +54,13 @@ class RunSettings(NamedTuple):
         many.
     test_then_train : bool
         True if live models are tested on rows before they learn them.
+
+    Examples
+    --------
+    >>> import stream_dr
+    >>> settings = stream_dr.RunSettings(publish=stream_dr.PublishPolicy(seconds=5.0), workers=1)
+    >>> settings.publish.seconds
+    5.0
     """
 
     publish: PublishPolicy = PublishPolicy()

@@ -48,6 +48,14 @@ def fit(
         Further options of `open_source`.
 
     Raises what reading and learning raise.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import stream_dr
+    >>> _ = Path("rows.csv").write_text("a,b,y\\n1,2,u\\n2,1,u\\n5,6,v\\n6,5,v\\n")
+    >>> stream_dr.fit(stream_dr.LDA(), "rows.csv", label="y", progress=False).n_samples_seen_
+    4
     """
     options = options if estimator.feature_map else {"raw": False} | options
     blocks = _blocks(source, label, format, options)

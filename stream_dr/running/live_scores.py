@@ -292,9 +292,9 @@ class TestThenTrain:
     def _errors(self, predicted: np.ndarray, y: Targets, targets: np.ndarray) -> np.ndarray:
         """Return squared errors of numbers, (rows, q), or which labels are wrong, (rows,)."""
         if y.values is not None:
-            return np.square(predicted - targets)
+            return np.asarray(np.square(predicted - targets))
         if y.indptr is None:
-            return predicted != targets
+            return np.asarray(predicted != targets)
         labels = [*self._labels, None]
         return np.array([labels[c] not in row for c, row in zip(predicted.tolist(), y.row_labels(), strict=True)])
 

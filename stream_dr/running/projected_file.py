@@ -104,4 +104,4 @@ def _array(column: pa.ChunkedArray) -> np.ndarray:
 
     # Booleans with gaps have no array type of their own.
     missing = pa.types.is_boolean(kind) and column.null_count
-    return (column.cast(pa.uint8()) if missing else column).to_numpy()
+    return np.asarray((column.cast(pa.uint8()) if missing else column).to_numpy())

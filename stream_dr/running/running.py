@@ -50,6 +50,20 @@ class Running:
 
     Call `start()` once and `stop()` once. All other methods may be called from any thread in
     between.
+
+    >>> import stream_dr
+    >>> body = b'{"rows": [[1, 2], [3, 1], [2, 2], [4, 0]], "labels": ["a", "b", "a", "b"]}'
+    >>> directory = stream_dr.Directory("running", limits=stream_dr.Limits(min_free_bytes=0))
+    >>> running = stream_dr.Running(directory)
+    >>> running.start()
+    >>> model, new = running.add_model("lda", "lda", {})
+    >>> receipt = running.submit(stream_dr.rows_draft(body, "json")).result()
+    >>> running.wait_applied(receipt.position, timeout=60)
+    True
+    >>> running.publish("lda").rows
+    4
+    >>> running.stop()
+    >>> directory.close()
     """
 
     def __init__(self, directory: Directory, settings: RunSettings | None = None) -> None:

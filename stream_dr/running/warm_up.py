@@ -55,6 +55,11 @@ def warm_up(
         in the cache.
     json : bool
         Compile for JSON rows too.
+
+    Examples
+    --------
+    >>> import stream_dr
+    >>> stream_dr.warm_up([stream_dr.LDA()], say=print, json=False)
     """
     chosen = list(estimators if estimators is not None else [kind() for kind in ESTIMATORS.values()])
     for number, estimator in enumerate(chosen, start=1):

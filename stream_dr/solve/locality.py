@@ -75,9 +75,9 @@ def locality(
 
 
 def _thin(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return U (r, k), s (k,) and V (features, k).
+    """Return the thin singular value decomposition of the centred rows.
 
-    They are of the centred rows. Directions that are rounding are dropped.
+    Returns U (r, k), s (k,) and V (features, k). Directions that are rounding are dropped.
     """
     r, d = rows.shape
     if d <= r:
@@ -89,7 +89,7 @@ def _thin(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 
 def _thin_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the same for wide rows, from their inner products (r, r).
+    """Decompose wide rows in the same way, from their inner products.
 
     CSR rows are never made dense.
     """

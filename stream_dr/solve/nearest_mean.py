@@ -11,9 +11,10 @@ from stream_dr.rows.block import Rows
 
 
 def means_by_class(Z: Rows, codes: np.ndarray, labels: int) -> np.ndarray:
-    """Return the mean (labels, p) of each class of rows Z (rows, p), dense or CSR.
+    """Return the mean (labels, p) of each class.
 
-    codes: (rows,) class of each row, below `labels`. A class without rows has NaN.
+    Z: (rows, p), dense or CSR. codes: (rows,) class of each row, below `labels`. A class without
+    rows has NaN.
     """
     rows = len(codes)
     indicator = sp.csr_matrix((np.ones(rows), (codes, np.arange(rows))), shape=(labels, rows))

@@ -38,9 +38,10 @@ def nearest_landmarks(landmarks: Rows, k: int, with_self: bool) -> np.ndarray:
 
 
 def pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs of different landmarks that are at most `radius` apart.
+    """Return the pairs of landmarks at most `radius` apart.
 
-    Returns two index arrays (pairs,). Each pair appears in both orders.
+    Returns two index arrays (pairs,). Each pair appears in both orders. No landmark is paired
+    with itself.
     """
     landmarks = shifted(landmarks, column_medians(landmarks))
     neighbours = NearestNeighbors(radius=radius).fit(landmarks).radius_neighbors(return_distance=False)
@@ -62,10 +63,10 @@ def pair_distances(landmarks: Rows, i: np.ndarray, j: np.ndarray) -> np.ndarray:
 
 
 def column_medians(landmarks: Rows) -> np.ndarray:
-    """Return the median (features,) of each column, taken from its values.
+    """Return the median (features,) of each column.
 
-    For sparse rows it is 0 in columns where fewer than half of the rows have a value, so that
-    shifted rows stay sparse.
+    It is one of the column's values. For sparse rows it is 0 in columns where fewer than half of
+    the rows have a value, so that shifted rows stay sparse.
     """
     # A median that is one of the values keeps whole numbers whole, and equal distances equal.
     half = landmarks.shape[0] // 2
@@ -88,10 +89,10 @@ def shifted(rows: Rows, shift: np.ndarray) -> Rows:
 
 
 def distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield squared distances (chunk, r) of rows to all landmarks, by chunks of rows.
+    """Yield the rows' squared distances to all landmarks, by chunks.
 
-    Each chunk comes with its slice of the rows. Sparse rows and landmarks are first shifted by
-    `shift` (features,).
+    Each chunk is (chunk, r) and comes with its slice of the rows. Sparse rows and landmarks are
+    first shifted by `shift` (features,).
     """
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[0]))
     landmarks = shifted(landmarks, shift) if sp.issparse(landmarks) else landmarks
@@ -127,9 +128,10 @@ def _all_distances(rows: Rows, landmarks: Rows, shift: np.ndarray) -> np.ndarray
 
 
 def _clipped(a: np.ndarray, b: np.ndarray, products: np.ndarray) -> np.ndarray:
-    """Return |x|² + |y|² − 2 xᵀy, with zero for values within rounding.
+    """Return squared distances, with zero for those within rounding.
 
-    a and b are the squared lengths |x|² and |y|², products the inner products xᵀy.
+    Computes |x|² + |y|² − 2 xᵀy. a and b are the squared lengths |x|² and |y|², products the
+    inner products xᵀy.
     """
     squares = a + b
     out = squares - 2.0 * products

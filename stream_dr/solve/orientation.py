@@ -11,9 +11,14 @@ Cxx times p + q columns.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import cast
 
 import numpy as np
+
+from stream_dr.projection import Mapped, Orientable, Projection, linear_part
+from stream_dr.solve.barycentre import Barycentre
+from stream_dr.solve.eigenmap import Eigenmap
+from stream_dr.solve.spectral import largest_entries
 
 Product = Callable[[np.ndarray], np.ndarray]
 """Function of columns (features, m) that returns Cxx @ columns, up to a factor."""
@@ -51,43 +56,7 @@ def orient(
     return order, np.where(towards < 0, -1.0, 1.0)
 
 
-def largest_entries(loadings: np.ndarray) -> np.ndarray:
-    """Return the entry of largest size (p,) of each column of loadings (d, p).
-
-    The first of several of the same size is taken. It is 0 if there are no rows. Costs two passes
-    and no copy.
-    """
-    if len(loadings) == 0:
-        return np.zeros(loadings.shape[1])
-    low = _column_extremes(np.minimum, loadings)
-    high = _column_extremes(np.maximum, loadings)
-    largest = np.where(high > -low, high, low)
-    for j in np.flatnonzero(high == -low):
-        largest[j] = loadings[np.abs(loadings[:, j]).argmax(), j]
-    return largest
-
-
-def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
-    """Return the extreme (columns,) of each column of an array of one row or more."""
-    rows, columns = array.shape
-    if not array.flags.c_contiguous or not columns:
-        return np.asarray(extreme.reduce(array, axis=0))
-
-    # Several rows are first taken as one long row. numpy reduces row by row, and with few columns
-    # it would spend nearly all of its time on starting rows.
-    together = min(rows, max(1, 256 // columns))
-    whole = rows // together * together
-    long = extreme.reduce(array[:whole].reshape(-1, together * columns), axis=0).reshape(together, columns)
-    return np.asarray(extreme.reduce(np.concatenate([long, array[whole:]]), axis=0))
-
-
-def loadings_of(projection: object) -> np.ndarray | None:
-    """Return the loadings (features, components) of a projection, or None if it is not linear."""
-    loadings: np.ndarray | None = getattr(projection, "loadings", None)
-    return loadings
-
-
-def oriented(projection: Any, previous: Any, product: Product | None = None) -> Any:
+def oriented(projection: Projection, previous: Projection | None, product: Product | None = None) -> Projection:
     """Return `projection` with the order and the signs of the components of `previous`.
 
     A projection without loadings and without places is returned as it is. Places of landmarks
@@ -98,22 +67,24 @@ def oriented(projection: Any, previous: Any, product: Product | None = None) -> 
     by it.
     """
     now, before = _compared(projection, previous)
-    if now is None or not hasattr(projection, "oriented"):
+    if now is None:
         return projection
-    by_product = product if loadings_of(projection) is not None else None
-    order, signs = orient(now, projection.eigenvalues, before, by_product)
-    return projection.oriented(order, signs)
+    orientable = cast(Orientable, projection)
+    by_product = product if linear_part(projection) is not None else None
+    order, signs = orient(now, orientable.eigenvalues, before, by_product)
+    return orientable.oriented(order, signs)
 
 
-def places(previous: Any, projection: Any) -> np.ndarray:
+def places(previous: Projection, projection: Projection) -> np.ndarray:
     """Return the index in `projection` of each feature of `previous`.
 
     Returns (previous features,) int64. Features match by name if a feature map names the columns
     that it makes, and otherwise by number. Features that `projection` lacks come after all others.
     """
-    old, new = getattr(previous, "feature_names", None), getattr(projection, "feature_names", None)
+    old, new = _feature_names(previous), _feature_names(projection)
     if old is None or new is None:
-        return np.arange(len(previous.loadings))
+        linear = linear_part(previous)
+        return np.arange(0 if linear is None else len(linear.loadings))
     at = {name: number for number, name in enumerate(new)}
     for name in old:
         # A feature that `projection` lacks.
@@ -130,25 +101,33 @@ def placed(array: np.ndarray, at: np.ndarray) -> np.ndarray:
     return moved
 
 
-def _compared(projection: Any, previous: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
+def _compared(projection: Projection, previous: Projection | None) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Return the columns, one a component, by which both projections are compared.
 
     They are the loadings, or the places of the landmarks. Both are None if the projection has
     neither. The second is None if `previous` cannot be compared.
     """
-    loadings = loadings_of(projection)
-    if loadings is not None:
-        before = loadings_of(previous)
-        if before is None:
-            return loadings, None
+    now, before = linear_part(projection), linear_part(previous)
+    if now is not None:
+        if before is None or previous is None:
+            return now.loadings, None
         # Features that `projection` lacks are dropped.
-        return loadings, placed(before, places(previous, projection))[: len(loadings)]
+        return now.loadings, placed(before.loadings, places(previous, projection))[: len(now.loadings)]
 
-    inner, last = getattr(projection, "inner", projection), getattr(previous, "inner", previous)
-    landmarks = getattr(inner, "places", None)
-    if landmarks is None or getattr(last, "places", None) is None:
-        return landmarks, None
-    return landmarks, last.apply(inner.landmarks.rows)
+    embedding, last = _embedding(projection), _embedding(previous)
+    if embedding is None or last is None:
+        return embedding and embedding.places, None
+    return embedding.places, last.apply(embedding.landmarks.rows)
+
+
+def _embedding(projection: Projection | None) -> Eigenmap | Barycentre | None:
+    """Return the embedding of landmarks in a projection, or None."""
+    inner = projection.inner if isinstance(projection, Mapped) else projection
+    return inner if isinstance(inner, Eigenmap | Barycentre) else None
+
+
+def _feature_names(projection: Projection) -> tuple[str, ...] | None:
+    return projection.feature_names if isinstance(projection, Mapped) else None
 
 
 def alignment(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, float]:

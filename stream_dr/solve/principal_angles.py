@@ -2,24 +2,24 @@
 
 import numpy as np
 
-from stream_dr.projection import Projection
-from stream_dr.solve.orientation import loadings_of
+from stream_dr.projection import Projection, linear_part
 from stream_dr.solve.tall_qr import tall_qr
 
 
 def principal_angles(before: Projection, after: Projection) -> np.ndarray | None:
-    """Return the principal angles between the spans of two projections' components.
+    """Return the principal angles between two projections' components.
 
     Angles are in radians, ascending [Björck, Golub 1973]. Features that only one projection has
-    count as 0 in the other. None if a projection is not linear or has no components. Costs
-    O(features · p²) for p components.
+    count as 0 in the other. None if a projection is not linear or has no components.
+
+    Costs O(features · p²) for p components.
     """
-    old, new = loadings_of(before), loadings_of(after)
-    if old is None or new is None or not old.shape[1] or not new.shape[1]:
+    old, new = linear_part(before), linear_part(after)
+    if old is None or new is None or not old.n_components or not new.n_components:
         return None
 
-    d = max(len(old), len(new))
-    first, second = (tall_qr(np.pad(loadings, ((0, d - len(loadings)), (0, 0))))[0] for loadings in (old, new))
+    d = max(old.n_features, new.n_features)
+    first, second = (tall_qr(np.pad(p.loadings, ((0, d - p.n_features), (0, 0))))[0] for p in (old, new))
 
     cosines = np.clip(np.linalg.svd(first.T @ second, compute_uv=False), 0.0, 1.0)
     wide, narrow = (first, second) if first.shape[1] >= second.shape[1] else (second, first)

@@ -13,7 +13,6 @@ from itertools import pairwise
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
-from stream_dr.solve.orientation import largest_entries
 from stream_dr.solve.singular import singular
 
 EPS = float(np.finfo(np.float64).eps)
@@ -21,10 +20,10 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the eigenpairs of a positive semidefinite matrix (m, m) above the rank cut.
+    """Return the eigenpairs of a positive semidefinite matrix (m, m).
 
-    Returns values (r,), largest first, and vectors (m, r). Eigenvalues at or below `floor` count
-    as rounding too. Costs O(m³).
+    Returns those above the rank cut: values (r,), largest first, and vectors (m, r). Eigenvalues
+    at or below `floor` count as rounding too. Costs O(m³).
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -33,17 +32,19 @@ def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.
 
 
 def rank_cut(values: np.ndarray, floor: float = 0.0) -> float:
-    """Return the size up to which eigenvalues are only rounding [mathematics §3, rule 1].
+    """Return the size up to which eigenvalues are only rounding.
 
-    values: all eigenvalues (m,) of a positive semidefinite matrix (m, m).
+    values: all eigenvalues (m,) of a positive semidefinite matrix (m, m) [mathematics §3, rule
+    1].
     """
     return max(floor, len(values) * EPS * max(float(values.max(initial=0.0)), 0.0))
 
 
 def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return left singular vectors (m, r) and singular values (r,) above the rank cut.
+    """Return left singular vectors (m, r) and singular values (r,).
 
-    matrix: (m, k), so r ≤ min(m, k). Costs O(m k min(m, k)).
+    matrix: (m, k). Only values above the rank cut are returned, so r ≤ min(m, k). Costs O(m k
+    min(m, k)).
     """
     m, k = matrix.shape
     if min(m, k) == 0:
@@ -62,10 +63,10 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return left singular vectors and values from the Gram matrix, or None.
+    """Return left singular vectors and values from the Gram matrix.
 
-    The matrix M is factorised as Q R by two Gram steps (CholeskyQR2), which leaves Q orthogonal to
-    1e-15. With R = u s vᵀ the vectors are Q u. Costs O(4 m k²).
+    The matrix M is factorised as Q R by two Gram steps (CholeskyQR2), which leaves Q orthogonal
+    to 1e-15. With R = u s vᵀ the vectors are Q u. Costs O(4 m k²).
 
     None if a singular value lies below 1e-5 of the largest and is not the rounding of zero.
     Squared, it would lose digits.
@@ -83,10 +84,10 @@ def _by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def indefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the eigenpairs of a symmetric indefinite matrix (m, m), by algebraic value.
+    """Return the eigenpairs of a symmetric indefinite matrix (m, m).
 
-    Returns values (r,), largest first, and vectors (m, r). Eigenvalues within rounding of zero,
-    and those of at most size `floor`, are dropped. Costs O(m³).
+    Returns values (r,), in descending algebraic order, and vectors (m, r). Eigenvalues within
+    rounding of zero, and those of at most size `floor`, are dropped. Costs O(m³).
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -95,7 +96,7 @@ def indefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.nd
 
 
 def canonical_basis(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-    """Return loadings with each set of equal eigenvalues turned to a basis of its own.
+    """Turn the loadings of equal eigenvalues to a unique basis.
 
     loadings: (features, components). eigenvalues: (components,). In an eigenspace of several
     dimensions every basis is as good, and rounding decides which one a solver returns. LDA of
@@ -121,10 +122,41 @@ def canonical_basis(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray
 
 
 def with_fixed_signs(loadings: np.ndarray) -> np.ndarray:
-    """Return C-ordered loadings with the largest entry of each column made positive.
+    """Make the largest entry of each column of loadings positive.
 
-    loadings: (features, components). The largest entry is the one of largest size.
+    loadings: (features, components). The largest entry is the one of largest size. The result is
+    C-ordered.
     """
     if loadings.size == 0:
         return np.ascontiguousarray(loadings)
     return np.ascontiguousarray(loadings * np.where(largest_entries(loadings) < 0, -1.0, 1.0))
+
+
+def largest_entries(loadings: np.ndarray) -> np.ndarray:
+    """Return the entry of largest size (p,) of each column of loadings (d, p).
+
+    The first of several of the same size is taken. It is 0 if there are no rows. Costs two passes
+    and no copy.
+    """
+    if len(loadings) == 0:
+        return np.zeros(loadings.shape[1])
+    low = _column_extremes(np.minimum, loadings)
+    high = _column_extremes(np.maximum, loadings)
+    largest = np.where(high > -low, high, low)
+    for j in np.flatnonzero(high == -low):
+        largest[j] = loadings[np.abs(loadings[:, j]).argmax(), j]
+    return largest
+
+
+def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
+    """Return the extreme (columns,) of each column of an array of one row or more."""
+    rows, columns = array.shape
+    if not array.flags.c_contiguous or not columns:
+        return np.asarray(extreme.reduce(array, axis=0))
+
+    # Several rows are first taken as one long row. numpy reduces row by row, and with few columns
+    # it would spend nearly all of its time on starting rows.
+    together = min(rows, max(1, 256 // columns))
+    whole = rows // together * together
+    long = extreme.reduce(array[:whole].reshape(-1, together * columns), axis=0).reshape(together, columns)
+    return np.asarray(extreme.reduce(np.concatenate([long, array[whole:]]), axis=0))

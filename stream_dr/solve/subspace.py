@@ -88,8 +88,8 @@ def extend_basis(state: Subspace, product: np.ndarray) -> Subspace:
 def restart(state: Subspace, answer: np.ndarray) -> Subspace:
     """Cut the basis down to the span of an answer.
 
-    The span is that of V @ answer, for answer (m, p). The next directions are the part of that
-    answer's images that the span lacks.
+    answer: (m, p), in coordinates of the basis. The next directions are the part of the answer's
+    images that the span lacks.
     """
     rotation = np.linalg.qr(answer)[0]
     basis = state.basis @ rotation
@@ -98,12 +98,11 @@ def restart(state: Subspace, answer: np.ndarray) -> Subspace:
 
 
 def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
-    """Return the relative residual of an answer.
+    """Return the relative part of Cxx X that the basis lacks.
 
-    It is ‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖ for the orthonormal X that spans V @ answer.
-
-    answer: (m, p). Without an answer (p = 0) the residual is 1 while the basis grows, and 0 once
-    it is closed.
+    That is ‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖ for an orthonormal X with the span of V @ answer, and
+    answer (m, p). Without an answer (p = 0) it is 1 while the basis grows, and 0 once it is
+    closed.
     """
     if answer.shape[1] == 0:
         # The basis may lack the answer. MMC's eigenvalues may all be negative on the first one.
@@ -114,9 +113,10 @@ def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
 
 
 def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Return an orthonormal basis (features, r) of the columns' part outside `basis`.
+    """Return an orthonormal basis of the columns' part outside `basis`.
 
-    basis: (features, m), orthonormal. r is at most the rank of the columns.
+    columns: (features, k). basis: (features, m), orthonormal. The result is (features, r), with r
+    at most the rank of the columns.
     """
     size = np.linalg.norm(columns, axis=0)
     rest = columns[:, size > 0] / size[size > 0]

@@ -13,15 +13,13 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 SAFE = 1e-6
-"""Smallest ratio of the Cholesky factor's diagonal entries at a good condition."""
+"""Smallest ratio of Cholesky diagonal entries at a good condition."""
 
 
 def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return Q (m, n) and R (n, n) with Q R = matrix.
+    """Return the thin QR of a matrix (m, n), m ≥ n.
 
-    Q is orthonormal to eps and R upper triangular.
-
-    matrix: (m, n), m ≥ n. Costs O(m n²).
+    Q (m, n) is orthonormal to eps, R (n, n) upper triangular, and Q R = matrix. Costs O(m n²).
     """
     first = _cholesky_qr(matrix)
     second = None if first is None else _cholesky_qr(first[0])
@@ -31,9 +29,9 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return Q and R of one Cholesky step, or None.
+    """Return Q and R of one Cholesky step.
 
-    None if the condition is not good. Columns are scaled to length 1 first.
+    Columns are scaled to length 1 first. None if the condition of the columns is not good.
     """
     gram = matrix.T @ matrix
     lengths = np.sqrt(np.diagonal(gram))

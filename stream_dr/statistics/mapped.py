@@ -443,7 +443,8 @@ class TableAccumulator(MappedAccumulator):
     def _part(self, block: Block) -> Block:
         """Return some rows, mapped.
 
-        Their width is stated, so that the whole scatter is kept, unless too many columns may come.
+        Their width is stated, so that the whole scatter is stored, unless too many columns may
+        come.
         """
         table = self.table or TableState()
         stated = most_columns(self._map.encoding(), table.columns) <= EXACT_WIDTH

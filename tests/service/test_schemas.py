@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from service import schemas
 from service.examples import EXAMPLES
+from stream_dr.client import responses
 from tests.support.serving import ROOT, Served, arrow, in_thread, post
 
 
@@ -112,3 +113,15 @@ def test_every_example_of_a_model_makes_one(served: Served) -> None:
         made = served.http.put(f"/models/example-{key}", json=example["value"])
         assert made.status_code == 201, (key, made.text)
         answered(made, schemas.ModelState)
+
+
+def test_the_clients_types_have_the_fields_of_the_schemas() -> None:
+    pairs = (
+        (responses.ModelStatus, schemas.ModelState),
+        (responses.StreamStatus, schemas.StreamState),
+        (responses.JobStatus, schemas.JobState),
+        (responses.StreamFigures, schemas.Overview),
+        (responses.ModelFigures, schemas.ModelOverview),
+    )
+    for kind, schema in pairs:
+        assert set(kind.__annotations__) == set(schema.model_fields), kind

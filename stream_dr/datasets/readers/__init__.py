@@ -1,1 +1,1 @@
-"""Readers of the field's file formats; each yields Blocks without holding the file in memory."""
+"""Readers of file formats. Each yields Blocks without holding the file in memory."""

@@ -1,10 +1,11 @@
-"""columns: a table's columns to a Block, by the part each plays.
+"""Columns: conversion of a table's columns to a Block, by the role of each.
 
-Columns named as label, labels, target, weight or id are those; all others are features, names kept, in the file's order.
-Features are numbers, of which a dense matrix is made, or columns as a table has them: texts, dates, numbers with gaps.
+Columns named as label, labels, target, weight or id have these roles. All others are features,
+with their names, in the file's order. Features are numbers, which become a dense matrix, or
+columns of a table: texts, dates, numbers with missing values.
 
-Why this way: csv, JSON lines, Parquet and Arrow files all give Arrow batches, and what a column means is the caller's to
-say, not the format's.
+Why this way: CSV, JSON lines, Parquet and Arrow files all give Arrow batches. The caller decides
+what a column means, not the format.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,15 +26,22 @@ from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 
 _PARTS = {"id": "id", "label": "label", "labels": "label", "target": "targets", "weight": "weight"}
-"""What a column of that name probably is."""
+"""Role that a column of each name probably has."""
 
 
 class Roles(NamedTuple):
-    """Which columns are no features.
+    """Roles of the columns that are not features.
 
-    label: one label a row. labels: indicator columns (0 or 1), their names being the labels. target: continuous columns.
-    weight, id: as they say. drop: columns left out. raw: features are columns as a table has them; None: unless the
-    first piece has numbers alone, without gaps. kinds: (column, "number", "date", "time", "category" or "text") as declared.
+    Attributes
+    ----------
+    label : one label a row
+    labels : indicator columns (0 or 1), whose names are the labels
+    target : continuous columns
+    weight, id : column of weights, of ids
+    drop : columns to leave out
+    raw : True if features are columns of a table
+        None decides it by the first piece: False if it has only numbers without gaps.
+    kinds : declared pairs of a column and "number", "date", "time", "category" or "text"
     """
 
     label: str | None = None
@@ -77,7 +85,10 @@ class Roles(NamedTuple):
 
 
 def feature_columns(names: Sequence[str], roles: Roles) -> list[str] | None:
-    """The feature columns; None where columns are the layout of a shard. Raises SchemaMismatch as Roles.features does."""
+    """Return the feature columns, or None if columns are the layout of a shard.
+
+    Raises SchemaMismatch as Roles.features does.
+    """
     return None if roles._replace(raw=False) == Roles() and is_layout(names) else roles.features(names)
 
 
@@ -88,8 +99,11 @@ def blocks_of(
     rows: int,
     fail: Callable[[StreamDRError, int], None],
 ) -> Iterator[Block]:
-    """Blocks of at most `rows` rows of a batch; features None: as a shard has them. fail(error, rows before): to raise what
-    is wrong with a block as the file's own error."""
+    """Yield blocks of at most `rows` rows of a batch.
+
+    features: None for the layout of a shard. fail: called with (error, rows before) to raise a
+    block's error as the file's own.
+    """
     for at in range(0, batch.num_rows, rows):
         part = batch.slice(at, rows)
         try:
@@ -145,7 +159,10 @@ def _beside(batch: pa.RecordBatch, roles: Roles) -> tuple[np.ndarray | None, Ids
 
 
 def needs_raw(first: pa.RecordBatch, features: Sequence[str] | None, roles: Roles) -> bool:
-    """Whether features are to be told as a table has them: as roles say, or as a first piece of them looks."""
+    """Return True if features are read as columns of a table.
+
+    The roles decide it, or a first piece of the features.
+    """
     if roles.raw is not None or features is None:
         return bool(roles.raw)
     return any(kind != "number" for _, kind in roles.kinds) or any(
@@ -154,9 +171,10 @@ def needs_raw(first: pa.RecordBatch, features: Sequence[str] | None, roles: Role
 
 
 def type_of(column: pa.Array, declared: str | None) -> pa.DataType:
-    """The type in which a feature of a table is to be read that a first piece shows like this.
+    """Return the type in which to read a feature, by a first piece of it.
 
-    Whole numbers are floats, for later ones may have fractions, unless all differ: then they may be ids.
+    Whole numbers are floats, because later ones may have fractions, unless all differ. Then they
+    may be ids.
     """
     kind = column.type
     if declared in ("category", "text") or pa.types.is_null(kind) or pa.types.is_time(kind):
@@ -170,7 +188,7 @@ def type_of(column: pa.Array, declared: str | None) -> pa.DataType:
 
 
 def _plain(kind: pa.DataType) -> bool:
-    """Whether a column of this type is numbers, or vectors of them."""
+    """Return True if columns of this type are numbers, or vectors of numbers."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         kind = kind.value_type
     numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)

@@ -1,12 +1,12 @@
-"""csv: delimited text by column, through Arrow's incremental reader; unpacks gz, bz2, xz and zip members.
+"""CSV: delimited text by column, through Arrow's incremental reader.
 
-Features that are numbers are read as float64; other columns' types are decided by the first piece of the file (words,
-dates, booleans; labels may be whole numbers). Memory: one piece (1 MiB, or a few lines of a wide file) and its parsed
-columns. Time: Arrow's.
+Unpacks gz, bz2, xz and zip members. Features that are numbers are read as float64. The first piece
+of the file decides the types of other columns: words, dates, booleans. Labels may be whole
+numbers. Memory: one piece (1 MiB, or a few lines of a wide file) and its parsed columns.
 
-Why this way: Arrow guesses types from the first piece and fails where a later one disagrees (0, then 0.5); so the file
-is opened twice, and the second time every feature is stated to be a float. Arrow's errors name no line: then the file is
-read again to find it.
+Why this way: Arrow guesses types from the first piece and fails if a later one disagrees (0, then
+0.5). So the file is opened twice, and the second time every feature is declared a float. Arrow's
+errors name no line. After an error the file is read again to find it.
 """
 
 import csv
@@ -30,7 +30,7 @@ from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDR
 from stream_dr.rows.block import LARGEST, Block
 
 PIECE = 1 << 20
-"""Bytes parsed at once, at least."""
+"""Bytes parsed at a time, at least."""
 
 MOST_COLUMNS = 50_000
 """Number of columns of a table. Each takes some 6 kB of memory in objects of its own, however few rows it has."""
@@ -39,7 +39,7 @@ _LOOKED_AT = 200_000
 """Fields that are looked at together when a bad one is searched."""
 
 GAPS = frozenset(pacsv.ConvertOptions().null_values)
-"""What a missing number may be written as."""
+"""Texts that stand for a missing number."""
 
 _WORDS = {
     pa.float64(): "number (finite, at most 1e100 in size); name the column as label or drop it",
@@ -49,8 +49,11 @@ _WORDS = {
 
 
 class Form(NamedTuple):
-    """How a file is written. header: whether the first line names the columns; None: it does, and is refused where the
-    names are numbers, as of a row. decimal: what stands before a number's fraction."""
+    """Format of a file.
+
+    header: True if the first line names the columns. None takes it as names, and refuses it if
+    they are numbers, as those of a row. decimal: character before a number's fraction.
+    """
 
     delimiter: str = ","
     header: bool | None = None
@@ -69,10 +72,14 @@ def read_csv(
     rows: int = BLOCK_ROWS,
     some: bool = False,
 ) -> Iterator[Block]:
-    """Blocks of dense float64 rows, or of rows as the table has them; names kept. Without a header, columns are called f0 …
-    some: only the first ones are wanted, and no more is read.
+    """Yield blocks of dense float64 rows, or of rows of a table, with names.
 
-    Raises SourceMissing, SchemaMismatch (a named column is not there), MalformedInput naming file, line and column.
+    Without a header, columns are called f0, f1 and so on.
+
+    some: read only the first rows and no more.
+
+    Raises SourceMissing, SchemaMismatch for a named column that does not exist, and MalformedInput
+    that names file, line and column.
     """
     file = CsvFile(path, Form(delimiter, header, decimal, encoding))
     features = roles.features(file.names)
@@ -108,7 +115,10 @@ def read_csv(
 def _with_whole_ids(
     batch: pa.RecordBatch, name: str, known: bool | None, fail: Callable[[StreamDRError], NoReturn]
 ) -> tuple[pa.RecordBatch, bool]:
-    """The batch with integers for ids that are written as such (not 007), and whether they are; the first batch decides."""
+    """Return the batch with ids as integers if they are, and True if so.
+
+    Ids such as 007 stay texts. The first batch decides.
+    """
     texts = batch.column(name)
     try:
         numbers = texts.cast(pa.int64())
@@ -294,7 +304,10 @@ class CsvFile:
             yield from iter(partial(text.readline, LONGEST // 4), "")
 
     def _name_the_line(self, types: dict[str, pa.DataType]) -> None:
-        """Raise MalformedInput for the first row that is ragged, or has a field that is not of its column's type."""
+        """Raise MalformedInput for the first row that cannot be parsed.
+
+        It is ragged, or has a field that is not of its column's type.
+        """
         records = itertools.islice(self._records(), int(self.form.header is not False), None)
         places = [
             (j, name, types[name]) for j, name in enumerate(self.names) if name in types and types[name] != pa.string()
@@ -341,5 +354,8 @@ def _is_number(text: str) -> bool:
 
 
 def _count_up(names: list[str]) -> bool:
-    """Whether numbers are what programs call columns that have no names: 0, 1, 2 …, or years."""
+    """Return True if names are those that programs give unnamed columns.
+
+    They are 0, 1, 2 …, or years.
+    """
     return all(name.isdigit() for name in names) and all(int(b) == int(a) + 1 for a, b in itertools.pairwise(names))

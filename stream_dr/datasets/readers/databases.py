@@ -1,7 +1,9 @@
-"""databases: a table or view of an SQLite or DuckDB file, `FILE!TABLE` (or FILE, where it has one alone), by column.
+"""Databases: a table or view of an SQLite or DuckDB file, by column.
 
-Files are opened to be read only. DuckDB (extra [duckdb]) hands over Arrow batches itself. SQLite stores a type with every
-value: a column is what its first rows are, features are floats. Memory: one piece of rows, and what DuckDB takes.
+It is named `FILE!TABLE`, or FILE if that has only one. Files are opened read-only. DuckDB (extra
+[duckdb]) returns Arrow batches itself. SQLite stores a type with every value, so a column's type
+is that of its first rows, and features are floats. Memory: one piece of rows, and what DuckDB
+takes.
 """
 
 import sqlite3
@@ -93,8 +95,8 @@ def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROW
         _readable(path, duckdb.Error),
         duckdb.connect(file, read_only=True, config={"enable_external_access": False}) as database,
     ):
-        found = database.sql("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
-        tables = {name if schema == "main" else f"{schema}.{name}": (schema, name) for schema, name in found}
+        listed = database.sql("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
+        tables = {name if schema == "main" else f"{schema}.{name}": (schema, name) for schema, name in listed}
         schema, name = tables[_table(path, table, list(tables))]
         relation = database.sql(f"SELECT * FROM {_quoted(schema)}.{_quoted(name)}")
         features = feature_columns(relation.columns, roles)

@@ -1,8 +1,9 @@
-"""jsonl: a JSON object a line, through Arrow's incremental reader; unpacks gz, bz2, xz and zip members.
+"""JSON lines: a JSON object a line, through Arrow's incremental reader.
 
-Features are numbers, or vectors of them; a line may also be a row as a shard has it (`{"indices": [3, 17],
-"values": [0.5, 1.2], "label": "a"}`). A key that is missing in a line is a missing value. Memory: one piece and its columns.
-Types are those of the first piece, but for features, which are floats.
+Unpacks gz, bz2, xz and zip members. Features are numbers, or vectors of them. A line may also be a
+row in a shard's layout (`{"indices": [3, 17], "values": [0.5, 1.2], "label": "a"}`). A key that a
+line lacks is a missing value. Memory: one piece and its columns. Types are those of the first
+piece, except that features are floats.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from stream_dr.errors import MalformedInput, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
 
 PIECE = 1 << 20
-"""Bytes parsed at once."""
+"""Bytes parsed at a time."""
 
 _MOST_CELLS = 1 << 24
 """Rows times keys of the first piece. Arrow makes a cell for each."""
@@ -104,7 +105,10 @@ def _check_keys(path: FileName) -> None:
 
 
 def _add_keys(value: Any, path: str, names: set[str]) -> int:
-    """Add the keys of an object, and of those within it, by their paths; the number of objects."""
+    """Add the keys of an object, and of those within it, by their paths.
+
+    Return the number of objects.
+    """
     if isinstance(value, list):
         return sum(_add_keys(inner, path, names) for inner in value if isinstance(inner, dict | list))
     if not isinstance(value, dict):
@@ -133,27 +137,30 @@ def _opened(path: FileName, schema: pa.Schema | None, floats: dict[str, Any]) ->
 
 
 def _name_the_line(path: FileName, floats: dict[str, Any]) -> None:
-    """Raise MalformedInput for the first line that is no object, or holds another type than lines before, or no number."""
+    """Raise MalformedInput for the first line that cannot be parsed.
+
+    It is no object, or has a value of another type than lines before, or no number.
+    """
     known: dict[str, str] = {}
     for lines in read_lines(path, comment=b""):
         for i in range(lines.rows):
             try:
-                found = orjson.loads(lines.text(i))
+                parsed = orjson.loads(lines.text(i))
             except orjson.JSONDecodeError as e:
                 lines.fail(i, f"no JSON ({e}).")
-            if not isinstance(found, dict):
+            if not isinstance(parsed, dict):
                 lines.fail(i, "no JSON object; a line is an object of one row's columns.")
-            for name, value in found.items():
+            for name, value in parsed.items():
                 kind = _KINDS.get(type(value), "null")
                 if kind != "null" and known.setdefault(name, kind) != kind:
                     lines.fail(
                         i, f"{value!r} in column {name!r} is a {kind}, and was a {known[name]} in the lines before."
                     )
             for name, kind in floats.items():
-                if kind == pa.float64() and not _is_number(found.get(name)):
+                if kind == pa.float64() and not _is_number(parsed.get(name)):
                     lines.fail(
                         i,
-                        f"{found.get(name)!r} in column {name!r} is no number (finite, at most 1e100 in size); fill it, or "
+                        f"{parsed.get(name)!r} in column {name!r} is no number (finite, at most 1e100 in size); fill it, or "
                         "leave the row or the column out.",
                     )
 

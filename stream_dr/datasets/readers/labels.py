@@ -1,9 +1,10 @@
-"""labels: the label fields of text formats to Targets, with one kind of targets for the whole file.
+"""Labels: label fields of text formats to Targets, with one kind for a file.
 
-The kind is decided by the first group of rows unless it is stated: a comma or an empty field says several labels a row,
-whole numbers or words one label, other numbers continuous targets. A later row of another kind is an error that names it.
+The first group of rows decides the kind unless it is declared. A comma or an empty field means
+several labels a row, whole numbers or words mean one label, other numbers mean continuous targets.
+A later row of another kind is an error that names it.
 
-Why this way: a stream has one kind of targets; guessing row by row would mix them.
+Why this way: a stream has one kind of targets, and guessing row by row would mix them.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,7 +59,10 @@ class LabelFields:
 
 
 def _whole(field: str) -> int | None:
-    """The integer that a field is, or None; one written as a double that may stand for another is none."""
+    """Return the integer that a field is, or None.
+
+    None also for a number written as a double that may stand for another integer.
+    """
     if "_" in field:  # which Python takes for a separator of digits
         return None
     try:

@@ -1,9 +1,8 @@
-"""libsvm: `label index:value …` lines (libsvm, svmlight), one or several labels a row.
+"""Libsvm: `label index:value …` lines (libsvm, svmlight).
 
-Several labels are separated by commas (`1,5,7 3:0.5`); a line that begins with a pair, or with a blank, has no label.
-`qid:…` fields are passed over, what follows `#` is a comment. Columns are numbered from 1 unless `zero_based`.
-
-Memory: one group of rows. Time: 2 million pairs a second or so on one core.
+Several labels are separated by commas (`1,5,7 3:0.5`). A line that begins with a pair, or with a
+blank, has no label. `qid:…` fields and comments after `#` are skipped. Columns are numbered from 1
+unless `zero_based`. Memory: one group of rows. About 2 million pairs a second on one core.
 """
 
 import re
@@ -29,10 +28,12 @@ def read_libsvm(
     n_features: int | None = None,
     rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Blocks of sparse float64 rows with class, multilabel or continuous targets.
+    """Yield blocks of sparse float64 rows with their targets.
 
-    target: "auto" (decided by the first rows) or the kind. n_features: width to state; else a block's width is the largest
-    column so far. Raises SourceMissing, and MalformedInput naming file and line.
+    target: kind of targets, or "auto", by which the first rows decide. n_features: declared width.
+    Without it a block's width is the largest column so far.
+
+    Raises SourceMissing, and MalformedInput that names file and line.
     """
     parser, width = LabelFields(target), n_features or 0
     for lines in read_lines(path, rows):

@@ -92,10 +92,14 @@ def _open_member(archive: str, member: str) -> IO[bytes]:
 
 
 def read_lines(path: FileName, rows: int = BLOCK_ROWS, comment: bytes = b"#", first_line: int = 1) -> Iterator[Lines]:
-    """Groups of `rows` lines (the last one shorter). comment: what starts a comment line; b"" for none.
+    """Yield groups of `rows` lines. The last one may be shorter.
 
-    Lines before `first_line` are passed over, and so is a byte order mark. Raises SourceMissing, and MalformedInput where
-    the file is damaged (named by the number of the line), a line is too long or holds a NUL byte, which no text does.
+    Lines before `first_line` are skipped, and so is a byte order mark.
+
+    comment: bytes that start a comment line, b"" for none.
+
+    Raises SourceMissing. Raises MalformedInput, with the number of the line, if the file is
+    damaged, a line is too long, or a line has a NUL byte, which no text has.
     """
     number = 1
     with open_bytes(path) as file:
@@ -122,12 +126,12 @@ def _raw(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
         while line := file.readline(LONGEST + 1):
             number += 1
             if len(line) > LONGEST:
-                told = f"{path}, line {number}: longer than {LONGEST} bytes; is this a text file?"
-                raise MalformedInput(told, file=str(path), line=number)
+                message = f"{path}, line {number}: longer than {LONGEST} bytes; is this a text file?"
+                raise MalformedInput(message, file=str(path), line=number)
             yield line if number > 1 else line.removeprefix(MARK)
     except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as e:
-        told = f"{path}: cannot be unpacked after line {number} ({e})."
-        raise MalformedInput(told, file=str(path), line=number) from e
+        message = f"{path}: cannot be unpacked after line {number} ({e})."
+        raise MalformedInput(message, file=str(path), line=number) from e
 
 
 def _group(path: str, data: bytes, number: int, comment: bytes, first_line: int) -> Iterator[Lines]:

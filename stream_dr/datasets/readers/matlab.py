@@ -1,10 +1,11 @@
-"""matlab: `.mat` files with a matrix of rows (fea) and labels (gnd).
+"""MATLAB: `.mat` files with a matrix of rows (fea) and labels (gnd).
 
-Version 5 files (MATLAB's -v6 and -v7) through scipy. Memory: the two variables named are held whole, because the format
-compresses a variable in one piece and stores it by column; other variables are passed over. Version 7.3
-files are HDF5 and refused with what to do.
+Files of version 5 (MATLAB's -v6 and -v7) are read by scipy. Version 7.3 is HDF5 and is refused
+with what to do. Memory: the two named variables are read whole, because the format compresses a
+variable in one piece and stores it by column. Other variables are skipped.
 
-Why this way: the field's sets in this form are small (20 Newsgroups: 4 MB); those too large for memory come as text.
+Why this way: sets in this format are small (20 Newsgroups: 4 MB). Those too large for memory come
+as text.
 """
 
 from collections.abc import Iterator
@@ -46,20 +47,20 @@ def read_matlab(
     MalformedInput.
     """
     names = [name for name in (features, labels, subset) if name is not None]
-    found = _load(path, names)
-    X = _numbers(path, features, found[features])
+    variables = _load(path, names)
+    X = _numbers(path, features, variables[features])
     if X.ndim != 2:
         raise SchemaMismatch(f"{path}: {features!r} has {X.ndim} dimensions; rows are (n, d).")
     try:
         check_finite(X)
-        targets = None if labels is None else _targets(found[labels], X.shape[0])
+        targets = None if labels is None else _targets(variables[labels], X.shape[0])
         if targets is not None and targets.rows != X.shape[0]:
             raise InvalidTargets(
                 f"{labels!r} has {targets.rows} rows, {features!r} {X.shape[0]}; give one target a row."
             )
     except StreamDRError as e:
         raise MalformedInput(f"{path}: {e}", file=str(path)) from e
-    order = np.arange(X.shape[0]) if subset is None else _order(path, found[subset], X.shape[0])
+    order = np.arange(X.shape[0]) if subset is None else _order(path, variables[subset], X.shape[0])
     for at in range(0, len(order), rows):
         take = order[at : at + rows]
         yield Block(X[take], None if targets is None else targets.take(take))
@@ -70,25 +71,28 @@ def _load(path: FileName, names: list[str]) -> dict[str, Any]:
         raise SourceMissing(f"there is no file {path}; give the path of a file that is there.")
     try:
         present = scipy.io.whosmat(path)
-        found = scipy.io.loadmat(path, variable_names=names)
+        variables = scipy.io.loadmat(path, variable_names=names)
     except NotImplementedError as e:
         raise MalformedInput(f"{path} is of MATLAB version 7.3 (HDF5); save it again with -v7.", file=str(path)) from e
     except Exception as e:  # scipy raises whatever wrong bytes lead to
         raise MalformedInput(f"{path} is not a MATLAB file ({e}).", file=str(path)) from e
-    for value in filter(sp.issparse, found.values()):
+    for value in filter(sp.issparse, variables.values()):
         _check_indices(path, value)
-    missing = [name for name in names if name not in found]
+    missing = [name for name in names if name not in variables]
     if missing:
         there = [name for name, _, _ in present]
         has, meant = ", ".join(there), did_you_mean(missing[0], there)
         raise SchemaMismatch(
             f"{path} has no variable {missing[0]!r}{meant}; it has {has}. Name them with features, labels, subset."
         )
-    return found
+    return variables
 
 
 def _check_indices(path: FileName, matrix: Any) -> None:
-    """Raise MalformedInput where a sparse matrix has an index outside of its shape, which compiled code takes on trust."""
+    """Raise MalformedInput if a sparse matrix has an index outside its shape.
+
+    Compiled code would trust it.
+    """
     try:
         if matrix.format != "coo":  # of which scipy looks at every index itself
             matrix.check_format(full_check=True)
@@ -106,7 +110,10 @@ def _numbers(path: FileName, name: str, values: Any) -> Any:
 
 
 def _targets(values: Any, rows: int) -> Targets:
-    """Classes from (n, 1) or (1, n) numbers or cells of strings; label sets from a 0/1 matrix."""
+    """Return Targets from numbers or cells of strings, (n, 1) or (1, n).
+
+    A 0/1 matrix gives label sets.
+    """
     Y = values.toarray() if sp.issparse(values) else np.asarray(values)
     if Y.dtype == object:
         if not all(np.size(cell) for cell in Y.ravel()):

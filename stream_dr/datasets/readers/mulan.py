@@ -1,10 +1,12 @@
-"""mulan: ARFF files, dense and sparse, with MULAN's XML naming the labels, or one attribute as the class.
+"""Mulan: ARFF files, dense and sparse, with labels.
 
-Numeric attributes and nominal ones whose values are numbers are features; the labels' attributes are 0 or 1, or hold the
-class. Sparse rows are `{index value, …}` with indices from 0, over features and labels alike. Missing values (`?`) are
-refused by line. Memory: one group of rows; dense rows are dense blocks, names kept, sparse ones CSR.
+MULAN's XML names the labels, or one attribute is the class. Numeric attributes, and nominal ones
+whose values are numbers, are features. Labels' attributes are 0 or 1, or hold the class. Sparse
+rows are `{index value, …}` with indices from 0, over features and labels together. Missing values
+(`?`) are refused with their line. Memory: one group of rows. Dense rows give dense blocks with
+names, sparse ones CSR.
 
-Why this way: one pass over the file, in the order it is in; nothing is decided by what comes later.
+Why this way: the file is read in one pass, in its order, and nothing depends on later lines.
 """
 
 import re
@@ -82,11 +84,11 @@ def read_header(path: FileName) -> Header:
             return Header(names, types, int(lines.numbers[0]) + 1)
         if not text.lower().startswith("@attribute"):
             continue
-        found = _ATTRIBUTE.match(text)
-        if found is None:
+        match = _ATTRIBUTE.match(text)
+        if match is None:
             lines.fail(0, "an attribute needs a name and a type.")
-        names.append(next(g for g in found.groups()[:3] if g is not None).replace("\\", ""))
-        types.append(found.group(4).strip())
+        names.append(next(g for g in match.groups()[:3] if g is not None).replace("\\", ""))
+        types.append(match.group(4).strip())
     raise MalformedInput(f"{path} has no @data line; is it an ARFF file?", file=str(path))
 
 

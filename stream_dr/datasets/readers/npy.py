@@ -1,7 +1,8 @@
-"""npy: numpy's arrays in .npy and .npz files, some rows at a time; and sparse rows as scipy.sparse.save_npz writes them.
+"""Npy: arrays of .npy and .npz files, some rows at a time.
 
-Memory is one piece of rows where an array is stored by rows, which is numpy's default; one stored by columns, and sparse
-rows, are held whole. Nothing is unpickled.
+Sparse rows are read as scipy.sparse.save_npz writes them. Memory: one piece of rows if an array is
+stored by rows, which is numpy's default. An array stored by columns, and sparse rows, are read
+whole. Nothing is unpickled.
 """
 
 import itertools
@@ -24,7 +25,7 @@ from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
 
 PIECE = 64 << 20
-"""Bytes of rows that are read at once, if one row has no more."""
+"""Bytes of rows that are read at a time, if one row has no more."""
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -93,9 +94,11 @@ def read_npz(
     target: str = "auto",
     rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Blocks of the rows of the array `features`, or of scipy's sparse matrix.
+    """Yield blocks of rows of the array `features`, or of scipy's sparse matrix.
 
-    labels: the array of the targets, or a .npy file; None: the array y, where there is one. Raises as `read_npy` does.
+    labels: name of the array of targets, or a .npy file. None takes the array y if there is one.
+
+    Raises as `read_npy` does.
     """
     with _readable(path), open_bytes(path) as file, zipfile.ZipFile(file) as archive:
         arrays = [name.removesuffix(".npy") for name in archive.namelist()]
@@ -159,7 +162,10 @@ def _numbers(X: np.ndarray) -> np.ndarray:
 
 
 def _targets(y: np.ndarray, target: str) -> Targets:
-    """Targets; floats (n,) that are all whole are classes, as MATLAB's are, unless `target` says otherwise."""
+    """Return Targets of an array.
+
+    Floats (n,) that are all whole are classes, as MATLAB's are, unless `target` says otherwise.
+    """
     whole = y.ndim == 1 and y.dtype.kind == "f" and target == "auto" and bool(np.all(y == np.floor(y)))
     return parse_targets(y, len(y), ("class",) if whole else KINDS, target)
 

@@ -1,9 +1,11 @@
-"""pairs: `index:value` text to CSR arrays, a group of lines at once.
+"""Pairs: `index:value` text to CSR arrays, a group of lines together.
 
-Cost: O(bytes), at 2-4 million pairs a second on one core; memory a few times the group's bytes.
+Costs O(bytes), at 2-4 million pairs a second on one core, and memory of a few times the group's
+bytes.
 
-Why this way: the bytes are split and the numbers parsed by Arrow's compiled kernels (correctly rounded, and strict where C's
-would stop at the first odd byte); only a group that fails is looked at line by line, to name the line.
+Why this way: Arrow's compiled kernels split the bytes and parse the numbers. They round correctly
+and are strict, while C's would stop at the first odd byte. Only a group that fails is parsed line
+by line, to name the line.
 """
 
 import numpy as np
@@ -69,7 +71,10 @@ def _parse(lines: Lines, begins: np.ndarray, first_index: int, width: int) -> sp
 
 
 def _tokens(lines: Lines, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens a line (lines,), a colon counting as a blank, and the bytes with all outside [begins, ends) blank."""
+    """Return the number of tokens of each line (lines,), and the cleaned bytes.
+
+    A colon counts as a blank. Bytes outside [begins, ends) are blank.
+    """
     text = lines.data.copy()
     edges = np.zeros(len(text) + 1, np.int8)
     edges[begins] += 1

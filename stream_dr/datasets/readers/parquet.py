@@ -1,9 +1,10 @@
-"""parquet: a Parquet file by column, a row group's batch at a time; arrow: an Arrow IPC file or stream, a batch at a time.
+"""Parquet and Arrow files, a batch at a time.
 
-Files in stream_dr's own layout need no reader, for they are shards already, unless they are packed. Memory: one batch, and
-of Parquet what Arrow buffers of its row group (one huge row group is decoded column chunk by column chunk, not at once).
-Nothing is fetched ahead: Arrow keeps what it has fetched until the file is closed. Page checksums are verified where there
-are any.
+Parquet is read by column, a batch of a row group at a time, Arrow IPC files and streams by batch.
+Files in stream_dr's own layout need no reader, because they are shards, unless they are packed.
+Memory: one batch, and for Parquet what Arrow buffers of its row group. One huge row group is
+decoded in column chunks. Nothing is fetched ahead, since Arrow keeps it until the file is closed.
+Page checksums are verified if there are any.
 """
 
 import shutil
@@ -48,9 +49,9 @@ def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) 
 
 
 def _whole(path: FileName, packed: IO[bytes]) -> IO[bytes]:
-    """Return the bytes of a file, unpacked to a temporary one if need be, once its messages are checked.
+    """Return the bytes of a file, once its messages are checked.
 
-    Raises MalformedInput.
+    A packed file is unpacked to a temporary one. Raises MalformedInput.
     """
     if Path(path).suffix.lower() not in PACKED and "!" not in str(path):
         file = pa.memory_map(str(path))

@@ -49,7 +49,10 @@ class Topics:
         self._documents, self._codes = document[order], code[order]
 
     def of(self, documents: np.ndarray) -> Targets:
-        """Label sets of the documents (rows,) int64; one the file does not name has no target."""
+        """Return the label sets of documents (rows,) int64.
+
+        A document that the file does not name has no target.
+        """
         low = np.searchsorted(self._documents, documents, side="left")
         high = np.searchsorted(self._documents, documents, side="right")
         counts = high - low
@@ -93,10 +96,12 @@ def read_lyrl2004(
 def read_indicator(
     X: Any, Y: Any, names: Sequence[str], ids: Sequence[Any] | None = None, rows: int = BLOCK_ROWS
 ) -> Iterator[Block]:
-    """Blocks of rows X (n, features) with label sets from the indicator Y (n, labels) and its columns' names.
+    """Yield blocks of rows X (n, features) with label sets.
 
-    For `bunch = fetch_rcv1()`: read_indicator(bunch.data, bunch.target, bunch.target_names, bunch.sample_id).
-    Raises InvalidTargets where the shapes do not fit.
+    Y: indicator matrix (n, labels), with the names of its columns. For `bunch = fetch_rcv1()` call
+    read_indicator(bunch.data, bunch.target, bunch.target_names, bunch.sample_id).
+
+    Raises InvalidTargets if the shapes do not fit.
     """
     X, Y = sp.csr_matrix(X), sp.csr_matrix(Y)
     if X.shape[0] != Y.shape[0] or Y.shape[1] != len(names):

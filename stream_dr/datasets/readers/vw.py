@@ -1,10 +1,10 @@
-"""vw: `label |namespace index:value …` lines, as Vowpal Wabbit and river's example files have them.
+"""Vowpal Wabbit: `label |namespace index:value …` lines.
 
-One namespace a line. Tokens are index:value with whole-number indices, taken as they are (columns from 0); named features
-need a hashing map first and are refused by line. A label may be followed by an importance weight and a tag
-(`1 0.5 'tag |f 3:1`): the weight is the row's weight, where the first line has one; the tag is left out.
-
-Memory: one group of rows. Time: 2 million pairs a second or so on one core.
+There is one namespace a line. Tokens are index:value with whole-number indices, which are the
+columns, from 0. Named features need a hashing map first and are refused with their line. A label
+may be followed by an importance weight and a tag (`1 0.5 'tag |f 3:1`). The weight is the row's
+weight if the first line has one. The tag is ignored. Memory: one group of rows. About 2 million
+pairs a second on one core.
 """
 
 from collections.abc import Iterator
@@ -70,5 +70,8 @@ def _number(text: str) -> float | None:
 
 
 def _weights(weights: list[float | None], weighted: bool) -> np.ndarray | None:
-    """(rows,) float64; a row without a weight counts as 1, as in Vowpal Wabbit."""
+    """Return weights (rows,) float64.
+
+    A row without a weight counts as 1, as in Vowpal Wabbit.
+    """
     return np.array([1.0 if w is None else w for w in weights]) if weighted else None

@@ -59,7 +59,7 @@ class ClosedForm(AdditiveEstimator):
         Ridge added to Cxx, in the units of the summed scatter. Methods that do not invert Cxx are
         unaffected.
     scatter : {"auto", "exact", "diagonal"}, default "auto"
-        Part of Cxx that is kept. "auto" is exact up to 4,096 features for dense rows and sparse
+        Part of Cxx that is stored. "auto" is exact up to 4,096 features for dense rows and sparse
         rows of stated width, else the diagonal. Decided at the first batch.
     standardize : bool, default False
         Solve as if every feature had variance 1.
@@ -147,7 +147,7 @@ class ClosedForm(AdditiveEstimator):
         )
 
     def scatter_kept(self) -> str:
-        """Return the part of Cxx that is kept: "auto", "exact" or "diagonal"."""
+        """Return the part of Cxx that is stored: "auto", "exact" or "diagonal"."""
         return self.scatter if self.reads_scatter() else "diagonal"
 
     def keeps_label_sets(self) -> bool:
@@ -197,7 +197,7 @@ class ClosedForm(AdditiveEstimator):
         return label_array(self.classes_waiting(self.fitted().accumulator))
 
     def covariance_product(self, state: State, columns: np.ndarray) -> np.ndarray:
-        """Return Cxx @ columns (features, m), by its diagonal if no more is kept.
+        """Return Cxx @ columns (features, m), by its diagonal if no more is stored.
 
         Costs O(d k), and O(d² m) with exact scatter.
         """

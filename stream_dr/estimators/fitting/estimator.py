@@ -131,7 +131,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
 
     def scatter_kept(self) -> str:
-        """Return the part of Cxx that is kept: "exact", "diagonal", "auto", or "" if none is."""
+        """Return the part of Cxx that is stored: "exact", "diagonal", "auto", or "" if none is."""
         return ""
 
     def widest(self, sparse: bool, stated: int) -> int | None:
@@ -402,7 +402,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         fitted.projection = None
 
     def parse(
-        self, fitted: FittedState, given: Block, refuse_empty: bool = False, need_targets: bool = True
+        self, fitted: FittedState, rows: Block, refuse_empty: bool = False, need_targets: bool = True
     ) -> tuple[Block, tuple[str, ...] | None]:
         """Return a checked Block and the names of the stream's features.
 
@@ -410,15 +410,15 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         from targets, refuse rows without any target.
         """
         accumulator, by_name = fitted.accumulator, self.columns_by_name()
-        block = numeric_block(given, by_name, takes_tables(self))
+        block = numeric_block(rows, by_name, takes_tables(self))
         if refuse_empty:
             refuse_empty_rows(block.X)
 
         names = block.names
         if accumulator.n_features > 0 and not self._any_columns(block):
             if not by_name:
-                rows, names = in_learned_order(fitted.names, names, block.X, type(self).__name__)
-                block = block._replace(X=rows)
+                X, names = in_learned_order(fitted.names, names, block.X, type(self).__name__)
+                block = block._replace(X=X)
             if not block.sparse and block.features != accumulator.n_features:
                 refuse_width(block.features, accumulator.n_features, type(self).__name__)
         warn_other_columns(accumulator, block)

@@ -77,7 +77,7 @@ class FittedState:
         Product by which they are compared (solve/orientation.py). A recurrence's components move
         smoothly by themselves and stay as they are.
         """
-        if solved is not self.shown and hasattr(solved, "oriented") and solved.solution != "recurrence":
+        if solved is not self.shown and solved.solution != "recurrence":
             solved = self.shown = oriented(solved, self.shown, covariance_product)
         self.projection = solved.prepared() if isinstance(solved, Linear) else solved
         return self.projection

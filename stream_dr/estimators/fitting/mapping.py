@@ -65,7 +65,7 @@ def check_mapped_width(spec: JsonDict | None, widest: int) -> None:
     mapping = None if spec is None else feature_map(spec)
     if mapping is not None and mapping.out_features(0) > widest:
         raise InvalidParameter(
-            f"exact scatter is kept of up to {widest} features, and this feature_map makes {mapping.out_features(0)}. "
+            f"exact scatter is stored of up to {widest} features, and this feature_map makes {mapping.out_features(0)}. "
             'Have it make fewer, or leave the scatter to scatter="auto".'
         )
 
@@ -152,7 +152,7 @@ def state_bytes(
 def _most_bytes(bytes_of: Callable[[int, int], int], width: int, n_targets: int) -> int:
     """Return the most bytes of rows of at most `width` columns.
 
-    Fewer columns, whose whole scatter is kept, may take more than many.
+    Fewer columns, whose whole scatter is stored, may take more than many.
     """
     return max(bytes_of(width, n_targets), bytes_of(min(width, EXACT_WIDTH), n_targets))
 

@@ -28,7 +28,7 @@ def margin_directions(m: Moments, b: float, w: float, n_components: int | None) 
         vectors, values = combined_diagonal(G, b, m.diagonal / m.weight, w)
     else:
         raise NeedsRefine(
-            "only the diagonal of Cxx is kept here (scatter is diagonal past 4,096 features), and with a positive share of "
+            "only the diagonal of Cxx is stored (it is past 4,096 features), and with a positive share of "
             "the within-class scatter its axes would be single features. Call refine(source), give scatter='exact', or "
             "choose a ≥ 1 (SKM) or alpha ≥ 0 (MMC)."
         )

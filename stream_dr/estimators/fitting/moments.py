@@ -35,7 +35,7 @@ class Moments(NamedTuple):
     diagonal : (features,)
         Diagonal of Cxx, the scatter of the rows.
     scatter : (features, features) or None
-        Cxx, if it is kept.
+        Cxx, if it is stored.
     present : (k,) bool
         The state's target columns that are not left out.
     label_weights : (k',)
@@ -88,11 +88,11 @@ class Moments(NamedTuple):
 
     @property
     def scatter_or_diagonal(self) -> np.ndarray:
-        """Cxx if it is kept, else its diagonal."""
+        """Cxx if it is stored, else its diagonal."""
         return self.diagonal if self.scatter is None else self.scatter
 
     def scatter_product(self, columns: np.ndarray) -> np.ndarray:
-        """Return Cxx @ columns (features, m), by its diagonal if no more is kept."""
+        """Return Cxx @ columns (features, m), by its diagonal if no more is stored."""
         return self.diagonal[:, None] * columns if self.scatter is None else self.scatter @ columns
 
     @property

@@ -46,7 +46,7 @@ class TwoStage(ClosedForm):
     Attributes
     ----------
     condition_ : float
-        Condition number of Cxx + γI on the space that is kept. The solution's error is 2e-16 times
+        Condition number of Cxx + γI on the space that is stored. The solution's error is 2e-16 times
         it.
     """
 
@@ -63,7 +63,7 @@ class TwoStage(ClosedForm):
         if self.shrinkage is None:
             return
         # Ledoit and Wolf's share needs Σ‖x − x̄‖⁴, and scikit-learn's LDA, which standardises each class first,
-        # even the sums Σ x_i² x_j² of each class. No sum that is kept has these fourth moments.
+        # even the sums Σ x_i² x_j² of each class. No sum that is stored has these fourth moments.
         if isinstance(self.shrinkage, str):
             raise InvalidParameter(
                 f"shrinkage={self.shrinkage!r}; it must be None or a number in [0, 1]. Ledoit and Wolf's share needs fourth "
@@ -137,10 +137,10 @@ class TwoStage(ClosedForm):
 
     @property
     def condition_(self) -> float:
-        """Condition number of Cxx + γI on the space that is kept.
+        """Condition number of Cxx + γI on the space that is stored.
 
         The solution's error is 2e-16 times it. Costs O(d³). Raises NeedsRefine if only the
-        diagonal of Cxx is kept.
+        diagonal of Cxx is stored.
         """
         self.projection()
         moments = self.moments(self.state_)

@@ -147,7 +147,7 @@ def _check_width(learner: PlannedAccumulator, block: Block) -> None:
     if learner.scatter == "exact" and features > EXACT_WIDTH:
         advice = "Use MMC, which has a diagonal form" if learner.one_label else 'Start a model with scatter="diagonal"'
         raise TooManyFeatures(
-            f"batch has {features} features; exact scatter is kept for up to {EXACT_WIDTH}. {advice}."
+            f"batch has {features} features; exact scatter is stored for up to {EXACT_WIDTH}. {advice}."
         )
     if not block.sparse and block.rows and not features:
         raise EmptyInput("batch has 0 features; dense rows need at least one.")

@@ -7,7 +7,7 @@ Products go into the sums in place if rows are few (dense_kernels), so a small b
 nothing of size d² or d k.
 
 A row costs d² / 2 (or d) + d k multiplications. Sparse rows cost nonzeros² / 2, and d² a batch.
-Temporary memory is one chunk of 8 MB. Only the lower triangle of the scatter is kept up to date.
+Temporary memory is one chunk of 8 MB. Only the lower triangle of the scatter is updated.
 The frozen part is symmetric.
 """
 

@@ -2,7 +2,7 @@
 
 It is for WMV [mathematics §2]. It holds weight, mean and Σ w (x − m_j)(x − m_j)ᵀ of each of k
 classes. These are the sums of dense rows, once a class. A row costs d² multiplications. Memory is
-8·k·d² bytes (160 MB for 20 classes at d = 1,000), so it is kept with exact scatter only.
+8·k·d² bytes (160 MB for 20 classes at d = 1,000), so it is stored with exact scatter only.
 """
 
 from typing import NamedTuple, Self

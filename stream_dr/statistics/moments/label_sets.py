@@ -2,10 +2,10 @@
 
 HSL's clique and star Laplacians need them. Clique and star weigh a row by totals known only at the
 end, which depend on the row through its set of labels alone. So for each distinct set s its weight
-w_s and sum t_s = Σ w x are kept [mathematics §3]. `cross` returns Σ_s (t_s − w_s x̄) c_sᵀ for any
-coefficients c, exact in one pass. (Running totals would depend on the order of rows, up to 55°
-off.) For dense rows the mean of the set's rows is kept as two numbers, t_s − w_s x̄ = w_s (mean −
-x̄). For sparse rows t_s is in a table of the (set, feature) pairs that occurred.
+w_s and sum t_s = Σ w x are stored [mathematics §3]. `cross` returns Σ_s (t_s − w_s x̄) c_sᵀ for
+any coefficients c, exact in one pass. (Running totals would depend on the order of rows, up to 55°
+off.) For dense rows the mean of the set's rows is stored as two numbers, t_s − w_s x̄ = w_s (mean
+− x̄). For sparse rows t_s is in a table of the (set, feature) pairs that occurred.
 
 A dense row costs O(d), a sparse one O(nonzeros). Memory is 16·d bytes a set, or about 32 a pair,
 for at most 20,000 sets.

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from stream_dr.solve.orientation import alignment, largest_entries, orient
+from stream_dr.solve.orientation import alignment, orient
+from stream_dr.solve.spectral import largest_entries
 
 
 def basis(seed: int, d: int = 12, p: int = 5) -> np.ndarray:
