@@ -107,11 +107,10 @@ class Place(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Where the log begins and ends.
+    """Bounds of the log.
 
-    first: position of the first event, 0 if there is none.
-    last: position of the last event, −1 if there is none.
-    rows: number of rows of all events ever appended.
+    first: position of the first event, 0 if there is none. last: position of the last event, −1 if
+    there is none. rows: number of rows of all events ever appended.
     """
 
     first: int

@@ -191,9 +191,10 @@ class TargetRows(NamedTuple):
     values: np.ndarray | None = None
 
     def rows(self, weights: np.ndarray, total: float, root: float) -> np.ndarray:
-        """Return √w (y − ȳ of the chunk), and last root · (ȳ of the chunk − ȳ before).
+        """Return weighted targets of a chunk, centred, and a row for the chunk's mean.
 
-        The result is (b + 1, k).
+        The rows are √w (y − ȳ of the chunk), and last root · (ȳ of the chunk − ȳ before). The
+        result is (b + 1, k).
         """
         if self.values is not None:
             return self.values

@@ -24,7 +24,7 @@ from stream_dr.compiled import compiled
 from stream_dr.statistics.prefetch import prefetch
 
 FAST = {"reassoc", "contract", "nsz"}
-"""Sums may be reordered; NaN and infinity keep their meaning."""
+"""Flags of the compiler: sums may be reordered, NaN and infinity stay valid."""
 
 TILE = 512
 """Features of a dense block handled at a time."""
