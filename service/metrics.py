@@ -186,7 +186,7 @@ class MetricsMiddleware:
         try:
             await self.app(scope, receive, send_and_note_status)
         except (Exception, asyncio.CancelledError) as error:
-            response = problems.answer(scope, error)
+            response = problems.log_and_respond(scope, error)
             if not status:
                 await response(scope, receive, send_and_note_status)
 

@@ -78,7 +78,7 @@ class ServiceError(fastapi.HTTPException):
         self.extra = extra
 
 
-def answer(scope: Scope, error: BaseException) -> Response:
+def log_and_respond(scope: Scope, error: BaseException) -> Response:
     """Log an error that a request raised and return its response."""
     unexpected = False
     match error:
@@ -121,7 +121,7 @@ def install(app: FastAPI) -> None:
     """Answer every error of the application's routes with its problem."""
 
     async def handle(request: Request, error: Exception) -> Response:
-        return answer(request.scope, error)
+        return log_and_respond(request.scope, error)
 
     for kind in (stream_dr.errors.StreamDRError, RequestValidationError, HTTPException, ClientDisconnect):
         app.add_exception_handler(kind, handle)

@@ -14,7 +14,7 @@ reference.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,13 +29,16 @@ from stream_dr.rows.block import Rows
 from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.raw_rows import raw_of, refuse_table
 
+ProjectionKind = Literal["linear", "columns", "mapped", "landmarks"]
+"""Form of a projection."""
+
 
 @runtime_checkable
 class Projection(Protocol):
     """Interface of every projection."""
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> ProjectionKind:
         """Name of the form: "linear", "columns", "mapped" or "landmarks"."""
         ...
 
@@ -145,7 +148,7 @@ class Linear(NamedTuple):
             self.readout.check(d, p)
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> ProjectionKind:
         """ "linear"."""
         return "linear"
 
@@ -242,7 +245,7 @@ class Columns(NamedTuple):
         finite(self, "scores")
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> ProjectionKind:
         """ "columns"."""
         return "columns"
 
@@ -305,7 +308,7 @@ class Mapped(NamedTuple):
         self.inner.check()
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> ProjectionKind:
         """ "mapped"."""
         return "mapped"
 

@@ -63,7 +63,7 @@ class Newest(NamedTuple):
         if len(kinds) != 1:
             return None
         (kind,) = kinds
-        return _continuous_targets(self.blocks) if kind == "continuous" else _label_targets(self.blocks, kind)
+        return _continuous_targets(self.blocks) if kind == "continuous" else _joined_label_targets(self.blocks, kind)
 
 
 def newest_rows(directory: Directory, rows: int) -> Newest:
@@ -100,7 +100,7 @@ def _continuous_targets(blocks: tuple[Block, ...]) -> Targets:
     return Targets("continuous", (), np.empty(0, np.int32), values=np.vstack(values), present=np.concatenate(present))
 
 
-def _label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
+def _joined_label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
     """Return the class or multilabel targets. Rows without any are marked absent."""
     table: dict[Label, int] = {}
     codes, counts, present = [], [], []

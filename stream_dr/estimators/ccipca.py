@@ -28,7 +28,7 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.protocol import Accumulator, State
-from stream_dr.statistics.recurrences.basis_state import unit_columns
+from stream_dr.statistics.recurrences.basis_state import long_unit_columns
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator, CCIPCAState
 
@@ -116,7 +116,7 @@ class CCIPCA(LinearGaussian):
 
     def _unit_vectors(self, state: CCIPCAState) -> Linear:
         vectors = state.basis.vectors()[:, : state.n_features]
-        loadings, eigenvalues = unit_columns(vectors, smallest=1e-10)
+        loadings, eigenvalues = long_unit_columns(vectors, smallest=1e-10)
         mean = state.basis.means()[:, 0].copy() if self.center else np.zeros(state.n_features)
         return Linear(mean, loadings, eigenvalues, "recurrence")
 
@@ -125,7 +125,7 @@ class CCIPCA(LinearGaussian):
         """Singular values (components,) of the centred rows: √(n · eigenvalues_)."""
         return np.sqrt(self.n_samples_seen_ * self.eigenvalues_)
 
-    def _gaussian(self) -> Gaussian:
+    def _learned_gaussian(self) -> Gaussian:
         projection = self.linear_projection()
         state = inner_state(self.state_)
         d, n = len(projection.mean), state.rows

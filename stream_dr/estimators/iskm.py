@@ -25,7 +25,7 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.protocol import Accumulator, State
-from stream_dr.statistics.recurrences.basis_state import unit_columns
+from stream_dr.statistics.recurrences.basis_state import long_unit_columns
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.skm_state import SKMAccumulator, SKMState
 
@@ -128,9 +128,9 @@ class IncrementalSKM(Estimator):
         mean = state.basis.means() @ (counts / max(counts.sum(), 1.0))
         positive = max(int(np.count_nonzero(counts)) - 1, 0) if self.a >= 1.0 else vectors.shape[1]
         if self.keep == "positive":
-            return Linear(mean, *unit_columns(vectors[:, :positive], smallest=1e-2), "recurrence")
+            return Linear(mean, *long_unit_columns(vectors[:, :positive], smallest=1e-2), "recurrence")
         there = np.flatnonzero(np.any(vectors, axis=0))
-        loadings, lengths = unit_columns(vectors[:, there], smallest=0.0)
+        loadings, lengths = long_unit_columns(vectors[:, there], smallest=0.0)
         return Linear(mean, loadings, lengths * np.where(there < positive, 1.0, -1.0), "recurrence")
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:

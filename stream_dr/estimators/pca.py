@@ -117,7 +117,9 @@ class PCA(LinearGaussian, ClosedForm):
         projection = super().make_projection(moments, directions, solution)
         if not self.whiten:
             return projection
-        return projection._replace(loadings=projection.loadings / np.sqrt(projection.eigenvalues / freedom(moments)))
+        return projection._replace(
+            loadings=projection.loadings / np.sqrt(projection.eigenvalues / variance_divisor(moments))
+        )
 
     @property
     def components_(self) -> np.ndarray:
@@ -133,12 +135,12 @@ class PCA(LinearGaussian, ClosedForm):
     def _unwhitened(self, Z: np.ndarray) -> np.ndarray:
         return Z * np.sqrt(self.explained_variance_) if self.whiten else Z
 
-    def _gaussian(self) -> Gaussian:
+    def _learned_gaussian(self) -> Gaussian:
         projection = self.linear_projection()
         m = self.moments(self.state_)
-        variances = projection.eigenvalues / freedom(m)
+        variances = projection.eigenvalues / variance_divisor(m)
         loadings = projection.loadings * np.sqrt(variances) if self.whiten else projection.loadings
-        total = float(m.diagonal.sum()) / freedom(m)
+        total = float(m.diagonal.sum()) / variance_divisor(m)
         most = min(float(np.count_nonzero(m.scale)), m.weight)
         axes = unscaled(loadings, m.scale)
         return Gaussian(projection.mean, axes, variances, total, m.scale, m.weight, most)
@@ -154,7 +156,7 @@ class PCA(LinearGaussian, ClosedForm):
         return vectors, values
 
 
-def freedom(moments: Moments) -> float:
+def variance_divisor(moments: Moments) -> float:
     """Return the divisor that makes a variance of summed scatter.
 
     It is N − 1, or N if that is not positive.

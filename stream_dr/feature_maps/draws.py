@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from stream_dr.errors import InvalidParameter
 
 
-def uniforms(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
+def open_uniforms(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
     """Return (count, each) float64 in (0, 1), whose row i belongs to index first + i.
 
     seed: seed from the user. purpose: number of the use, so that two uses of a seed draw differently.
@@ -29,13 +29,13 @@ def uniforms(seed: int, purpose: int, first: int, count: int, each: int = 1) -> 
 
 
 def normals(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
-    """Return (count, each) standard normal float64, as `uniforms` does."""
-    return ndtri(uniforms(seed, purpose, first, count, each))
+    """Return (count, each) standard normal float64, as `open_uniforms` does."""
+    return ndtri(open_uniforms(seed, purpose, first, count, each))
 
 
 def cauchys(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
-    """Return (count, each) standard Cauchy float64, as `uniforms` does."""
-    return np.tan(np.pi * (uniforms(seed, purpose, first, count, each) - 0.5))
+    """Return (count, each) standard Cauchy float64, as `open_uniforms` does."""
+    return np.tan(np.pi * (open_uniforms(seed, purpose, first, count, each) - 0.5))
 
 
 def finite_number(value: Any) -> bool:

@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from scipy.special import gammaincinv
 
 from stream_dr.errors import InvalidParameter, NarrowKernel
-from stream_dr.feature_maps.draws import cauchys, check_seed, finite_number, normals, uniforms
+from stream_dr.feature_maps.draws import cauchys, check_seed, finite_number, normals, open_uniforms
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.sparse_rows import is_sparse
@@ -203,7 +203,7 @@ def _orthogonal(width: int, count: int, seed: int) -> np.ndarray:
         size = min(width, count - start)
         q, r = np.linalg.qr(normals(seed, SPECTRUM + 100 * b, 0, width, size))
         blocks.append(q * np.sign(np.diag(r)))
-    lengths = np.sqrt(2.0 * gammaincinv(width / 2.0, uniforms(seed, LENGTHS, 0, count)[:, 0]))
+    lengths = np.sqrt(2.0 * gammaincinv(width / 2.0, open_uniforms(seed, LENGTHS, 0, count)[:, 0]))
     return np.hstack(blocks) * lengths if width else np.zeros((0, count))
 
 

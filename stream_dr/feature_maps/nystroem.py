@@ -25,7 +25,7 @@ import scipy.sparse as sp
 
 from stream_dr.checks import MOST_ROWS, csr, finite, same, shaped, within, wrong
 from stream_dr.errors import InvalidParameter, StreamDRError, other_width
-from stream_dr.feature_maps.draws import check_seed, finite_number, uniforms
+from stream_dr.feature_maps.draws import check_seed, finite_number, open_uniforms
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.rows.block import Block, Rows, check_finite
 from stream_dr.rows.number_rows import as_rows
@@ -235,7 +235,7 @@ class Nystroem(FeatureMap):
         if len(landmarks.factor) == self.most:
             return np.zeros(0, dtype=np.int64), picked
 
-        draws = uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0]
+        draws = open_uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0]
         chosen = []
         for i in range(block.rows):
             remaining = first - landmarks.seen - i

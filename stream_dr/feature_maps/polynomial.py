@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.feature_maps.draws import check_seed, uniforms
+from stream_dr.feature_maps.draws import check_seed, open_uniforms
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.nystroem import check_kernel
 from stream_dr.rows.block import Rows, check_finite
@@ -138,7 +138,7 @@ def _count_sketch(spec: Polynomial, t: int, width: int) -> tuple[sp.csr_matrix, 
     The matrix has one ±1 per feature.
     """
     # Row 0 is that of the constant.
-    drawn = uniforms(spec.seed, SKETCH + 100 * t, 0, width + 1, 2)
+    drawn = open_uniforms(spec.seed, SKETCH + 100 * t, 0, width + 1, 2)
     places = (drawn[:, 0] * spec.n_features).astype(np.int64)
     signs = np.where(drawn[:, 1] < 0.5, -1.0, 1.0)
 

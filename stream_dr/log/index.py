@@ -237,7 +237,7 @@ def note_file(connection: sqlite3.Connection, current: Current) -> None:
     connection.execute("INSERT OR REPLACE INTO files VALUES (?,?,?,?)", row)
 
 
-def note_erasure(connection: sqlite3.Connection, file: int, start: int, size: int) -> None:
+def note_pending_erasure(connection: sqlite3.Connection, file: int, start: int, size: int) -> None:
     """Store that bytes of a file are to be overwritten."""
     id = connection.execute("SELECT COALESCE(MAX(id), 0) + 1 FROM erasures").fetchone()[0]
     connection.execute("INSERT INTO erasures VALUES (?,?,?,?,?)", _with_digest(id, file, start, size))
@@ -250,7 +250,7 @@ def replace(connection: sqlite3.Connection, folder: Path, event: Event, place: P
     """
     *_, total, file, start, size = Index(folder, connection).header(event.position)
     if file is not None:
-        note_erasure(connection, file, start, size)
+        note_pending_erasure(connection, file, start, size)
     connection.execute("DELETE FROM events WHERE position=?", (event.position,))
     insert(connection, [row_of(event, total, place)])
     if current is not None:

@@ -433,7 +433,7 @@ class Model:
             self.solve_error = None
             return published
         except Exception as e:
-            self._note_unsolved(frozen.position, e)
+            self._store_solve_error(frozen.position, e)
             return None
         finally:
             self.attempted = max(self.attempted, frozen.position)
@@ -464,7 +464,7 @@ class Model:
         """Status, or "failed_to_publish" if the model is live and cannot be solved."""
         return "failed_to_publish" if self.status == "live" and self.solve_error is not None else self.status
 
-    def _note_unsolved(self, position: int, error: Exception) -> None:
+    def _store_solve_error(self, position: int, error: Exception) -> None:
         """Store the error of solving, and log it if it is a new one.
 
         Only an unexpected error is logged with a traceback.

@@ -17,7 +17,7 @@ from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
 from stream_dr.checks import at_least, finite, matrix, one_of, shaped, within
-from stream_dr.projection import SOLUTIONS
+from stream_dr.projection import SOLUTIONS, ProjectionKind
 from stream_dr.rows.block import Rows
 from stream_dr.solve.landmarks import Kept, of_variance_1, places_of_rows, to_landmarks
 from stream_dr.solve.neighbours import SEARCH_CHUNK, nearest_landmarks
@@ -62,7 +62,7 @@ class Barycentre(NamedTuple):
         within(self, 1, max(r, 1) + 1, "neighbours")
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> ProjectionKind:
         """Kind of projection, "landmarks"."""
         return "landmarks"
 

@@ -18,7 +18,7 @@ from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
 from stream_dr.checks import WIDEST, at_least, finite, matrix, one_of, shaped, within
-from stream_dr.projection import SOLUTIONS
+from stream_dr.projection import SOLUTIONS, ProjectionKind
 from stream_dr.rows.block import Rows
 from stream_dr.solve.graph import Graph
 from stream_dr.solve.landmarks import Kept, of_variance_1, places_of_rows, to_landmarks
@@ -76,7 +76,7 @@ class Eigenmap(NamedTuple):
         within(self, 1, WIDEST, "parts")
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> ProjectionKind:
         """Kind of projection, "landmarks"."""
         return "landmarks"
 

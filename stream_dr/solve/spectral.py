@@ -52,7 +52,7 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     # The Gram matrix (k, k) of a large tall matrix is faster than a QR, and good enough if its
     # rank is plain. LAPACK's factorisation of the matrix itself squares nothing.
-    pairs = _by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
+    pairs = _left_singular_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if pairs is None:
         vectors, values, _ = singular(matrix)
     else:
@@ -62,7 +62,7 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return vectors[:, :r], values[:r]
 
 
-def _by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def _left_singular_by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Return left singular vectors and values from the Gram matrix.
 
     The matrix M is factorised as Q R by two Gram steps (CholeskyQR2), which leaves Q orthogonal

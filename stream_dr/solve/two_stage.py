@@ -104,7 +104,7 @@ def _root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply,
     part = scatter if len(varying) == len(scatter) else scatter[np.ix_(varying, varying)]
     rounding = rounding._replace(shift=rounding.shift[varying])
 
-    root, root_t = _root_cholesky(part, gamma, rounding) or _root_spectral(part, gamma, rounding)
+    root, root_t = _inverse_root_by_cholesky(part, gamma, rounding) or _root_spectral(part, gamma, rounding)
     if part is scatter:
         return root, root_t
 
@@ -127,7 +127,7 @@ def _root_spectral(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tup
     return (lambda p: M @ p), (lambda b: M.T @ b)
 
 
-def _root_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply] | None:
+def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply] | None:
     """Return M· and Mᵀ· from a Cholesky factor, or None.
 
     M = D L⁻ᵀ. L is the Cholesky factor of D (Cxx + γI) D with D = (diag + γ)^(−1/2).

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 from stream_dr.checks import at_least, csr, learned, shaped, within, wrong
 from stream_dr.errors import CannotMerge, other_width
-from stream_dr.feature_maps.draws import uniforms
+from stream_dr.feature_maps.draws import open_uniforms
 from stream_dr.rows.block import Block, Rows, check_rows
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.targets.label_codes import Label
@@ -231,7 +231,7 @@ class ReservoirAccumulator(AccumulatorBase):
 
     def _offer(self, block: Block, codes: np.ndarray) -> None:
         """Keep the smallest keys of the sample's and the block's rows."""
-        draws = -np.log(uniforms(self.seed, ROW_DRAW, self.rows, block.rows)[:, 0])
+        draws = -np.log(open_uniforms(self.seed, ROW_DRAW, self.rows, block.rows)[:, 0])
         if block.weights is not None:
             self._weighted = self._weighted or bool(np.any(block.weights != 1.0))
             with np.errstate(divide="ignore", over="ignore"):
@@ -270,7 +270,7 @@ def _fresh_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:
     drawn = []
     for side, state in enumerate((a, b)):
         n = len(state.numbers)
-        u = uniforms(a.seed ^ (a.rows << 20) ^ (b.rows << 1) ^ side, MERGE_DRAW, 0, n, 2)
+        u = open_uniforms(a.seed ^ (a.rows << 20) ^ (b.rows << 1) ^ side, MERGE_DRAW, 0, n, 2)
         ordered = np.cumsum(-np.log(u[:, 0]) / (state.rows - np.arange(n)))
         drawn.append(ordered[np.argsort(u[:, 1])])
     return drawn[0], drawn[1]

@@ -119,18 +119,18 @@ class LinearGaussian(Estimator):
     """
 
     @abstractmethod
-    def _gaussian(self) -> Gaussian:
+    def _learned_gaussian(self) -> Gaussian:
         """Return the rows learned, as a Gaussian."""
 
     @property
     def explained_variance_(self) -> np.ndarray:
         """Variance (components,) along each component."""
-        return self._gaussian().variances
+        return self._learned_gaussian().variances
 
     @property
     def explained_variance_ratio_(self) -> np.ndarray:
         """Share (components,) of all variance. Zeros if nothing varies."""
-        gaussian = self._gaussian()
+        gaussian = self._learned_gaussian()
         return gaussian.variances / gaussian.total if gaussian.total > 0 else np.zeros(len(gaussian.variances))
 
     @property
@@ -139,7 +139,7 @@ class LinearGaussian(Estimator):
 
         There are min(features, rows) − components of them. 0.0 if there are none.
         """
-        return self._gaussian().noise
+        return self._learned_gaussian().noise
 
     def get_covariance(self) -> np.ndarray:
         """Return the covariance (features, features): V diag(λ − σ²) Vᵀ + σ² I.
@@ -147,7 +147,7 @@ class LinearGaussian(Estimator):
         In the columns' own units, and 0 where a map's column is left out. Takes 8 · features²
         bytes.
         """
-        gaussian = self._gaussian()
+        gaussian = self._learned_gaussian()
         covariance = (gaussian.axes * np.maximum(gaussian.variances - gaussian.noise, 0.0)) @ gaussian.axes.T
         covariance[np.diag_indices_from(covariance)] += gaussian.noise
         return unscaled(unscaled(covariance, gaussian.scale).T, gaussian.scale)
@@ -158,7 +158,7 @@ class LinearGaussian(Estimator):
         Never forms a matrix of features². Raises InvalidParameter if the rows learned vary in
         fewer directions than there are and all of them are components: then there is no density.
         """
-        return self.project(add_map(self.state_, self._gaussian()), X)[:, 0]  # type: ignore[arg-type]
+        return self.project(add_map(self.state_, self._learned_gaussian()), X)[:, 0]  # type: ignore[arg-type]
 
     def score(self, X: RowsLike, y: TargetsLike = None) -> float:
         """Return the mean log-likelihood of the rows. y is ignored."""
@@ -174,7 +174,7 @@ class LinearGaussian(Estimator):
             raise InvalidParameter(
                 "rows went through a feature map, which cannot be turned back; leave feature_map out."
             )
-        gaussian = self._gaussian()
+        gaussian = self._learned_gaussian()
         Z = np.asarray(Z, dtype=np.float64)
         if Z.ndim != 2 or Z.shape[1] != gaussian.axes.shape[1]:
             raise WidthMismatch(

@@ -408,7 +408,7 @@ def joined_sums(a: MomentState, b: MomentState, sign: float) -> JoinedSums:
     if isinstance(a.features, SparsePart) and isinstance(b.features, SparsePart):
         features: CentredPart | SparsePart = a.features.join(b.features, sign)
     else:
-        step = b.targets.step_from(a.targets, b.weight, a.weight)
+        step = b.targets.mean_minus(a.targets, b.weight, a.weight)
         features = centred_features(a).join(centred_features(b), step, sign)
 
     classes, sets = a.class_scatter, a.label_sets

@@ -95,7 +95,7 @@ class TargetPart(NamedTuple):
             gram[np.ix_(columns, columns)] = self.gram
         return TargetPart(weights, rows, sums, gram, self.values)
 
-    def step_from(self, other: "TargetPart", weight: float, other_weight: float) -> np.ndarray:
+    def mean_minus(self, other: "TargetPart", weight: float, other_weight: float) -> np.ndarray:
         """Return ȳ − ȳ of other (k,)."""
         if self.labelled:
             return self.mean(weight) - other.mean(other_weight)

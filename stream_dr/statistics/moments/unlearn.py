@@ -56,7 +56,7 @@ def without(whole: MomentState, part: MomentState) -> MomentState:
     largest = a.largest.join(_varying(a))
     noise = ROUNDING * largest.weight
     _check_weight(a.weight, b.weight, noise, "weight")
-    _check_parts(a, b, noise)
+    _check_removable(a, b, noise)
 
     if rows == 0:
         return empty_state(whole.encoding, whole.scatter, whole.decay, *keeps(whole))._replace(rows_skipped=skipped)
@@ -146,7 +146,7 @@ def _check_contained(whole: MomentState, part: MomentState) -> None:
         raise CannotUnlearn(f"{part.target_kind} targets cannot be unlearned; {whole.target_kind} ones were learned.")
 
 
-def _check_parts(a: MomentState, b: MomentState, noise: float) -> None:
+def _check_removable(a: MomentState, b: MomentState, noise: float) -> None:
     """Check features of sparse rows, labels and label sets of states brought together."""
     f, g = a.features, b.features
     if isinstance(f, SparsePart) and isinstance(g, SparsePart):

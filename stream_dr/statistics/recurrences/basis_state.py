@@ -94,7 +94,7 @@ class BasisState(NamedTuple):
         return (means if self.shift is None else means + self.shift[:, None]) / self.unit
 
 
-def unit_columns(vectors: np.ndarray, smallest: float) -> tuple[np.ndarray, np.ndarray]:
+def long_unit_columns(vectors: np.ndarray, smallest: float) -> tuple[np.ndarray, np.ndarray]:
     """Return vectors at unit length, and their lengths.
 
     Those up to `smallest` times the longest are left out.

@@ -174,7 +174,7 @@ class BlockBasis:
         if self.dense:
             rows: tuple[np.ndarray | None, ...] = (readonly(X), self.shift)
         else:
-            rows = tuple(readonly(part) for part in (_int32(X.indptr), _int32(X.indices), X.data))
+            rows = tuple(readonly(part) for part in (_as_int32(X.indptr), _as_int32(X.indices), X.data))
         loop, at = learn_dense if self.dense else learn_sparse, 0
         while at < X.shape[0]:
             small = (self.columns, self.table, self.lengths, self.counts)
@@ -286,5 +286,5 @@ def _padded(columns: int) -> int:
     return -(-columns // 8) * 8
 
 
-def _int32(indices: np.ndarray) -> np.ndarray:
+def _as_int32(indices: np.ndarray) -> np.ndarray:
     return indices.astype(np.int32, copy=False)
