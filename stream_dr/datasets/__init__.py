@@ -1,3 +1,1 @@
-"""Sources of rows: readers of file formats, conversion to shards, public data sets, generated
-rows.
-"""
+"""Sources of rows: file readers, conversion to shards, public data sets and generated rows."""
