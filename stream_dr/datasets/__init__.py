@@ -1,1 +1,1 @@
-"""Sources of rows: file readers, conversion to shards, public data sets and generated rows."""
+"""Readers of files, conversion to shards, public data sets and generated rows."""

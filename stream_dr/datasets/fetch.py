@@ -53,7 +53,9 @@ class _Part(NamedTuple):
 
 
 def fetch(name: str, out: FileName, *, progress: WriteProgress | None = None) -> dict[str, Manifest]:
-    """Fetch a data set, write it as shards and return the manifests by folder.
+    """Fetch a data set, write it as shards and return their manifests.
+
+    The manifests are by folder.
 
     Parameters
     ----------
@@ -93,7 +95,10 @@ def _fetch_parts(name: str) -> list[_Part]:
 
 
 def _fetch_news20(name: str, subset: str) -> _Part:
-    """Fetch the training or test rows of 20 Newsgroups, with the names of the groups as labels."""
+    """Fetch the training or test rows of 20 Newsgroups.
+
+    Labels are the names of the groups.
+    """
     fetcher = "fetch_20newsgroups_vectorized"
     bunch = _call_fetcher(name, "20news-bydate", "--format mat or libsvm", fetcher, subset=subset, normalize=False)
     labels = [bunch.target_names[code] for code in bunch.target]
@@ -101,7 +106,10 @@ def _fetch_news20(name: str, subset: str) -> _Part:
 
 
 def _fetch_openml(name: str) -> _Part:
-    """Fetch a data set of OpenML, of the version that the name ends in or else the active one."""
+    """Fetch a data set of OpenML.
+
+    Its version is the one that the name ends in, or else the active one.
+    """
     _, title, *version = name.split(":")
     number = int(version[0]) if version else "active"
     bunch = _call_fetcher(name, title, "--format arff or csv", "fetch_openml", name=title, version=number)

@@ -150,7 +150,9 @@ def _draw_topics(random: np.random.Generator, words: language.Language) -> tuple
 def _draw_rows(
     random: np.random.Generator, words: language.Language, codes: np.ndarray, indptr: np.ndarray
 ) -> sp.csr_matrix:
-    """Draw the words of 1,000 rows and return rows (1,000, 47,236) of length 1.
+    """Draw the words of 1,000 rows.
+
+    Return the rows (1,000, 47,236), each of length 1.
 
     codes, indptr: topics of the rows, as `_draw_topics` returns them.
     """
@@ -184,7 +186,10 @@ def _draw_rows(
 
 
 def _relabel_by_appearance(targets: Targets) -> Targets:
-    """Return the same targets with only the labels that appear, in order of first appearance."""
+    """Return the targets with their labels in order of first appearance.
+
+    Labels that do not appear are dropped.
+    """
     order, codes = by_appearance(targets.codes, len(targets.labels))
     if targets.indptr is not None:
         codes, _ = distinct_within(codes, targets.indptr)

@@ -43,7 +43,9 @@ from stream_dr.targets.targets import KINDS
 
 
 class Options(NamedTuple):
-    """Options of reading a file. An option that the format does not take must be left alone.
+    """Options of reading a file.
+
+    An option that the format does not take must keep its default.
 
     Attributes
     ----------
@@ -149,7 +151,7 @@ def format_of(path: FileName) -> str:
 
 
 class FileSource:
-    """Files read as one stream of batches, in order, for refine and evaluate.
+    """Files read in order as one stream of batches.
 
     Attributes
     ----------
@@ -189,7 +191,10 @@ class FileSource:
 
     @cached_property
     def first(self) -> Block | None:
-        """First block, or None if the first file has no rows. Raises what reading it raises."""
+        """First block, or None if the first file has no rows.
+
+        Raises what reading it raises.
+        """
         # Other readers read no more than a piece for their first block.
         more_arguments = {"head_only": True} if self.format == "csv" else {}
         return next(self._blocks(self.paths[0], **more_arguments), None)
@@ -219,7 +224,9 @@ class FileSource:
             raise MalformedInput(f"{', '.join(map(str, self.paths))}: no row in it. Give a file that holds rows.")
 
     def only(self, names: Sequence[str] | None) -> tuple["FileSource", list[str]]:
-        """Return this source without columns outside `names`, and the names of the dropped ones.
+        """Return this source without columns outside `names`.
+
+        The second result has the names of the dropped columns.
 
         names: None takes all columns.
         """
@@ -256,7 +263,9 @@ class FileSource:
 def open_source(
     paths: FileName | Sequence[FileName], format: str | None = None, options: Options | None = None, **more_options: Any
 ) -> FileSource:
-    r"""Return one or several files as batches, which are read when they are asked for.
+    r"""Return one or several files as a stream of batches.
+
+    The batches are read when they are iterated.
 
     Formats are csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff, mat, npy and npz, packed (gz,
     bz2, xz, zip members) or not, and tables of SQLite or DuckDB (shop.db!orders).
@@ -330,9 +339,9 @@ def _check(format: str, options: Options) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """Return size and modification time of a file, which change when it is written to.
+    """Return size and modification time of a file.
 
-    Raises SourceMissing.
+    They change when it is written to. Raises SourceMissing.
     """
     archive = Path(str(path).partition("!")[0])
     try:

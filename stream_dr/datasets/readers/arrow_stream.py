@@ -37,7 +37,10 @@ class _Utf8(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, at most `size`, or all of them if it is negative."""
+        """Return the next bytes, at most `size`.
+
+        A negative size returns all remaining bytes.
+        """
         if size < 0:
             return self._rest + self._text.read().encode()
         data = self._rest or self._text.read(size).encode()

@@ -165,7 +165,10 @@ def block_of(batch: pa.RecordBatch, features: Sequence[str], roles: Roles) -> Bl
 
 
 def _number_rows(batch: pa.RecordBatch, features: Sequence[str]) -> tuple[Rows, tuple[str, ...] | None]:
-    """Return the features as a matrix of numbers, and the names of its columns."""
+    """Return the features as a matrix, and the names of its columns.
+
+    Raises NotFinite and SchemaMismatch.
+    """
     table = pa.Table.from_batches([batch.select(list(features))])
     for name, column in zip(features, table.columns, strict=True):
         _refuse_null(column, name)
@@ -216,9 +219,9 @@ def _is_numeric(kind: pa.DataType) -> bool:
 
 
 def ids_of(column: pa.Array, name: str) -> Ids:
-    """Return a column of ids, integers as they are and everything else as text.
+    """Return a column of ids, as integers or texts.
 
-    Raises SchemaMismatch for a row without an id.
+    Values of other types become texts. Raises SchemaMismatch for a row without an id.
     """
     _refuse_null(column, name)
     if pa.types.is_integer(column.type) or is_string_type(column.type):

@@ -85,7 +85,7 @@ def read_csv(
     rows: int = BLOCK_ROWS,
     head_only: bool = False,
 ) -> Iterator[Block]:
-    """Yield blocks of dense float64 rows, or of rows of a table, with names.
+    """Yield blocks of dense float64 rows, or of a table's rows.
 
     Without a header, columns are called f0, f1 and so on.
 
@@ -255,7 +255,7 @@ class CsvFile:
             raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
 
     def _check_last_field(self, batch: pa.RecordBatch) -> None:
-        """Raise MalformedInput if the last field of the file has a quote that does not end.
+        """Raise MalformedInput if the last field has an open quote.
 
         Such a field takes in the rest of the file, line breaks and all.
         """
@@ -274,7 +274,7 @@ class CsvFile:
                     self._raise_for_first_bad_line({name: pa.float64()})
 
     def _refuse_open_quote(self) -> None:
-        """Raise MalformedInput if the last row is within quotes that do not end."""
+        """Raise MalformedInput if the last row has an open quote."""
         start = 1
         end = 0
         record = [""]
@@ -295,7 +295,9 @@ class CsvFile:
         raise MalformedInput(f"{self.path}, after line {line - 1}: {error}", file=self.path, line=line) from error
 
     def _column_names(self, first: list[str], line: int) -> list[str]:
-        """Return the columns' names by the first record, which ends in this line.
+        """Return the columns' names by the first record.
+
+        line: number of the line in which the record ends.
 
         Raises MalformedInput if they are not distinct or are no names.
         """
@@ -339,9 +341,9 @@ class CsvFile:
                 )
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the number of the line in which each row ends, and its fields.
+        """Yield (line, fields) of each row.
 
-        Raises MalformedInput.
+        The line is the one in which the row ends. Raises MalformedInput.
         """
         with open_bytes(self.path) as file:
             lines = self._utf8_lines(file) if self.form.encoding == "utf-8" else self._decoded_lines(file)
@@ -383,7 +385,10 @@ class CsvFile:
             raise MalformedInput(f"{self.path} cannot be unpacked ({e}).", file=self.path) from e
 
     def _decoded_lines(self, file: IO[bytes]) -> Iterator[str]:
-        """Yield the lines of a file in another encoding. Bytes that do not decode are replaced."""
+        """Yield the lines of a file in another encoding.
+
+        Bytes that do not decode are replaced.
+        """
         with io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="") as text:
             yield from iter(partial(text.readline, LONGEST // 4), "")
 
@@ -409,7 +414,9 @@ class CsvFile:
                 self._check_record(line, fields, checked)
 
     def _check_record(self, line: int, fields: list[str], checked: list[tuple[int, str, pa.DataType]]) -> None:
-        """Raise MalformedInput if a row is ragged or a field is not of its column's type.
+        """Raise MalformedInput if a row cannot be parsed.
+
+        It is ragged, or a field is not of its column's type.
 
         checked: number, name and type of each column that is not text.
         """

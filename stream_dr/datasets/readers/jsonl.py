@@ -73,7 +73,7 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
 
 
 def _are_days(column: pa.Array) -> bool:
-    """Return True if a column's values are points in time, all of them midnight."""
+    """Return True if a column's values are times that are all midnight."""
     return (
         pa.types.is_timestamp(column.type) and len(column) > column.null_count and not len(_rows_after_midnight(column))
     )

@@ -55,9 +55,9 @@ def read_libsvm(
 
 
 def split_labels(lines: Lines) -> tuple[list[str], np.ndarray]:
-    """Return each line's label field, and the position (lines,) at which its pairs start.
+    """Return each line's label field, and where its pairs start.
 
-    The field is "" if a line has no label.
+    The field is "" if a line has no label. The starts (lines,) are positions in `lines.data`.
     """
     fields = []
     pair_starts = np.empty(lines.rows, np.int64)
@@ -80,7 +80,7 @@ def split_labels(lines: Lines) -> tuple[list[str], np.ndarray]:
 
 
 def refuse_undeclared_columns(lines: Lines, X: Rows, n_features: int | None) -> None:
-    """Raise MalformedInput for the first line with a column past the declared width."""
+    """Raise MalformedInput for the first line beyond the declared width."""
     if n_features is None or X.shape[1] <= n_features:
         return
     entry = int(np.argmax(X.indices >= n_features))

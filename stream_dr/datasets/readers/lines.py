@@ -100,9 +100,9 @@ def open_bytes(path: FileName) -> IO[bytes]:
 
 
 def _open_member(archive: str, member: str) -> IO[bytes]:
-    """Open a member of a zip archive, or its only file if `member` is empty.
+    """Open a member of a zip archive.
 
-    Raises SourceMissing.
+    An empty `member` opens the only file. Raises SourceMissing.
     """
     packed = zipfile.ZipFile(archive)
     files = [info.filename for info in packed.infolist() if not info.is_dir()]
@@ -170,7 +170,9 @@ def _raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _parse_group(path: str, data: bytes, number: int, comment: bytes, first_line: int) -> Iterator[Lines]:
-    """Yield the lines of a group's bytes, or nothing if all are blank or comments.
+    """Yield the lines of a group's bytes.
+
+    Nothing is yielded if all are blank or comments.
 
     number: line number of the first line. comment, first_line: as in `read_lines`.
     """

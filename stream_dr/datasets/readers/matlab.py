@@ -83,7 +83,7 @@ def read_matlab(
 def _load_variables(path: FileName, names: list[str]) -> dict[str, Rows]:
     """Return the variables of these names.
 
-    Raises SourceMissing, MalformedInput, and SchemaMismatch for a name that the file does not have.
+    Raises SourceMissing, MalformedInput, and SchemaMismatch for a variable that does not exist.
     """
     if not Path(path).is_file():
         raise SourceMissing(f"there is no file {path}; give the path of a file that is there.")

@@ -195,8 +195,8 @@ class _RowParser:
                 continue
             index, _, value = pair.strip().partition(" ")
             if not index.isdecimal() or not value or int(index) >= len(self._header.names) or int(index) in row:
-                message = f"{pair.strip()!r} is not `index value` of one of {len(self._header.names)} attributes"
-                lines.fail(i, f"{message}, once.")
+                n_attributes = len(self._header.names)
+                lines.fail(i, f"{pair.strip()!r} is not `index value` of one of {n_attributes} attributes, once.")
             row[int(index)] = value.strip()
         return row
 

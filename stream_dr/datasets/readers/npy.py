@@ -127,7 +127,9 @@ def read_npz(
     target: str = "auto",
     rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Yield blocks of rows of an array of an archive, or of scipy's sparse matrix.
+    """Yield blocks of the rows of an archive.
+
+    They are those of one of its arrays, or of scipy's sparse matrix.
 
     Parameters
     ----------

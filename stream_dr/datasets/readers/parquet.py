@@ -26,7 +26,7 @@ from stream_dr.rows.block import Block
 
 
 def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Yield blocks of dense float64 rows with names, or of rows of a table.
+    """Yield blocks of dense float64 rows, or of a table's rows.
 
     Raises SourceMissing, SchemaMismatch, and MalformedInput that names file and row.
     """
@@ -44,9 +44,9 @@ def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_RO
 
 
 def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Yield blocks of an Arrow IPC file or stream, packed (gz, bz2, xz) or not.
+    """Yield blocks of an Arrow IPC file or stream.
 
-    Raises as `read_parquet` does.
+    It may be packed (gz, bz2, xz). Raises as `read_parquet` does.
     """
     with open_bytes(path) as packed:
         with _readable(path, "an Arrow file"):
@@ -84,7 +84,10 @@ def _open_stream(file: IO[bytes]) -> pa.RecordBatchReader:
 
 @contextmanager
 def _readable(path: FileName, kind: str) -> Iterator[None]:
-    """Raise MalformedInput, with what the file is not, if the with-block raises an error of Arrow."""
+    """Raise MalformedInput if the with-block raises an error of Arrow.
+
+    kind: ends the message "… is not".
+    """
     try:
         yield
     except (pa.ArrowException, OSError) as e:

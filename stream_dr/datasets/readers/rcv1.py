@@ -113,7 +113,7 @@ def read_lyrl2004(
 
 
 def _split_documents(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
-    """Return each line's document number, and the position at which its pairs start."""
+    """Return each line's document number, and where its pairs start."""
     documents = np.empty(lines.rows, np.int64)
     pair_starts = np.empty(lines.rows, np.int64)
     data = lines.data.tobytes()

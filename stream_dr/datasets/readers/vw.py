@@ -27,7 +27,9 @@ def read_vw(
     n_features: int | None = None,
     rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Yield blocks of sparse float64 rows with targets, and weights if lines have them.
+    """Yield blocks of sparse float64 rows with their targets.
+
+    Blocks have weights if the first line has one.
 
     Parameters
     ----------
@@ -60,7 +62,10 @@ def read_vw(
 
 
 def _split_heads(lines: Lines) -> tuple[list[str], list[float | None], np.ndarray]:
-    """Return each line's label, its weight or None, and the position at which its pairs start."""
+    """Return each line's label, its weight, and where its pairs start.
+
+    The weight is None if a line has none.
+    """
     fields = []
     weights = []
     pair_starts = np.empty(lines.rows, np.int64)
