@@ -134,7 +134,8 @@ def fresh(page: str) -> str:
 
 def glossary_page() -> str:
     """Return docs/glossary.md as the page that the service's dashboard links to."""
-    rows = re.findall(r"^\| (.+?) \| (.+?) \|$", (DOCS / "glossary.md").read_text(encoding="utf8"), flags=re.MULTILINE)[1:]
+    text = (DOCS / "glossary.md").read_text(encoding="utf8")
+    _, *rows = re.findall(r"^\| (.+?) \| (.+?) \|$", text, flags=re.MULTILINE)
     entries = [(word, re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(meaning))) for word, meaning in rows]
     body = "".join(f"  <tr><th>{word}</th><td>{meaning}</td></tr>\n" for word, meaning in entries)
     return GLOSSARY.format(body=body)

@@ -1,8 +1,8 @@
 """stream_dr: supervised dimensionality reduction on streams too large for memory.
 
-Public names stand in `__init__.pyi`; each is loaded when first used, so `import stream_dr` is quick.
-`dir(stream_dr)` lists those for use in Python. The others are parts of the service's engine and may
-be imported all the same.
+`__init__.pyi` lists the public names. Each is loaded when it is first used, so `import stream_dr`
+is quick. `dir(stream_dr)` lists those for use in Python. The others are parts of the service's
+engine and may be imported all the same.
 """
 
 from typing import Any

@@ -166,8 +166,8 @@ def replay_shards(
 ) -> dict[str, float]:
     """Replay shards through models into a directory.
 
-    Return the rows learned per second, by the model's name. Models that
-    learned no row are left out.
+    Return the rows learned per second, by the model's name. Models that learned no row are
+    dropped.
 
     watch: receives the progress. say: receives messages about compiling.
     """

@@ -37,9 +37,9 @@ def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     folder.mkdir()
     (folder / f"{name}.py").write_text(code, encoding="utf8")
     monkeypatch.setattr(estimators, "__path__", [*estimators.__path__, str(folder)])
-    ESTIMATORS._places[key] = place
+    ESTIMATORS.places[key] = place
     yield
-    del ESTIMATORS._places[key], sys.modules[f"{estimators.__name__}.{name}"]
+    del ESTIMATORS.places[key], sys.modules[f"{estimators.__name__}.{name}"]
     delattr(estimators, name)
 
 

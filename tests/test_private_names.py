@@ -130,3 +130,24 @@ def test_what_rests_on_one_is_found(source: str) -> None:
 )
 def test_what_rests_on_none_is_let_be(source: str) -> None:
     assert not list(offences(source))
+
+
+REACHED_BY_TESTS = {
+    "os._exit": "the end of a forked child",
+    "many._rows": "the rows that river's adapter makes of a data frame",
+    "client._known_target_kind": "the stream's kind, which a made-up server does not tell",
+    "client._service": "a request as no method of the client sends it",
+    "run._models": "a snapshot at the moment between a model's learning and its publishing",
+}
+"""Private names that tests read, each with what it is for. This list only gets shorter."""
+
+
+def test_tests_read_private_names_of_this_list_alone() -> None:
+    read = set()
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+            if isinstance(node, ast.Attribute) and private(node.attr) and not of_its_own(node):
+                read.add(".".join(names(node)[-2:]))
+            elif isinstance(node, ast.ImportFrom):
+                read |= {alias.name for alias in node.names if private(alias.name)}
+    assert read == set(REACHED_BY_TESTS)

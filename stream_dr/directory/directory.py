@@ -169,10 +169,10 @@ class Directory(AbstractContextManager["Directory"]):
 
         self.table = ModelTable(self.path / MODELS_NAME, self.writable, self.log.check_writer)
         self.records = Records(self.path / RECORDS)
-        self._appending = threading.Lock()
+        self.append_lock = threading.Lock()
 
         self.history = History(self.log, self.path, lambda: self.schema, lambda: self.active_models)
-        self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models, self._appending)
+        self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models, self.append_lock)
         self.recent = Recent()
 
         # Label sets admitted for each model since the directory was opened, by model id.
@@ -288,7 +288,7 @@ class Directory(AbstractContextManager["Directory"]):
         check_name(name)
         spec = completed(Spec(key, dict(params)))
         estimator = estimator_of(spec)
-        with self.retention.lock, self._appending:
+        with self.retention.lock, self.append_lock:
             known = self.models.get(name)
             if known is not None:
                 return self._set_policies(policy, refine, self._check_same_model(known, spec)), False
@@ -333,7 +333,7 @@ class Directory(AbstractContextManager["Directory"]):
         with suppress(StreamDRError):
             estimator.projection()
 
-        with self.retention.lock, self._appending:
+        with self.retention.lock, self.append_lock:
             known = self.models.get(name)
             if known is not None:
                 return self._set_policies(policy, None, self._check_same_model(known, spec)), False
@@ -358,7 +358,7 @@ class Directory(AbstractContextManager["Directory"]):
 
     def remove_model(self, name: str) -> Model:
         """Remove a model and its snapshots, and return it. Raises UnknownModel."""
-        with self._appending:
+        with self.append_lock:
             model = self.model(name)
             self.table.remove(model.id)
             self._label_sets.pop(model.id, None)
@@ -422,7 +422,7 @@ class Directory(AbstractContextManager["Directory"]):
 
         The schema is read again if an earlier append raised.
         """
-        with self._appending:
+        with self.append_lock:
             if self._append_uncertain:
                 self._read_schema()
                 self._append_uncertain = False

@@ -56,7 +56,7 @@ class Retention:
         self._path = path
         self._history = history
         self._active_models = active_models
-        self._appending = appending
+        self.append_lock = appending
         self.lock = threading.Lock()
 
         # Number of running readers that need the same rows in each pass.
@@ -70,7 +70,7 @@ class Retention:
 
         Return the number of dropped events. Other threads can append meanwhile.
         """
-        with self.lock, self._appending:
+        with self.lock, self.append_lock:
             first = self._log.hide_before(min(self.first_needed(), self._log.first_position_keeping(rows)))
         return self._log.drop_before(first)
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from distributed import Client, Future
 
 SOLO_ATTEMPTS = 3
-"""How often a task that lost its workers is tried while nothing else runs."""
+"""Number of times a task that lost its workers is tried while nothing else runs."""
 
 # Two states that are merged, and the result.
 STATES_HELD = 3
@@ -186,10 +186,9 @@ def _on_worker(client_versions: dict[str, str], act: Callable[..., Any], *argume
 
 
 class _RunContext(NamedTuple):
-    """What all tasks of a run share.
+    """Values that all tasks of a run share.
 
-    topic: topic on which workers report.
-    store: where results are stored, or None.
+    topic: topic on which workers report. store: where results are stored, or None.
     """
 
     schema: Schema

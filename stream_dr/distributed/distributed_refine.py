@@ -75,7 +75,7 @@ def check_splits(estimator: Estimator) -> None:
 
 
 class _TaskContext(NamedTuple):
-    """What all tasks of a refine share."""
+    """Values that all tasks of a refine share."""
 
     spec: Spec
     schema: Schema

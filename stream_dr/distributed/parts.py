@@ -47,7 +47,7 @@ class PartialResult(NamedTuple):
 
 
 class _Learner(NamedTuple):
-    """What admit needs of a model."""
+    """Model as `admit_block` needs it."""
 
     estimator: Estimator
     # The batch that decides the stream's schema was tried before the plan was made.

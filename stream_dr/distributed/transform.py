@@ -63,7 +63,7 @@ def transform_on(address: str, directory: Directory, model: Model, dataset: Data
 
 
 class _TaskContext(NamedTuple):
-    """What all tasks share."""
+    """Values that all tasks share."""
 
     projection: Projection
     schema: Schema

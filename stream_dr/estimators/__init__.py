@@ -46,30 +46,30 @@ class Registry(Mapping[str, type]):
     """
 
     def __init__(self, places: dict[str, str]) -> None:
-        self._places = dict(places)
+        self.places = dict(places)
 
     def __getitem__(self, key: str) -> type:
-        if key not in self._places:
-            known = ", ".join(sorted(self._places))
+        if key not in self.places:
+            known = ", ".join(sorted(self.places))
             raise UnknownEstimator(f"no estimator is called {key!r}{did_you_mean(key, self)}; known are {known}.")
-        module, name = self._places[key].split(":")
+        module, name = self.places[key].split(":")
         if "." not in module:
             module = f"{__name__}.{module}"
         return getattr(importlib.import_module(module), name)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._places
+        return key in self.places
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self.places)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self.places)
 
     def key_of(self, estimator: Any) -> str:
         """Return the key under which an estimator or its class is registered."""
         name = estimator.__name__ if inspect.isclass(estimator) else type(estimator).__name__
-        for key, place in self._places.items():
+        for key, place in self.places.items():
             if place.split(":")[1] == name:
                 return key
         raise UnknownEstimator(f"{name} is not registered in stream_dr.estimators.")

@@ -91,7 +91,10 @@ class CCIPCA(LinearGaussian):
     feature_map: JsonDict | None = None
 
     def check_parameters(self) -> None:
-        """Raise InvalidParameter for n_components < 1 or above 2,000, amnesic < 0 or a center that is not a bool."""
+        """Raise InvalidParameter if a parameter is outside its range.
+
+        n_components is 1 to 2,000, amnesic at least 0, center a bool.
+        """
         check_positive_int("n_components", self.n_components, most=MOST_COMPONENTS)
         check_number("amnesic", self.amnesic, low=0.0)
         check_choice("center", self.center, (True, False))
@@ -137,9 +140,10 @@ class CCIPCA(LinearGaussian):
         )
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return 8 · k · (d + 2 k), with k = p + 1 rounded up to a multiple of 8.
+        """Return the bytes of its state, 8 · k · (d + 2 k).
 
-        d is the number of mapped features if there is a feature map.
+        k = p + 1 rounded up to a multiple of 8. d is the number of mapped features if there is a
+        feature map.
         """
         return mapped_bytes(self.feature_map, self._basis_bytes, n_features, n_targets)
 

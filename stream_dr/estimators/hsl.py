@@ -12,7 +12,7 @@ from stream_dr.estimators.fitting.two_stage_method import TwoStage
 from stream_dr.feature_maps import feature_map
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.encoding import Encoding
-from stream_dr.statistics.moments.label_sets import most_sets
+from stream_dr.statistics.moments.label_sets import LabelSets, most_sets
 
 
 class HSL(TwoStage):
@@ -126,6 +126,7 @@ class HSL(TwoStage):
             return moments.cross / np.sqrt(moments.label_weights), k**0.5
         n_e = np.zeros(len(moments.present))
         n_e[moments.present] = moments.label_weights
+        assert isinstance(state.label_sets, LabelSets)
         columns = edge_columns(state.label_sets.sets, n_e, self.laplacian)[:, moments.present]
         return state.label_set_cross(columns) * moments.scale[:, None], k**0.5
 

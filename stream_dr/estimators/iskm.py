@@ -134,9 +134,10 @@ class IncrementalSKM(Estimator):
         return Linear(mean, loadings, lengths * np.where(there < positive, 1.0, -1.0), "recurrence")
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return 8 · k · (d + 2 k), with k = p + c rounded up to a multiple of 8.
+        """Return the bytes of its state, 8 · k · (d + 2 k).
 
-        d is the number of mapped features if there is a feature map.
+        k = p + c rounded up to a multiple of 8. d is the number of mapped features if there is a
+        feature map.
         """
         return mapped_bytes(self.feature_map, self._basis_bytes, n_features, n_targets)
 

@@ -93,7 +93,10 @@ class TableReport(NamedTuple):
 
 
 def _alike(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]]:
-    """Return groups of at least MANY columns v0, v1 … of one kind, and all others one by one."""
+    """Return the columns in groups of one kind.
+
+    At least MANY columns v0, v1 … of one kind are a group. All others are single.
+    """
     runs: list[list[ColumnReport]] = []
     for column in columns:
         before = runs[-1] if runs else []
@@ -154,7 +157,10 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
 
 
 def _table(spec: dict[str, Any]) -> Table:
-    """Return the table of a spec; of a text's, one with as many words."""
+    """Return the table map of a spec.
+
+    For a map of texts it is one with as many words.
+    """
     parameters = {name: value for name, value in spec.items() if name != "map"}
     if spec.get("map") != "text":
         return Table(**parameters)

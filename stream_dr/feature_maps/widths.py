@@ -1,4 +1,4 @@
-"""Upper bounds on the number of columns that a table is encoded as, and on the words of its texts.
+"""Upper bounds on the number of columns of a table's encoding, and of words.
 
 Cost: O(columns).
 """
@@ -42,7 +42,10 @@ def check_most_columns(encoding: EncodingSpec, overrides: ColumnOverrides, kinds
 
 
 def diagonal_reason(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> str:
-    """Return why only the diagonal of the scatter can be kept of a table, "" if all of it can."""
+    """Return the reason why only the diagonal of a table's scatter is stored.
+
+    Returns "" if all of it can be stored.
+    """
     most = {column.name: _most_of(column, column.kind, encoding) for column in columns}
     total = sum(most.values())
     return "" if total <= EXACT_WIDTH else f"{too_many(total, most, EXACT_WIDTH)}, else only its diagonal is stored."

@@ -49,7 +49,7 @@ Once the limit is reached the table always holds exactly this many.
 """
 
 # Number of events, and of pages, that one transaction of retention removes.
-_AT_ONCE = 64
+ENTRIES_A_STEP = 64
 _TABLES = """
 CREATE TABLE events(
   position INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT, fingerprint TEXT NOT NULL, rows INTEGER NOT NULL, schema TEXT,
@@ -107,11 +107,10 @@ class Place(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Where the log begins and ends.
+    """Bounds of the log.
 
-    first: position of the first event, 0 if there is none.
-    last: position of the last event, −1 if there is none.
-    rows: number of rows of all events ever appended.
+    first: position of the first event, 0 if there is none. last: position of the last event, −1 if
+    there is none. rows: number of rows of all events ever appended.
     """
 
     first: int
@@ -278,7 +277,7 @@ def drop_some(connection: sqlite3.Connection, before: int) -> tuple[int, list[in
     Return the number of events removed, and the files that only they named.
     """
     first = connection.execute("SELECT MIN(position) FROM events").fetchone()[0] or 0
-    first = max(first, min(before, first + _AT_ONCE))
+    first = max(first, min(before, first + ENTRIES_A_STEP))
     dropped = connection.execute("DELETE FROM events WHERE position < ?", (first,)).rowcount
     connection.execute("DELETE FROM ids WHERE last < ?", (first,))
 
@@ -300,7 +299,7 @@ def give_back(connection: sqlite3.Connection, folder: Path, files: Iterable[int]
         bodies_path(folder, file).unlink(missing_ok=True)
     free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
     # Only `executescript` runs this pragma to its end.
-    connection.executescript(f"PRAGMA incremental_vacuum({_AT_ONCE})")
+    connection.executescript(f"PRAGMA incremental_vacuum({ENTRIES_A_STEP})")
     return 0 < int(connection.execute("PRAGMA freelist_count").fetchone()[0]) < free
 
 

@@ -1,4 +1,4 @@
-"""Of a directory: the figures of its models.
+"""Figures of a directory's models.
 
 They are drawn from the published projection, the newest rows of the log, and the records.
 """

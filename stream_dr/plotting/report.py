@@ -35,7 +35,7 @@ HOW = {
     "confusion": "Of the rows with a label that were tested last, the share that was given each.",
     "drift": "Principal angles between the components of each recorded version and those of the one recorded before it.",
 }
-"""How the numbers of each figure were obtained."""
+"""Explanation of each figure's numbers."""
 
 _STYLE = """:root{color-scheme:light dark}body{color:CanvasText;background:Canvas}
 body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}

@@ -329,7 +329,9 @@ def require_published(model: Model) -> Published:
 def projected_batch(
     block: Block, projection: Projection, schema: Schema, fields: dict[str, pa.DataType]
 ) -> pa.RecordBatch:
-    """Return a block's rows as `project` writes them: ids and targets, then z0, z1 …
+    """Return a block's rows as `project` writes them.
+
+    Ids and targets come first, then z0, z1 …
 
     fields: as of `carried_fields`.
     """

@@ -59,7 +59,7 @@ def warm_up(
     Examples
     --------
     >>> import stream_dr
-    >>> stream_dr.warm_up([stream_dr.LDA()], say=print, json=False)
+    >>> stream_dr.warm_up([stream_dr.LDA()], say=[].append, json=False)
     """
     chosen = list(estimators if estimators is not None else [kind() for kind in ESTIMATORS.values()])
     for number, estimator in enumerate(chosen, start=1):

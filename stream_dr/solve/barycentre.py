@@ -1,7 +1,8 @@
-"""Locally linear embedding: every row is the same mean of its neighbours as in the rows.
+"""Locally linear embedding: rows as means of their neighbours.
 
-W holds barycentric weights of each row in its k nearest others, rows summing to 1 [GLPLS eq. 2.31].
-The places are the smallest eigenvectors of (I − W)ᵀ(I − W) [eq. 2.34], of unit length. As many zero
+Every row's place is the same mean of its neighbours' places as the row is of theirs. W holds
+barycentric weights of each row in its k nearest others, rows summing to 1 [GLPLS eq. 2.31]. The
+places are the smallest eigenvectors of (I − W)ᵀ(I − W) [eq. 2.34], of unit length. As many zero
 eigenvectors as the neighbour graph has parts are skipped.
 
 Weights cost O(r k² features + r k³), for some rows at a time in 32 MB, or the memory of one row's
@@ -122,10 +123,12 @@ def locally_linear(rows: Rows, n_components: int, n_neighbors: int, reg: float, 
 
 
 def weight_matrix(rows: Rows, n_neighbors: int, reg: float, codes: np.ndarray | None = None) -> sp.csr_matrix:
-    """Return W (r, r) CSR, the barycentric weights of each row in its nearest others.
+    """Return the barycentric weights W (r, r) CSR.
 
-    n_neighbors: maximum number of others. codes: (r,) classes, or None. With classes, only others of
-    a row's own class count. A row without any other is its own mean.
+    They are those of each row in its nearest others.
+
+    n_neighbors: maximum number of others. codes: (r,) classes, or None. With classes, only others
+    of a row's own class count. A row without any other is its own mean.
     """
     r = rows.shape[0]
     groups = [np.arange(r)] if codes is None else [np.flatnonzero(codes == c) for c in np.unique(codes)]
@@ -146,7 +149,9 @@ def lle_alignment(W: sp.csr_matrix) -> sp.csr_matrix:
 
 
 def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: float) -> np.ndarray:
-    """Return the weights (rows, k) of landmarks whose mean is closest to each row.
+    """Return the weights (rows, k) of nearby landmarks.
+
+    Their weighted mean is the closest one to the row.
 
     near: (rows, k) indices of landmarks. Each row's weights sum to 1.
     """
@@ -157,8 +162,8 @@ def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: floa
         part = slice(start, start + step)
         gram = _local_gram(rows[part], landmarks, near[part])
 
-        # Divided by the trace, so that weights do not depend on the unit of the features, and equal
-        # rows share the weight evenly instead of dividing by zero.
+        # Divided by the trace, so that weights do not depend on the unit of the features, and
+        # equal rows share the weight evenly instead of dividing by zero.
         trace = np.einsum("nii->n", gram)
         gram /= np.where(trace > 0, trace, 1.0)[:, None, None]
         gram[:, np.arange(k), np.arange(k)] += max(reg, k * EPS)
@@ -167,7 +172,10 @@ def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: floa
 
 
 def _local_gram(rows: Rows, landmarks: Rows, near: np.ndarray) -> np.ndarray:
-    """Return the inner products (rows, k, k) of the landmarks' differences from their row."""
+    """Return the inner products (rows, k, k) of differences.
+
+    The differences are those of landmarks from their row.
+    """
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows
         differences = landmarks[near] - dense[:, None, :]

@@ -1,24 +1,30 @@
-"""Block conjugate gradient: solve (Cxx + γI) W1 = XH for all columns at once.
+"""Block conjugate gradient: solve (Cxx + γI) W1 = XH for all columns together.
 
-The matrix is only available as a product. The state between products is the solution, the
-orthonormal basis of the residual and the search directions, each (features, r) with r ≤ the rank of
-the right-hand sides, and three (r, k) matrices. Data is read once a step, and the rest costs
-O(features · r²). There is no preconditioner. On text Jacobi's does not help, and at γ = 0 it
-converges to an answer that is not of minimum norm. Started from 0, this one stays in the range of
-the matrix, so its answer is [mathematics §4].
+The matrix A = Cxx + γI is only available as a product. The state between products is the solution,
+the orthonormal basis of the residual and the search directions, each (features, r) with r ≤ the
+rank of the right-hand sides B = XH, and three (r, k) matrices. Data is read one time a step, and
+the rest costs O(features · r²).
 
-The recurrence is Dubrulle's BCGrQ (*Retooling the method of block conjugate gradients*, ETNA 12, 2001) with the block
-allowed to shrink:
+There is no preconditioner. On text Jacobi's does not help, and at γ = 0 it converges to an answer
+that is not of minimum norm. Started from 0, this one stays in the range of the matrix, so its
+answer is [mathematics §4].
 
-    [Q, C] = svd(B); P = Q; W = 0;   loop:  T = A P;  a = (PᵀT)⁻¹;  s = a PᵀQ;  W += P s C;
-                                            [Q, z] = qr(Q − T s);  C = z C;  P = orth(Q − P a TᵀQ)
+The recurrence is Dubrulle's BCGrQ (*Retooling the method of block conjugate gradients*, ETNA 12,
+2001) with a block that may shrink:
+
+    [Q, C] = svd(B); P = Q; W = 0
+    loop:
+        T = A P;  a = (PᵀT)⁻¹;  s = a PᵀQ;  W += P s C
+        [Q, z] = qr(Q − T s);  C = z C;  P = orth(Q − P a TᵀQ)
 
 The residual Q C is stored in factors, so the block may lose rank (equal columns, a column that has
 converged) without a division by zero. After each step C is rotated to its singular values, and
 directions whose part of the residual is rounding are dropped. Directions are orthonormalised (Ji &
 Li's breakdown-free form, BIT 57, 2017), so that a combination in the null space of A shows in PᵀT
-and is dropped. P = Q + P zᵀ hides it once P has grown. `solve_step` takes the product as an array, so
-the caller decides where rows come from, and may stop, save the state and continue elsewhere.
+and is dropped. P = Q + P zᵀ hides it when P has grown.
+
+`solve_step` takes the product as an array. So the caller decides where rows come from, and may
+stop, save the state and continue elsewhere.
 """
 
 from typing import NamedTuple
@@ -32,10 +38,16 @@ from stream_dr.solve.tall_qr import tall_qr
 from stream_dr.statistics.protocol import nested_state
 
 RANK_CUT = 1e-10
-"""Singular values of the right-hand sides, and eigenvalues, below this part of the largest are dropped."""
+"""Share of the largest value below which values are dropped.
 
-_NOISE = 1e-14
-"""Directions whose residual is below this part of ‖B‖ carry rounding only, unless a larger part is stated."""
+These are singular values of the right-hand sides, and eigenvalues.
+"""
+
+NOISE = 1e-14
+"""Share of ‖B‖ below which a residual is rounding.
+
+It is that of a direction. The caller may pass a larger one.
+"""
 
 
 @nested_state
@@ -71,7 +83,7 @@ class BlockSolve(NamedTuple):
     coefficients: np.ndarray
     expand: np.ndarray
     size: float
-    noise: float = _NOISE
+    noise: float = NOISE
     largest: float = 0.0
     steps: int = 0
     guessing: bool = False
@@ -90,23 +102,25 @@ class BlockSolve(NamedTuple):
         at_least(self, 0.0, "size", "noise", "largest", "steps")
 
 
-def start_solve(right: np.ndarray, noise: float = _NOISE, guess: np.ndarray | None = None) -> BlockSolve:
-    """Return the solve of A W = right, from W = 0, with `right` compressed to its rank.
+def start_solve(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | None = None) -> BlockSolve:
+    """Return the solve of A W = right, from W = 0.
 
-    Costs O(features · k²). If `right` is zero or has no columns, the solve has ended already.
+    `right` is compressed to its rank. Costs O(features · k²). If `right` is zero or has no
+    columns, the solve has ended already.
 
     Parameters
     ----------
     right : (features, k)
     noise : float
-        Relative size of the rounding in `right` (8·eps·max|x̄|/σ for sums about a mean). It matters if
-        A is singular. Rounding outside A's range would be divided by almost nothing.
+        Relative size of the rounding in `right` (8·eps·max|x̄|/σ for sums about a mean). It
+        matters if A is singular. Rounding outside A's range would be divided by almost nothing.
     guess : (features, p) or None
         Columns in whose span the first step searches W. Later gradients are conjugate.
     """
     vectors, values, expand = singular(right)
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
     basis = np.ascontiguousarray(vectors[:, :rank])
+
     guessing = guess is not None and rank > 0 and bool(np.any(guess))
     return BlockSolve(
         solution=np.zeros_like(basis),
@@ -115,7 +129,7 @@ def start_solve(right: np.ndarray, noise: float = _NOISE, guess: np.ndarray | No
         coefficients=np.diag(values[:rank]),
         expand=np.ascontiguousarray(expand[:rank]),
         size=float(np.linalg.norm(values[:rank])),
-        noise=max(noise, _NOISE),
+        noise=max(noise, NOISE),
         guessing=guessing,
     )
 
@@ -154,41 +168,56 @@ def solve_residual(state: BlockSolve) -> float:
 
 
 def second_stage(first: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """W = W1 U Σ^(−1/2) (features, p) and Σ (p,), largest first, from D = W1ᵀ XH = U Σ Uᵀ [2S, Algorithm 2].
+    """Return loadings W (features, p) and eigenvalues Σ (p,).
 
-    first: (features, k) W1, also of an unfinished solve: then D is still positive semi-definite. right: (features, k) XH.
-    Components with Σ_i ≤ 1e-10 Σ_1 are dropped [mathematics §3, rule 4]. O(features · k²).
+    W = W1 U Σ^(−1/2). Σ, largest first, and U are those of D = W1ᵀ XH = U Σ Uᵀ [2S, Algorithm 2].
+    Components with Σ_i ≤ 1e-10 Σ_1 are dropped [mathematics §3, rule 4]. Costs O(features · k²).
+
+    Parameters
+    ----------
+    first : (features, k)
+        W1. That of an unfinished solve will do, since D is positive semidefinite then, too.
+    right : (features, k)
+        XH.
     """
     small = first.T @ right
     values, vectors = np.linalg.eigh((small + small.T) / 2)
     values, vectors = values[::-1], vectors[:, ::-1]
+
     keep = values > RANK_CUT * max(float(values.max(initial=0.0)), 0.0)
     return first @ (vectors[:, keep] / np.sqrt(values[keep])), values[keep]
 
 
 def angle(before: np.ndarray, after: np.ndarray) -> float:
-    """Largest principal angle (radians, 0 … π/2) between the spans of two (features, p) matrices; π/2 if p differs.
+    """Return the largest principal angle between two spans.
 
-    From the sine, not the cosine, so that small angles keep their digits [Björck, Golub 1973]. O(features · p²).
+    before, after: (features, p) matrices. Returns radians from 0 to π/2, and π/2 if their shapes
+    differ. Costs O(features · p²).
     """
     if before.shape != after.shape:
         return float(np.pi / 2)
     if after.shape[1] == 0:
         return 0.0
+    # From the sine, not the cosine, so that small angles keep their digits [Björck, Golub 1973].
     return float(np.arcsin(min(1.0, sine(tall_qr(before)[0], tall_qr(after)[0]))))
 
 
 def sine(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the sine of the largest principal angle between two orthonormal (features, p) bases."""
+    """Return the sine of the largest principal angle.
+
+    first, second: (features, p), orthonormal bases of the spans.
+    """
     rest = second - first @ (first.T @ second)
     return float(np.sqrt(max(0.0, float(np.linalg.eigvalsh(rest.T @ rest)[-1]))))
 
 
 def _inverse(directions: np.ndarray, product: np.ndarray, largest: float) -> tuple[np.ndarray, float]:
-    """(PᵀAP)⁻¹ (r, r) on the range A has in double precision, and the largest eigenvalue of A seen.
+    """Return (PᵀAP)⁻¹ (r, r) and the largest eigenvalue so far.
 
-    A combination of directions with sᵀAs / sᵀs ≤ features·eps·largest lies in A's null space up to rounding (rule 1 of
-    mathematics §3): dividing by it would blow up the noise of the right-hand sides, so it is dropped.
+    The eigenvalue is that of A. The inverse is that on the range that A has in double precision. A
+    combination s of directions with sᵀAs / sᵀs ≤ features·eps·largest lies in A's null space up to
+    rounding (rule 1 of mathematics §3). Dividing by it would amplify the noise of the right-hand
+    sides, so it is dropped.
     """
     gram = directions.T @ product
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
@@ -198,7 +227,10 @@ def _inverse(directions: np.ndarray, product: np.ndarray, largest: float) -> tup
 
 
 def _shrink(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
-    """The new residual rest @ coefficients as (basis, coefficients), basis orthonormal and without noise directions."""
+    """Return the new residual rest @ coefficients as (basis, coefficients).
+
+    The basis is orthonormal and has no directions of noise.
+    """
     basis, turn = tall_qr(rest)
     vectors, values, right = singular(turn @ coefficients)
     keep = values > noise

@@ -1,8 +1,9 @@
 """Laplacian eigenmaps: smooth coordinates of a neighbourhood graph, and Nyström's formula.
 
-They solve L z = λ D z [GLPLS eq. 2.29] with zᵀ D z = 1 [eq. 2.28], where S are the graph's weights,
-D its degrees and L = D − S. The λ are those of I − D^-1/2 S D^-1/2. As many zero eigenvectors as
-the graph has parts are skipped, unless asked for, because they only say which part a row is in.
+They solve L z = λ D z [GLPLS eq. 2.29] with zᵀ D z = 1 [eq. 2.28], where S are the graph's
+weights, D its degrees and L = D − S. The λ are those of I − D^-1/2 S D^-1/2. As many zero
+eigenvectors as the graph has parts are skipped, unless asked for, because they only say which part
+a row is in.
 
 On the landmarks D⁻¹ S z = (1 − λ) z, so Nyström's formula is exact there, if a new row is attached
 by the rule of the training graph. A component with μ = 1 − λ ≤ 1e-6 has no such extension and is
@@ -107,8 +108,8 @@ class Eigenmap(NamedTuple):
     def nystrom(self, rows: Rows, squared: np.ndarray) -> np.ndarray:
         """Return the places (rows, components) of rows by Nyström's formula.
 
-        squared: (rows, r) squared distances of rows to landmarks. A landmark at distance 0 is the row
-        itself and has no edge.
+        squared: (rows, r) squared distances of rows to landmarks. A landmark at distance 0 is the
+        row itself and has no edge.
         """
         squared = np.where(squared > 0, squared, np.inf)
         # 0, 1 or 2 of the edge's ends count the other.

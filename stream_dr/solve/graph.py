@@ -107,7 +107,10 @@ def neighbourhood_graph(
 
 
 def _pairs(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the starts and ends (r · k,) of the edges to neighbours (r, k)."""
+    """Return starts and ends (r · k,) of the edges.
+
+    near: (r, k), neighbours.
+    """
     return np.repeat(np.arange(len(near)), near.shape[1]), near.ravel()
 
 

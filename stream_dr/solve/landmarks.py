@@ -1,12 +1,12 @@
 """Landmarks: the projection of a method that places the reservoir's rows themselves.
 
-`places` are the landmarks' own coordinates. A row that equals a landmark gets the landmark's place.
-Any other row is placed by the method's rule: `Eigenmap` (eigenmap.py) by Nyström's
-formula, `Barycentre` (barycentre.py) as the weighted mean of its nearest landmarks.
+`places` are the landmarks' own coordinates. A row that equals a landmark gets the landmark's
+place. Any other row is placed by the method's rule: `Eigenmap` (eigenmap.py) by Nyström's formula,
+`Barycentre` (barycentre.py) as the weighted mean of its nearest landmarks.
 
-A row costs O(r · features), for its distances to all r landmarks. Landmarks take
-8 · r · features bytes if dense. They are plain arrays, as in the reservoir's State, so a projection
-can be written to a file as it is.
+A row costs O(r · features), for its distances to all r landmarks. Landmarks take 8 · r · features
+bytes if dense. They are plain arrays, as in the reservoir's State, so a projection can be written
+to a file as it is.
 """
 
 from collections.abc import Callable
@@ -96,7 +96,11 @@ def of_variance_1(places: np.ndarray) -> np.ndarray:
 
 
 Rule = Callable[[Rows, np.ndarray], np.ndarray]
-"""Function of rows and their squared distances (rows, r) that returns places (rows, components)."""
+"""Function that places rows by their distances to the landmarks.
+
+Takes rows and their squared distances (rows, r) to the landmarks. Returns places (rows,
+components).
+"""
 
 
 def places_of_rows(landmarks: Kept, places: np.ndarray, X: Rows, rule: Rule) -> np.ndarray:

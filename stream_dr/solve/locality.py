@@ -1,9 +1,9 @@
-"""Linear projections that preserve smooth coordinates of a graph, shared by LPP and NPE.
+"""Linear projections that preserve smooth coordinates of a graph.
 
-They minimise wᵀ Xᵀ A X w / wᵀ Xᵀ B X w over the row space of the centred rows X (r, features).
-A and B are (r, r). For LPP they are L and D, the graph's Laplacian and degrees. For NPE they are
-(I − W)ᵀ(I − W) and I, where W are barycentric weights [mathematics §7]. A ridge ρ is added to
-both quadratic forms.
+LPP and NPE share them. They minimise wᵀ Xᵀ A X w / wᵀ Xᵀ B X w over the row space of the centred
+rows X (r, features). A and B are (r, r). For LPP they are L and D, the graph's Laplacian and
+degrees. For NPE they are (I − W)ᵀ(I − W) and I, where W are barycentric weights [mathematics §7].
+A ridge ρ is added to both quadratic forms.
 
 It costs O(r features min(r, features)), then a dense eigenproblem of order min(r, features).
 

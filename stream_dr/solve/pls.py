@@ -1,12 +1,18 @@
-"""Partial least squares from moments: Dayal & MacGregor's kernel algorithm (J. Chemometrics 11, 1997) [mathematics §5].
+"""Partial least squares from moments, by Dayal and MacGregor's kernel algorithm.
 
-    S = Cxy;  per component:  w = leading left singular vector of S;  r = w − Σ_j (ℓ_jᵀ r) r_j;  c = Cxx r;  t = rᵀ c;
-    ℓ = c / t;  q = Sᵀ r / t;  S ← S − ℓ (rᵀ S)
+From J. Chemometrics 11, 1997 [mathematics §5]. It starts with S = Cxy, the cross-covariance of
+features and targets. Each component is
 
-Cost: O(p (d² + d k min(d, k))) with Cxx, O(p d k min(d, k)) with its diagonal; memory O(d k).
+    w = leading left singular vector of S
+    r = w − Σ_j (ℓ_jᵀ r) r_j
+    c = Cxx r;  t = rᵀ c
+    ℓ = c / t;  S ← S − ℓ (rᵀ S)
 
-Why this way: rows are never read again; the rotations r are what transforms centred rows, so scores need no deflation.
+The rotations r transform centred rows, so scores need no deflation and rows are never read again.
 Deflating S alone (not Cxx) is enough, because r is made orthogonal to the earlier loadings ℓ.
+
+p components cost O(p (d² + d k min(d, k))) with Cxx, and O(p d k min(d, k)) with its diagonal.
+Memory is O(d k).
 """
 
 import numpy as np
@@ -14,7 +20,7 @@ import numpy as np
 from stream_dr.solve.spectral import EPS, left_singular
 
 _SMALLEST = 1e-12
-"""A component whose covariance is below this share of the first one's is rounding."""
+"""Share of the first covariance below which one is rounding."""
 
 
 def rotations(
@@ -40,6 +46,7 @@ def rotations(
     vectors: list[np.ndarray] = []
     loads: list[np.ndarray] = []
     sizes: list[float] = []
+
     for _ in range(most):
         S[np.linalg.norm(S, axis=1) <= noise] = 0.0
         w, sigma = _leading(S)

@@ -1,8 +1,8 @@
 """Rounding: bounds below which parts of a state's centred sums are noise.
 
-A centred sum is as exact as the means that it was formed with. Its error grows with the distance of
-the rows from zero (`shift`) and with the cancellation by unlearning (`lost`). Below that error a
-column does not vary, an eigenvalue is zero, and a cross sum means nothing. Components made of it
+A centred sum is as exact as the means that it was formed with. Its error grows with the distance
+of the rows from zero (`shift`) and with the cancellation by unlearning (`lost`). Below that error
+a column does not vary, an eigenvalue is zero, and a cross sum means nothing. Components made of it
 would be noise [mathematics §3, rules 1 and 3].
 """
 
@@ -41,8 +41,8 @@ class Rounding(NamedTuple):
     def floor(self, diagonal: np.ndarray) -> float:
         """Return the size up to which eigenvalues of the scatter are rounding.
 
-        It is eps·‖√N x̄‖·√(tr Cxx) plus the part lost by unlearning. It is below the rank cut unless
-        the rows' offset is large beside their standard deviation. diagonal: (features,).
+        It is eps·‖√N x̄‖·√(tr Cxx) plus the part lost by unlearning. It is below the rank cut
+        unless the rows' offset is large beside their standard deviation. diagonal: (features,).
         """
         total = float(diagonal.sum())
         return EPS * float(np.linalg.norm(self.shift)) * float(np.sqrt(total)) + self.lost * total
@@ -50,8 +50,8 @@ class Rounding(NamedTuple):
     def cross_floor(self, target_size: float, diagonal: np.ndarray) -> float:
         """Return the norm up to which cross sums are rounding (rule 3).
 
-        If every row is of one class, all cross sums are. target_size: √(tr HᵀH) of the factor H that
-        rows were multiplied by, not centred.
+        If every row is of one class, all cross sums are. target_size: √(tr HᵀH) of the factor H
+        that rows were multiplied by, not centred.
         """
         spread = float(np.sqrt(diagonal.sum()))
         offset = float(np.abs(self.shift).max(initial=0.0))
@@ -67,7 +67,10 @@ class Rounding(NamedTuple):
         return np.asarray(self.cancelled * (own + 8 * np.sqrt(EPS * self.lost * float(diagonal.sum()))))
 
     def cleaned(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
-        """Return cross sums (features, k) with zeros for columns of rounding only. Costs O(d k)."""
+        """Return cross sums with zeros for columns of rounding only.
+
+        cross: (features, k). Costs O(d k).
+        """
         # Beside columns of small scale, the rounding of a large one would pass for a signal.
         shows = np.linalg.norm(cross, axis=1) > self.noise(diagonal) * target_size
         return cross if shows.all() else np.where(shows[:, None], cross, 0.0)

@@ -1,14 +1,18 @@
-"""Scatter product: (Σ w (x − x̄)(x − x̄)ᵀ) P over a stream of blocks, without the (features, features) matrix.
+"""Product of the scatter A = Σ w (x − x̄)(x − x̄)ᵀ with columns P, over a stream of blocks.
 
-What is remembered: the product so far (features, r) and the sum of the projected rows (r,). Time O(entries · r), sparse
-rows never densified [mathematics §4]:
+A (features, features) is never formed. The state is the product so far (features, r) and the sum
+of the projected rows (r,) [mathematics §4]:
 
-    Z = X P − 1 (x̄ᵀP);     A P = Xᵀ(w ∘ Z) − x̄ (wᵀZ)
+    Z = X P − 1 (x̄ᵀP)
+    A P = Xᵀ(w ∘ Z) − x̄ (wᵀZ)
 
-Why this way: both sides are centred. The one-sided form loses offset² (9e-4 at an offset of 1e6) and turns indefinite
-when x̄ is not exactly the mean of the rows; this one is positive semi-definite whatever x̄ is. The sparse kernel adds a row
-straight into the result: `X.T @ Z` would write a (features, r) array for every block, which costs more than the product
-itself at 1,000 rows a block. Dense rows are centred before the product, a chunk at a time.
+Both sides are centred. The one-sided form loses offset² (9e-4 at an offset of 1e6) and becomes
+indefinite if x̄ is not exactly the rows' mean. This form is positive semidefinite for any x̄.
+
+The sparse kernel adds a row straight into the result. `X.T @ Z` would write a (features, r) array
+for every block, which costs more than the product itself at 1,000 rows a block. Dense rows are
+centred before the product, a chunk at a time. A block costs O(entries · r), and sparse rows are
+never densified.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,16 +30,27 @@ CHUNK = 1 << 20
 class ScatterProduct:
     """Sum of A P over blocks.
 
-    mean: (features,) x̄. columns: (features, r) P. scale: (features,) or None: with it, A is diag(scale) A diag(scale), the
-    scatter of standardised features. threads: they take the blocks in turn, each into a (features, r) sum of its own, so
-    that answers of other numbers of them differ by rounding. Use in a with-block, which ends them.
+    Use it in a with-block, which ends its threads.
+
+    Parameters
+    ----------
+    mean : (features,)
+        x̄.
+    columns : (features, r)
+        P.
+    scale : (features,) or None
+        If passed, A is diag(scale) A diag(scale), the scatter of standardised features.
+    threads : int
+        Number of threads, which take the blocks in turn. Each has a (features, r) sum of its own,
+        so results of other numbers of threads differ by rounding.
     """
 
     def __init__(
         self, mean: np.ndarray, columns: np.ndarray, scale: np.ndarray | None = None, threads: int = 1
     ) -> None:
         columns = np.ascontiguousarray(columns if scale is None else columns * scale[:, None])
-        self._scale, self._pool = scale, ThreadPoolExecutor(threads) if threads > 1 else None
+        self._scale = scale
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._parts = [_Part(mean, columns) for _ in range(max(1, threads))]
         self._adding: list[Future[None] | None] = [None] * len(self._parts)
         self._blocks = 0
@@ -107,8 +122,8 @@ class _Part:
             z = centred @ self._columns
             if weights is not None:
                 z *= weights[at : at + rows, None]
+            # Centred on both sides already, so the closing rank-one term gets nothing.
             self._out += centred.T @ z
-        # Centred on both sides already, so the closing rank-one term gets nothing.
 
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
@@ -123,6 +138,7 @@ def _sparse(indptr, indices, data, weights, columns, shift, out, total):  # type
     """
     r = columns.shape[1]
     z = np.empty(r)
+
     for i in range(len(indptr) - 1):
         if weights[i] == 0.0:
             continue
@@ -132,6 +148,7 @@ def _sparse(indptr, indices, data, weights, columns, shift, out, total):  # type
             j, v = indices[e], np.float64(data[e])
             for c in range(r):
                 z[c] += v * columns[j, c]
+
         for c in range(r):
             z[c] *= weights[i]
             total[c] += z[c]

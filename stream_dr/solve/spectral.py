@@ -50,8 +50,8 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if min(m, k) == 0:
         return np.zeros((m, 0)), np.zeros(0)
 
-    # The Gram matrix (k, k) of a large tall matrix is faster than a QR, and good enough if its rank
-    # is plain. LAPACK's factorisation of the matrix itself squares nothing.
+    # The Gram matrix (k, k) of a large tall matrix is faster than a QR, and good enough if its
+    # rank is plain. LAPACK's factorisation of the matrix itself squares nothing.
     pairs = _by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if pairs is None:
         vectors, values, _ = singular(matrix)

@@ -1,19 +1,27 @@
-"""The two-stage solution of a class of generalised eigenproblems [2S, Algorithms 1 and 2; mathematics §3].
+"""Two-stage solution of a class of eigenproblems [2S, Algorithms 1 and 2; mathematics §3].
 
-Given the centred scatter Cxx (features, features), or only its diagonal, and XH (features, k), it solves
-`(Cxx + γI) W1 = XH`, then `D = W1ᵀ XH = U Σ Uᵀ`, `W = W1 U Σ^(−1/2)`; so Wᵀ(Cxx + γI)W = I and Σ are the eigenvalues of
-`(Cxx + γI)⁻¹ XH Hᵀ Xᵀ`. H itself is never formed.
+The problems are generalised eigenproblems of (Cxx + γI)⁻¹ XH Hᵀ Xᵀ. Cxx (features, features) is
+the centred scatter, or only its diagonal, and XH is (features, k). H itself is never formed.
 
-Cost: O(d³ + d k min(d, k)) time and O(d²) memory with Cxx; O(d k min(d, k)) and O(d k) with its diagonal.
+    (Cxx + γI) W1 = XH
+    D = W1ᵀ XH = U Σ Uᵀ
+    W = W1 U Σ^(−1/2)
 
-Left out: the square-root form (QR of centred rows), whose error is eps·cond(X) where this one has eps·cond(Cxx + γI):
-it needs the rows, which a state does not keep. It matters only at γ ≈ 0 on badly conditioned data; `condition` tells.
+Then Wᵀ(Cxx + γI)W = I, and Σ are the eigenvalues.
 
-Why this way. With `M Mᵀ = (Cxx + γI)⁻¹` on the part of the space that is stored, D = BᵀB for B = Mᵀ XH (r, k), and the
-left singular vectors P of B give W = M P. The thin SVD takes whichever side of B is shorter and never squares it: from D
-itself, a component at the 1e-10 cut would have lost ten digits. M comes from a Cholesky factor of the *scaled* matrix
-where that is certainly of full rank (badly scaled columns cost nothing then), and otherwise from the eigenvectors above
-the rank cut, for every γ.
+Let M Mᵀ = (Cxx + γI)⁻¹ on the range of Cxx. Then D = BᵀB for B = Mᵀ XH (r, k), and the left
+singular vectors P of B give W = M P. The thin SVD uses the shorter side of B and never squares it.
+From D itself, a component at the cut of 1e-10 would lose ten digits.
+
+M comes from a Cholesky factor of the scaled matrix if that is certainly of full rank. Badly scaled
+columns then cost no digits. Otherwise M comes from the eigenvectors above the rank cut, for any γ.
+
+With Cxx a solution costs O(d³ + d k min(d, k)) time and O(d²) memory, and with its diagonal
+O(d k min(d, k)) time and O(d k) memory.
+
+The square-root form (QR of the centred rows) has an error of eps·cond(X) instead of
+eps·cond(Cxx + γI). It needs the rows, which a state does not store. It is better only at γ ≈ 0 on
+badly conditioned data, which `condition` shows.
 """
 
 from collections.abc import Callable
@@ -26,10 +34,13 @@ from stream_dr.solve.rounding import Rounding, exact_rounding
 from stream_dr.solve.spectral import EPS, left_singular, rank_cut, semidefinite_eigenpairs, with_fixed_signs
 
 _SMALLEST = 1e-10
-"""Components with an eigenvalue below this share of the first are left out [mathematics §3, rule 4]."""
+"""Smallest eigenvalue of a component, as a share of the first [mathematics §3, rule 4]."""
 
 WELL_CONDITIONED = 1e-5
-"""Reciprocal condition of the scaled Cxx + γI from which on its Cholesky factor is good to 1e-10 whatever Cxx's rank."""
+"""Smallest reciprocal condition for the Cholesky factor.
+
+The condition is that of the scaled Cxx + γI. The factor is then good to 1e-10 for any rank of Cxx.
+"""
 
 
 def two_stage(
@@ -50,7 +61,9 @@ def two_stage(
         Exactness of scatter. None if its rows lay about zero.
     """
     rounding = rounding or exact_rounding(len(scatter))
-    root, root_t = _root_diagonal(scatter, gamma, rounding) if scatter.ndim == 1 else _root(scatter, gamma, rounding)
+    roots = _root_diagonal if scatter.ndim == 1 else _root
+    root, root_t = roots(scatter, gamma, rounding)
+
     vectors, values = left_singular(root_t(xh))
     eigenvalues = values**2
     p = int(np.count_nonzero(eigenvalues > _SMALLEST * eigenvalues.max(initial=0.0)))
@@ -83,10 +96,14 @@ def _root_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> tu
 
 
 def _root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
-    """Return the functions M· and Mᵀ· for M with M Mᵀ = (Cxx + γI)⁻¹ on the range of Cxx."""
+    """Return the functions M· and Mᵀ·.
+
+    M Mᵀ = (Cxx + γI)⁻¹ on the range of Cxx.
+    """
     varying = np.flatnonzero(rounding.varying(np.diagonal(scatter)))
     part = scatter if len(varying) == len(scatter) else scatter[np.ix_(varying, varying)]
     rounding = rounding._replace(shift=rounding.shift[varying])
+
     root, root_t = _root_cholesky(part, gamma, rounding) or _root_spectral(part, gamma, rounding)
     if part is scatter:
         return root, root_t
@@ -100,24 +117,33 @@ def _root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply,
 
 
 def _root_spectral(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
-    """M = V (e + γ)^(−1/2) with the eigenpairs above the rank cut (rule 1)."""
+    """Return M· and Mᵀ· from eigenpairs.
+
+    M = V (e + γ)^(−1/2). The values e and vectors V are the eigenpairs of Cxx above the rank cut
+    (rule 1).
+    """
     values, vectors = semidefinite_eigenpairs(scatter, rounding.floor(np.diagonal(scatter)))
     M = vectors / np.sqrt(values + gamma)
     return (lambda p: M @ p), (lambda b: M.T @ b)
 
 
 def _root_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply] | None:
-    """M = D L⁻ᵀ with LLᵀ = D (Cxx + γI) D, D = (diag + γ)^(−1/2); None where rounding could pass for a direction.
+    """Return M· and Mᵀ· from a Cholesky factor, or None.
 
-    It cannot where the correlation matrix alone is certainly of full rank (rule 2: badly scaled columns), or where the
-    scaled matrix with γ is so well conditioned that what rounding leaves outside Cxx's range stays below 1e-10.
+    M = D L⁻ᵀ. L is the Cholesky factor of D (Cxx + γI) D with D = (diag + γ)^(−1/2).
+
+    None if rounding could pass for a direction. It cannot in two cases. Either the correlation
+    matrix alone is certainly of full rank (rule 2: badly scaled columns). Or the scaled matrix
+    with γ is so well conditioned that what rounding leaves outside Cxx's range stays below 1e-10.
     """
     diagonal, d = np.diagonal(scatter), len(scatter)
     if d == 0:
         return None
+
     factor, reciprocal = _cholesky(scatter, gamma)
     if factor is None:
         return None
+
     noise = EPS * float((rounding.shift / np.sqrt(diagonal)).max()) + rounding.lost
     certain = 1e3 * max(d * EPS, noise)
     if (
@@ -125,6 +151,7 @@ def _root_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tup
         and (reciprocal if gamma == 0 else _cholesky(scatter, 0.0)[1]) <= certain
     ):
         return None
+
     scale = 1.0 / np.sqrt(diagonal + gamma)[:, None]
     return (
         lambda p: scale * solve_triangular(factor, p, lower=True, trans="T", check_finite=False),
@@ -141,6 +168,7 @@ def _cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | None, flo
     scale = 1.0 / np.sqrt(np.diagonal(scatter) + gamma)
     matrix = scatter * scale[:, None] * scale
     matrix[np.diag_indices_from(matrix)] = 1.0
+
     norm = float(np.abs(matrix).sum(axis=0).max())
     try:
         factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)

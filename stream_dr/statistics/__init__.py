@@ -1,1 +1,4 @@
-"""What is remembered: one statistic a file, each an Accumulator (mutable, one owner) and a State (immutable)."""
+"""Statistics of a stream, one in each file.
+
+Each is an Accumulator, which is mutable and has one owner, and a State, which is immutable.
+"""

@@ -222,7 +222,10 @@ class FeatureCountAccumulator(AccumulatorBase):
             self.target_kind = block.y.kind
 
     def _batch(self, block: Block) -> tuple[np.ndarray, ...]:
-        """Return the block as the loop's arguments: CSR arrays, labels of each row, weights."""
+        """Return the block as the loop's arguments.
+
+        These are CSR arrays, labels of each row, and weights.
+        """
         rows = block.X if block.sparse else sp.csr_matrix(block.X)
         targets: Targets = block.y
         places = {label: at for at, label in enumerate(self.labels)}

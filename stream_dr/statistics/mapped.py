@@ -31,9 +31,9 @@ from stream_dr.feature_maps.table_columns import TableColumn
 from stream_dr.feature_maps.widths import check_most_columns, diagonal_reason, most_columns
 from stream_dr.projection import Columns, Linear, Mapped, check_map, mapped_parts
 from stream_dr.readout import Readout
-from stream_dr.rows.block import Block, check_rows
+from stream_dr.rows.block import Block, Rows, check_rows
 from stream_dr.rows.raw_rows import raw_of
-from stream_dr.statistics.protocol import Accumulator, nested_state
+from stream_dr.statistics.protocol import Accumulator, State, nested_state
 from stream_dr.statistics.renumbered import renumbered
 from stream_dr.targets.label_codes import Label
 
@@ -71,7 +71,7 @@ class MappedState(NamedTuple):
     landmarks: Landmarks | None = None
 
     def check(self) -> None:
-        """Raise DamagedFile unless the inner state is one of rows that went through this map."""
+        """Raise DamagedFile unless the inner state fits the map."""
         within(self, 0, WIDEST, "n_features")
         mapping = check_map(self, self.n_features)
         self.inner.check()
@@ -146,7 +146,7 @@ class MappedAccumulator:
     table: TableState | None = None
     """Statistics of a table's columns, None without a map of tables."""
 
-    def __init__(self, spec: JsonDict, build: Callable[[Any], Accumulator], state: MappedState | None = None) -> None:
+    def __init__(self, spec: JsonDict, build: Callable[..., Accumulator], state: MappedState | None = None) -> None:
         self._spec = canonical_spec(spec)
         self._map = feature_map(spec)
         learned = None if state is None else getattr(state, "feature_map", None)
@@ -190,7 +190,10 @@ class MappedAccumulator:
 
     @property
     def label_rows(self) -> np.ndarray | None:
-        """Number of rows (labels,) int64 of each label, or None if they are not counted."""
+        """Number of rows (labels,) int64 of each label.
+
+        None if they are not counted.
+        """
         return self.inner.label_rows
 
     @property
@@ -214,11 +217,13 @@ class MappedAccumulator:
         Raises WidthMismatch and whatever the inner accumulator raises. Then nothing has changed.
         """
         width, names = self._width(block)
+
         before = self._map, self._spec
         if not self._map.settled and block.rows:
             check_rows(block)
             self._map = self._map.decided(block)
             self._spec = canonical_spec(self._map)
+
         try:
             if not self.n_features and block.rows:
                 check_rows(block)
@@ -230,7 +235,7 @@ class MappedAccumulator:
         if block.rows:
             self.n_features, self._names = width, names
 
-    def remove(self, block: Block, **options: Any) -> None:
+    def remove(self, block: Block, **options: int) -> None:
         """Remove a batch learned before, mapped. Raises CannotUnlearn.
 
         options: passed to the inner accumulator.
@@ -246,7 +251,10 @@ class MappedAccumulator:
         return _around(self.inner.freeze(), self.n_features, self._spec, self._names)
 
     def _each(self, block: Block, act: Callable[[Block], None]) -> None:
-        """Call `act` for some rows at a time. An error leaves the inner state unchanged."""
+        """Call `act` for some rows at a time.
+
+        An error leaves the inner state unchanged.
+        """
         self._check(block)
         parts = self._parts(block)
         if len(parts) < 2:
@@ -270,11 +278,14 @@ class MappedAccumulator:
         check_rows(block)
         return block._replace(X=self._apply(block, width), names=None, width_stated=True, checked=False)
 
-    def _apply(self, block: Block, width: int) -> Any:
+    def _apply(self, block: Block, width: int) -> Rows:
         return self._map.apply(block.X, width, block.names)
 
     def _width(self, block: Block) -> tuple[int, tuple[str, ...] | None]:
-        """Return the width of the stream with this block, and the names all batches have."""
+        """Return the width with this block, and the columns' names.
+
+        The names are those that all batches have, or None.
+        """
         started, width = self.n_features > 0, block.features
         if self._map.by_name and block.names is not None:
             same = block.names == self._names if started else not block.sparse
@@ -296,7 +307,7 @@ class LandmarkAccumulator(MappedAccumulator):
     A batch's landmarks are drawn first.
     """
 
-    def __init__(self, spec: JsonDict, build: Callable[[Any], Accumulator], state: MappedState | None = None) -> None:
+    def __init__(self, spec: JsonDict, build: Callable[..., Accumulator], state: MappedState | None = None) -> None:
         super().__init__(spec, build, state)
         landmarks = None if state is None else state.landmarks
         self.landmarks: Landmarks = self._map.begin() if landmarks is None else landmarks
@@ -318,7 +329,7 @@ class LandmarkAccumulator(MappedAccumulator):
             self.landmarks = before
             raise
 
-    def remove(self, block: Block, **options: Any) -> None:
+    def remove(self, block: Block, **options: int) -> None:
         """Remove a batch learned before.
 
         Raises CannotUnlearn for rows that were drawn as landmarks. If landmarks were drawn from
@@ -339,18 +350,18 @@ class LandmarkAccumulator(MappedAccumulator):
         """Return the state so far, at the inner accumulator's cost."""
         return super().freeze()._replace(landmarks=self.landmarks)
 
-    def _apply(self, block: Block, width: int) -> Any:
+    def _apply(self, block: Block, width: int) -> Rows:
         return self._map.coordinates(self.landmarks, block.X)
 
 
 class TableAccumulator(MappedAccumulator):
-    """An accumulator of the rows that a map with running statistics makes, with one owner.
+    """Accumulator behind a map with running statistics, with one owner.
 
     It maps a table's columns, or dense rows. A batch is added to the statistics first, then mapped
     by them. `n_features` is the number of the table's columns.
     """
 
-    def __init__(self, spec: JsonDict, build: Callable[[Any], Accumulator], state: MappedState | None = None) -> None:
+    def __init__(self, spec: JsonDict, build: Callable[..., Accumulator], state: MappedState | None = None) -> None:
         super().__init__(spec, build, state)
         self.table = None if state is None else state.table
 
@@ -379,13 +390,16 @@ class TableAccumulator(MappedAccumulator):
         self.n_features = len(self._names)
 
     def _warn_of_diagonal(self, table: TableState) -> None:
-        """Warn OnlyDiagonal if the table is too wide for the scatter that "auto" would keep."""
+        """Warn OnlyDiagonal if a table is too wide for exact scatter.
+
+        This is for scatter="auto" only.
+        """
         if isinstance(self._map, Table) and self.scatter == "auto":
             reason = diagonal_reason(self._map.encoding(), table.columns)
             if reason:
                 warnings.warn(reason, OnlyDiagonal, stacklevel=2)
 
-    def remove(self, block: Block, **options: Any) -> None:
+    def remove(self, block: Block, **options: int) -> None:
         """Remove a batch learned before.
 
         Raises CannotUnlearn for rows that were filled by other means, or weighted by another idf,
@@ -404,7 +418,10 @@ class TableAccumulator(MappedAccumulator):
 
     @property
     def depends_on_others(self) -> bool:
-        """True if removed rows would leave a trace in how the other rows were mapped."""
+        """True if removed rows would leave a trace in others.
+
+        The trace would be in how the other rows were mapped.
+        """
         return self.table is not None and depends_on_others(self._map, self.table)
 
     @property
@@ -426,7 +443,8 @@ class TableAccumulator(MappedAccumulator):
     def _part(self, block: Block) -> Block:
         """Return some rows, mapped.
 
-        Their width is stated, so that the whole scatter is stored, unless too many columns may come.
+        Their width is stated, so that the whole scatter is stored, unless too many columns may
+        come.
         """
         table = self.table or TableState()
         stated = most_columns(self._map.encoding(), table.columns) <= EXACT_WIDTH
@@ -434,11 +452,11 @@ class TableAccumulator(MappedAccumulator):
         return block._replace(X=X, names=None, width_stated=stated, checked=True)
 
 
-def _of_table(inner: Any, spec: str, table: TableState) -> MappedState:
+def _of_table(inner: State, spec: str, table: TableState) -> MappedState:
     return _around(inner, len(table.columns), spec, table.names)._replace(table=table)
 
 
-def _around(inner: Any, width: int, spec: str, names: tuple[str, ...] | None) -> MappedState:
+def _around(inner: State, width: int, spec: str, names: tuple[str, ...] | None) -> MappedState:
     return MappedState(
         inner.rows, inner.rows_skipped, width, inner.target_kind, tuple(inner.labels), spec, names, inner
     )

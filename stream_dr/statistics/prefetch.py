@@ -5,7 +5,7 @@ longer than all of the arithmetic for a nonzero. numba has no such instruction, 
 a hint, so no address can be wrong.
 """
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from llvmlite import ir
@@ -18,13 +18,15 @@ AHEAD = np.uint64(32)
 """Number of nonzeros between asking and using, unless the loop sets its own."""
 
 
-def _prefetch_line(typing_context: Any, address: Any) -> Any:
-    """Return the LLVM code that asks for the cache line at an address.
+def _prefetch_line(typing_context: object, address: types.Type) -> tuple[object, Callable[..., ir.Constant]]:
+    """Return the signature of the hint and the function that generates its code.
 
-    The line will be written to, and used again.
+    The hint asks for the cache line at an address, which will be written to and used again.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate(
+        context: object, builder: ir.IRBuilder, signature: object, arguments: Sequence[ir.Value]
+    ) -> ir.Constant:
         byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
         hint = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
@@ -35,7 +37,7 @@ def _prefetch_line(typing_context: Any, address: Any) -> Any:
     return types.int32(types.uint64), generate
 
 
-_hint: Any = intrinsic(_prefetch_line)
+_hint: Callable[..., object] = intrinsic(_prefetch_line)
 
 
 @compiled(inline="always")

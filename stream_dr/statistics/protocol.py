@@ -26,7 +26,10 @@ from stream_dr.targets.label_codes import Label
 
 
 class Packable(Protocol):
-    """An immutable NamedTuple that `pack` takes; the module's docstring lists its fields."""
+    """Immutable NamedTuple that `pack` takes.
+
+    The module's docstring lists its fields.
+    """
 
     def check(self) -> None:
         """Raise DamagedFile unless the arrays fit each other."""
@@ -66,7 +69,10 @@ class State(Packable, Protocol):
 
 
 class AdditiveState(State, Protocol):
-    """A state that is a sum, so that the states of two streams can be merged."""
+    """State that is a sum.
+
+    So the states of two streams can be merged.
+    """
 
     def merge(self, other: Any) -> Self:
         """Return the state of both streams. Raises CannotMerge."""
@@ -113,12 +119,18 @@ class Accumulator(Protocol):
 
     @property
     def scatter(self) -> str:
-        """Part of Cxx that is stored: "auto", "exact", "diagonal", "none", or "" if none is ever."""
+        """Part of Cxx that is stored.
+
+        "auto", "exact", "diagonal", "none", or "" for accumulators without a scatter.
+        """
         ...
 
     @property
     def label_rows(self) -> np.ndarray | None:
-        """Number of rows (labels,) int64 of each label, or None if they are not counted."""
+        """Number of rows (labels,) int64 of each label.
+
+        None if they are not counted.
+        """
         ...
 
     @property
@@ -133,7 +145,10 @@ class Accumulator(Protocol):
 
     @property
     def inner(self) -> "Accumulator":
-        """Accumulator of the rows that are learned from, mapped ones if there is a map."""
+        """Accumulator of the rows that are learned from.
+
+        They are mapped ones if there is a map.
+        """
         ...
 
     def add(self, block: Block) -> None:
@@ -187,7 +202,7 @@ class AccumulatorBase:
         )
 
 
-def pack(state: Packable) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def pack(state: Packable) -> tuple[dict[str, np.ndarray], JsonDict]:
     """Return a State as named C-ordered arrays and a JSON-able description.
 
     `unpack` inverts it exactly.
@@ -196,7 +211,7 @@ def pack(state: Packable) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     return arrays, _describe(state, "", arrays)
 
 
-def unpack(kind: type[Packed], arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Packed:
+def unpack(kind: type[Packed], arrays: dict[str, np.ndarray], description: JsonDict) -> Packed:
     """Return the State of class `kind` from the arrays and description of `pack`.
 
     Classes of nested states are those named in the description. Raises DamagedFile for arrays of
@@ -207,10 +222,11 @@ def unpack(kind: type[Packed], arrays: dict[str, np.ndarray], description: dict[
     return state
 
 
-def _describe(state: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
+def _describe(state: Any, prefix: str, arrays: dict[str, np.ndarray]) -> JsonDict:
+    fields: JsonDict = {}
     for name, value in zip(state._fields, state, strict=True):
         key = f"{prefix}{name}"
+
         if isinstance(value, np.ndarray):
             arrays[key] = np.ascontiguousarray(value)
             fields[name] = {"array": key, "shape": list(value.shape)}
@@ -236,11 +252,11 @@ def _nested(value: Any) -> Any:
     return tuple(_nested(v) for v in value) if isinstance(value, list) else value
 
 
-def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: dict[str, Any]) -> Any:
+def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: JsonDict) -> Any:
     values: dict[str, Any] = {}
     for name, value in fields.items():
         if name not in kind._fields:
-            # An earlier version kept it.
+            # An earlier version stored it.
             continue
         if not isinstance(value, dict):
             values[name] = value

@@ -1,6 +1,6 @@
-"""renumbered: a state with its features renumbered, as if its rows had been mapped otherwise.
+"""renumbered: a state with its features renumbered.
 
-Costs a copy of the state.
+It is as if its rows had been mapped otherwise. Costs a copy of the state.
 """
 
 from typing import Any
@@ -70,7 +70,10 @@ def _placed(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarray, wid
 
 
 def _reservoir(state: Reservoir, new_index: np.ndarray, width: int) -> Reservoir:
-    """Return a sample with renumbered features. Its rows are CSR behind a map of tables."""
+    """Return a sample with renumbered features.
+
+    Its rows are CSR behind a map of tables.
+    """
     if not state.rows or state.indices is None:
         return state._replace(n_features=width)
     rows = state.kept.copy()

@@ -1,22 +1,22 @@
-"""reservoir: a uniform sample of the rows so far, at most `capacity` of them, dense or CSR.
+"""reservoir: a uniform sample of the rows so far.
 
-Row number i draws u_i, keyed by (seed, first row, i), and has the key −log(u_i) / w_i. The rows
-with the smallest keys are sampled. With equal weights that is a uniform sample without replacement,
-with others it is A-Res (Efraimidis and Spirakis 2006, whose key u^(1/w) is this one turned round).
-A row of weight 0 is never sampled. So the sample depends on the set of rows and their numbers only,
-never on how they were batched.
+It has at most `capacity` rows, dense or CSR. Row number i draws u_i, keyed by (seed, first row,
+i), and has the key −log(u_i) / w_i. The rows with the smallest keys are sampled. With equal
+weights that is a uniform sample without replacement, with others it is A-Res (Efraimidis and
+Spirakis 2006, whose key u^(1/w) is this one turned round). A row of weight 0 is never sampled. So
+the sample depends on the set of rows and their numbers only, never on how they were batched.
 
 Merge: without weights the keys of each side are drawn again as the smallest order statistics of
 its N exponentials, keyed by (seed, N_A, N_B). Then the smallest of both stay, so the number
 taken from A is hypergeometric in (N_A, N_B). With weights the keys stay.
 
-A row costs O(1), and O(entries) for the few that are sampled, about capacity · log(N / capacity) of
-N. Memory is 8 · capacity · features bytes dense, 12 · capacity · entries sparse. Merges. Does not
-unlearn, since a row that made room is gone.
+A row costs O(1), and O(entries) for the few that are sampled, about capacity · log(N / capacity)
+of N. Memory is 8 · capacity · features bytes dense, 12 · capacity · entries sparse. Merges. Does
+not unlearn, since a row that made room is gone.
 """
 
 import hashlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -140,10 +140,17 @@ class Reservoir(NamedTuple):
 class ReservoirAccumulator(AccumulatorBase):
     """The mutable side of Reservoir, with one owner.
 
-    - capacity: largest number of rows in the sample.
-    - seed: seed of the draws.
-    - keep_labels: if True, rows must have one label each, and the sampled rows' labels are stored. Rows
-      without a label are skipped and counted. If False, targets are ignored.
+    Parameters
+    ----------
+    capacity : int
+        Maximum number of rows in the sample.
+    seed : int
+        Seed of the draws.
+    keep_labels : bool
+        If True, rows must have one label each, and the sampled rows' labels are stored. Rows
+        without a label are skipped and counted. If False, targets are ignored.
+    state : Reservoir or None
+        State to continue from.
     """
 
     def __init__(self, capacity: int, seed: int, keep_labels: bool = False, state: Reservoir | None = None) -> None:
@@ -243,7 +250,7 @@ class ReservoirAccumulator(AccumulatorBase):
         self._codes = np.concatenate([self._codes, codes[offered]])[best]
 
 
-def _of_stream(seed: int, first: Any) -> int:
+def _of_stream(seed: int, first: Rows) -> int:
     """Return the seed of a stream's draws.
 
     It is 63 bits of a hash of the user's seed and the first row's values (1, features), dense or

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.support.serving import ARROW, Served, arrow, in_thread, packed
+from tests.support.waiting import wait_until
 
 ROWS = arrow(np.arange(8.0).reshape(4, 2), ["a", "b", "a", "b"])
 CHUNKED = "Transfer-Encoding: chunked"
@@ -90,10 +91,7 @@ def opened(served: Served) -> Iterator[Line]:
 
 
 def until_none_is_held(served: Served) -> None:
-    deadline = time.monotonic() + 10
-    while "stream_dr_body_bytes 0.0\n" not in served.http.get("/metrics").text:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: "stream_dr_body_bytes 0.0\n" in served.http.get("/metrics").text, 10)
 
 
 @pytest.mark.parametrize("piece", [7, 1_000, 10**6])
@@ -336,9 +334,7 @@ def test_who_leaves_before_the_answer_has_given_the_batch_all_the_same(tmp_path:
         for _ in range(20):
             with opened(served) as line:
                 line.begin(len(ROWS)).send(ROWS)
-        deadline = time.monotonic() + 10
-        while served.http.get("/stream").json()["rows"] < 80 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        wait_until(lambda: served.http.get("/stream").json()["rows"] >= 80, 10)
         assert served.http.get("/stream").json()["rows"] == 80
         until_none_is_held(served)
 
@@ -367,7 +363,4 @@ def test_too_many_connections_are_told_so(tmp_path: Path) -> None:
             lines.enter_context(opened(served))
         assert served.http.get("/livez").status_code == 503
         lines.close()
-        deadline = time.monotonic() + 5
-        while served.http.get("/livez").status_code != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: served.http.get("/livez").status_code == 200, 5)

@@ -1,7 +1,6 @@
 """Every error path of the service once, through one helper: status, code, state unchanged, process alive."""
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 import stream_dr
 from stream_dr.models.saved import saved_bytes
 from tests.support.serving import ARROW, Served, arrow, in_thread, post, sparse_arrow, stream
+from tests.support.waiting import wait_until
 
 ROWS = np.random.default_rng(5).normal(size=(40, 3))
 LABELS = ["ab"[i % 2] for i in range(40)]
@@ -57,10 +57,7 @@ def refused(served: Served, status: int, code: str, method: str, path: str, **re
 
 
 def eventually(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(true, 20)
 
 
 def batch(**columns: Any) -> dict[str, Any]:

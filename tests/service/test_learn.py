@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 import stream_dr
 from tests.support.serving import ARROW, Served, arrow, in_thread, post, sparse_arrow
+from tests.support.waiting import wait_until
 
 SPECS = {"lda": ("lda", {}), "means": ("class_means", {}), "pca": ("ccipca", {"n_components": 3}), "skm": ("iskm", {})}
 RANDOM = np.random.default_rng(11)
@@ -252,9 +253,7 @@ def test_a_refused_body_is_let_go_with_its_answer(
     try:
         told = post(served.http, arrow(np.ones((5, 3))))
         assert (told.status_code, told.json()["code"]) in ((422, "width_mismatch"), (429, "overloaded"))
-        deadline = time.monotonic() + 5
-        while held[0]() is not None and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: held[0]() is None, 5)
         assert held[0]() is None
     finally:
         gc.enable()

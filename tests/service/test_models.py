@@ -16,6 +16,7 @@ import stream_dr
 from stream_dr import RunSettings
 from stream_dr.running import driver
 from tests.support.serving import ARROW, Served, arrow, in_thread, post
+from tests.support.waiting import wait_until
 
 RANDOM = np.random.default_rng(3)
 Y = [["x", "y", "z"][i % 3] for i in range(90)]
@@ -218,8 +219,7 @@ def test_when_a_model_is_published_can_be_changed(tmp_path: Path) -> None:
         assert put(served, "a", publish=demand).json()["publish"] == demand
         assert put(served, "a").json()["publish"] == demand
         post(served.http, arrow(X, Y)).raise_for_status()
-        while served.http.get("/models/a").json()["rows"] < 90:
-            time.sleep(0.01)
+        wait_until(lambda: served.http.get("/models/a").json()["rows"] >= 90)
         time.sleep(0.1)
         assert served.http.get("/models/a").json()["version"] == 0
         changed = put(served, "a", publish=soon)
@@ -349,8 +349,11 @@ def test_a_model_is_refined_again_as_its_policy_says(tmp_path: Path) -> None:
 
 def until(served: Served, name: str, there: Any) -> dict[str, Any]:
     """What is told of a model once that is true."""
-    deadline = time.monotonic() + 20
-    while not there(told := served.http.get(f"/models/{name}").json()):
-        assert time.monotonic() < deadline, told
-        time.sleep(0.01)
-    return told
+
+    def described() -> dict[str, Any] | None:
+        model = served.http.get(f"/models/{name}").json()
+        return model if there(model) else None
+
+    model = wait_until(described, 20)
+    assert model is not None
+    return model

@@ -40,7 +40,7 @@ def test_a_signal_drains_snapshots_and_exits_0(tmp_path: Path, number: int) -> N
         for i in range(20):
             post(http, arrow(X, Y), f"k{i}").raise_for_status()
     process.popen.send_signal(number)
-    assert process._wait() == 0, process.said
+    assert process.wait_ended() == 0, process.said
     with stream_dr.Directory(tmp_path, writable=False) as directory:
         model = directory.model("lda")
         assert (directory.position, model.position, model.rows) == (19, 19, 1_000)
@@ -87,7 +87,7 @@ def test_a_request_that_stalls_does_not_hold_up_the_end_and_is_told_so(tmp_path:
         for half in halves:
             answer = b"".join(iter(lambda: half.recv(10_000), b""))  # noqa: B023
             assert (answer.split()[1], b'"code": "shutting_down"' in answer) == (b"503", True)
-        assert process._wait() == 0
+        assert process.wait_ended() == 0
     assert time.monotonic() - begun < 20
     assert "Traceback" not in process.said
     for path in paths:

@@ -28,6 +28,7 @@ from stream_dr.rows.block import Block
 from stream_dr.targets.targets import class_targets
 from tests.support.posting import batch
 from tests.support.serving import ROOT, SMALL
+from tests.support.waiting import wait_until
 
 POINTS = ("log.after_commit", "log.before_commit", "snapshot.tmp", "snapshot.rename", "snapshot.dir_fsync")
 DROPPING = ("log.drop",)
@@ -216,8 +217,7 @@ def uninterrupted(sent: Sequence[tuple[str, int | None]], left: Left, path: Path
                 running.submit(_draft(key)).result(30)
             else:
                 running.unlearn([gone], key=key).result(30)
-        while any(model.position < directory.position for model in directory.models.values()):
-            time.sleep(0.1)  # one may be rebuilding
+        wait_until(lambda: not any(model.position < directory.position for model in directory.models.values()))
         running.stop()
         return {name: state_sha256(m.accumulator.freeze()) for name, m in directory.models.items()}
 
@@ -258,12 +258,13 @@ def _until_it_answers(url: str, pid: int) -> None:
         raise TimeoutError(f"{url} does not answer")
 
 
+def _models(url: str) -> list[dict[str, Any]]:
+    return list(httpx.get(f"{url}/models", timeout=30).json()["models"].values())
+
+
 def _until_learned(url: str) -> None:
     """Return once every model has come to the end of the log: one may be rebuilding when the last batch is there."""
-    deadline = time.monotonic() + 240
-    while any(model["lag"] for model in httpx.get(f"{url}/models", timeout=30).json()["models"].values()):
-        assert time.monotonic() < deadline, "a model does not come to the end of the log"
-        time.sleep(0.1)
+    wait_until(lambda: not any(model["lag"] for model in _models(url)), 240)
 
 
 def _start(url: str, clients: Sequence[str], folder: Path, turn: Turn) -> "list[subprocess.Popen[bytes]]":
@@ -276,8 +277,7 @@ def _start(url: str, clients: Sequence[str], folder: Path, turn: Turn) -> "list[
 def _kill(pid: int, launcher: Launcher, seconds: float) -> None:
     """kill -9 after so long, unless a failpoint has done it by then."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and os.path.exists(f"/proc/{pid}") and not _gone(pid):
-        time.sleep(0.005)
+    wait_until(lambda: time.monotonic() >= deadline or not os.path.exists(f"/proc/{pid}") or _gone(pid), seconds + 10)
     if not _gone(pid):
         os.kill(pid, signal.SIGKILL)
     assert launcher.ended() == -signal.SIGKILL

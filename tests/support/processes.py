@@ -18,6 +18,7 @@ from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import ShardWriter, open_dataset
 from tests.support.batches import SMALL, dense
+from tests.support.waiting import wait_until
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {"lda": ("lda", {}), "pca": ("pca", {}), "walk": ("ccipca", {})}
 
@@ -30,16 +31,15 @@ class Cluster:
         file = scratch / "scheduler.json"
         file.unlink(missing_ok=True)
         options = ["--port", f"{port}", "--no-dashboard", "--host", "127.0.0.1", "--scheduler-file", str(file)]
-        self.scheduler = self._process("scheduler", *options)
-        while not (file.exists() and file.stat().st_size):
-            time.sleep(0.05)
+        self.scheduler = self.start_process("scheduler", *options)
+        wait_until(lambda: bool(file.exists() and file.stat().st_size))
         time.sleep(0.1)
         self.address = json.loads(file.read_text())["address"]
 
     def start(self, count: int = 1, *options: str) -> None:
         """So many workers more, once they are known to the scheduler."""
         given = ["--no-nanny", "--no-dashboard", "--nthreads", "1", "--local-directory", str(self.scratch), *options]
-        self.workers += [self._process("worker", self.address, *given) for _ in range(count)]
+        self.workers += [self.start_process("worker", self.address, *given) for _ in range(count)]
         from distributed import Client
 
         with Client(self.address, set_as_default=False) as client:
@@ -58,7 +58,7 @@ class Cluster:
             process.wait()
         self.workers = []
 
-    def _process(self, *command: str) -> subprocess.Popen[bytes]:
+    def start_process(self, *command: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         return subprocess.Popen(
             [sys.executable, "-m", "dask", *command],

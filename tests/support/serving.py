@@ -80,7 +80,7 @@ class Process:
         while not self.url:
             line = self.popen.stderr.readline()  # type: ignore[union-attr]
             if not line:
-                raise RuntimeError(f"the service ended with {self._wait()}: {self.said}")
+                raise RuntimeError(f"the service ended with {self.wait_ended()}: {self.said}")
             self.said += line
             if line.startswith("serving http"):
                 self.url = line.split()[1]
@@ -88,14 +88,14 @@ class Process:
     def kill(self) -> None:
         """kill -9."""
         self.popen.kill()
-        self._wait()
+        self.wait_ended()
 
     def stop(self) -> int:
         """SIGTERM; the exit status."""
         self.popen.send_signal(signal.SIGTERM)
-        return self._wait()
+        return self.wait_ended()
 
-    def _wait(self) -> int:
+    def wait_ended(self) -> int:
         self.said += self.popen.communicate(timeout=60)[1]
         return self.popen.returncode
 

@@ -15,7 +15,10 @@ from stream_dr.targets.targets import Targets
 
 
 class EventSource(Protocol):
-    """A stream that can be read again, such as a log, a data set or an iterable of batches."""
+    """Stream that can be read again.
+
+    It is a log, a data set or an iterable of batches.
+    """
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (position, Block) of the events after `after` and up to `until`."""
@@ -28,8 +31,11 @@ TableLike = ArrowStream | ArrowScanner | LazyBatches
 RowsLike: TypeAlias = (
     ArrayLike | Sequence[Mapping[str, object]] | sp.sparray | sp.spmatrix | TableLike | DaskCollection | Block
 )
-"""Rows (rows, features) as callers may pass them: arrays, sparse matrices, tables, lists of dicts or
-texts, streams of tables, Dask collections."""
+"""Rows (rows, features) as callers may pass them.
+
+They are arrays, sparse matrices, tables, lists of dicts or texts, streams of tables, or Dask
+collections.
+"""
 
 TargetsLike = ArrayLike | Sequence[object] | Targets | TableLike | DaskCollection | None
 """One target a row, or the name of the table's column of targets, or None."""
@@ -38,4 +44,7 @@ WeightsLike = ArrayLike | TableLike | DaskCollection | None
 """Weights (rows,), each at least 0, or None for 1 each."""
 
 RefineSource = EventSource | Iterable[tuple[RowsLike, TargetsLike] | tuple[RowsLike, TargetsLike, WeightsLike]]
-"""Rows learned before, to be read again: a source of events, or (X, y) or (X, y, weights) of each batch."""
+"""Rows learned before, to be read again.
+
+They are a source of events, or (X, y) or (X, y, weights) of each batch.
+"""

@@ -1,1 +1,4 @@
-"""The additive state: weights, means, centred sums and cross sums of rows and targets."""
+"""Additive moments of rows and targets.
+
+They are weights, means, centred sums and cross sums.
+"""

@@ -1,9 +1,8 @@
-"""MomentAccumulator: one pass over rows, dense or sparse, into the additive MomentState [mathematics
-§1].
+"""MomentAccumulator: one pass over rows into the additive MomentState [mathematics §1].
 
-Everything is checked first (batch_plan.py) and written afterwards, so a refused batch leaves no trace.
-Rows without targets are skipped and counted if targets are needed. A row with an empty set of
-labels counts in N, mean and scatter but in no cross sum.
+Rows are dense or sparse. Everything is checked first (batch_plan.py) and written afterwards, so a
+refused batch leaves no trace. Rows without targets are skipped and counted if targets are needed.
+A row with an empty set of labels counts in N, mean and scatter but in no cross sum.
 
 A dense row costs d² / 2 (exact) or d, plus d k multiplications. A sparse row without exact scatter
 costs nonzeros · (labels + 1). Memory is the state and one chunk of 8 MB. Arrays of a batch are
@@ -75,10 +74,11 @@ class MomentAccumulator(AccumulatorBase):
         self._load(fresh if state is None else state)
 
     def add(self, block: Block) -> None:
-        """Learn one batch, X (rows, features) dense or CSR. On error nothing has changed.
+        """Learn one batch. On error nothing has changed.
 
-        Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, TargetKindMismatch,
-        InvalidTargets, InvalidWeights or LimitExceeded (label sets).
+        Its rows (rows, features) are dense or CSR. Raises NotFinite, WidthMismatch,
+        TooManyFeatures, EmptyInput, TargetKindMismatch, InvalidTargets, InvalidWeights or
+        LimitExceeded (label sets).
         """
         batch = plan_batch(self, self._codes, block)
         if batch.rows:
@@ -111,10 +111,6 @@ class MomentAccumulator(AccumulatorBase):
 
     def freeze(self) -> MomentState:
         """Return the state so far, copied. Costs O(d k), with exact scatter O(d²)."""
-        features, classes, sets = (
-            Absent() if part is None else part.freeze() for part in (self._features, self._classes, self._sets)
-        )
-
         return MomentState(
             self.encoding,
             self.scatter,
@@ -129,10 +125,10 @@ class MomentAccumulator(AccumulatorBase):
             self.labels,
             self._scale,
             self._weight,
-            features,
+            Absent() if self._features is None else self._features.freeze(),
             self._targets.freeze(),
-            classes,
-            sets,
+            Absent() if self._classes is None else self._classes.freeze(),
+            Absent() if self._sets is None else self._sets.freeze(),
             self._largest,
         )
 
@@ -188,13 +184,19 @@ class MomentAccumulator(AccumulatorBase):
         self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
 
     def _plan_sets(self, batch: BatchPlan) -> tuple[np.ndarray | None, dict[tuple[int, ...], int]]:
-        """Return each row's label set, and the sets that are new. May refuse, writes nothing."""
+        """Return each row's label set, and the sets that are new.
+
+        Writes nothing. Raises LimitExceeded.
+        """
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return None, {}
         return self._sets.plan(batch.encoded, batch.rows, batch.width, batch.dense)
 
     def _learn_plan(self, batch: BatchPlan) -> None:
-        """Learn a batch that another accumulator of the same spec has checked. Self is empty."""
+        """Learn a batch that another accumulator has checked.
+
+        Both have the same spec, and this one is empty.
+        """
         ids, new = self._plan_sets(batch)
         if batch.rows:
             self._begin(batch, new)
@@ -202,7 +204,10 @@ class MomentAccumulator(AccumulatorBase):
         self.rows, self.rows_skipped = batch.rows, batch.skipped
 
     def _begin(self, batch: BatchPlan, new_sets: dict[tuple[int, ...], int]) -> None:
-        """Apply what the batch decides, and make room for its features, labels and label sets."""
+        """Apply what the batch decides, and make room for it.
+
+        Room is for its features, labels and label sets.
+        """
         if self.target_kind is None and batch.target_kind is not None:
             self._targets = TargetSums(empty_targets(batch.target_kind, 0 if batch.labels else batch.columns))
         self.scatter, self.n_features, self.dense = batch.scatter, batch.width, batch.dense

@@ -1,11 +1,11 @@
-"""Batch plan: every check of a batch, and its effect, before MomentAccumulator writes anything.
+"""Batch plan: every check of a batch, before anything is written.
 
 An error leaves the accumulator unchanged because nothing has been written yet, not because it was
 undone. Costs O(labels) for the targets, and one look at every value unless the block says that it
 was checked.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -115,9 +115,9 @@ def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Bloc
 
 
 def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return the vocabulary with the batch's new labels at its end, and each label's column.
+    """Return the vocabulary with the batch's new labels at its end.
 
-    The columns are (labels of the batch,) int32.
+    Returns each label's column in addition. The columns are (labels of the batch,) int32.
     """
     new = [label for label in y.labels if label not in codes]
     column = np.empty(len(y.labels), dtype=np.int32)
@@ -153,7 +153,7 @@ def _check_width(learner: PlannedAccumulator, block: Block) -> None:
         raise EmptyInput("batch has 0 features; dense rows need at least one.")
 
 
-def _check_targets(learner: PlannedAccumulator, y: Any, rows: int) -> None:
+def _check_targets(learner: PlannedAccumulator, y: Targets | None, rows: int) -> None:
     if y is None:
         return
     if y.rows != rows:
@@ -171,7 +171,7 @@ def _check_targets(learner: PlannedAccumulator, y: Any, rows: int) -> None:
         )
 
     check_label_type(learner.labels, y.labels)
-    if y.kind != "continuous":
+    if y.values is None:
         return
     if learner.target_kind is not None and y.values.shape[1] != learner.target_width:
         raise InvalidTargets(

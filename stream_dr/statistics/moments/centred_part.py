@@ -1,12 +1,11 @@
-"""CentredPart: weight, mean and centred second moments of rows, and how two of them join [mathematics
-§1].
+"""CentredPart: weight, mean and centred second moments of rows [mathematics §1].
 
-Join: Chan, Golub and LeVeque: C = C_a + C_b + (N_a N_b / N) δ δᵀ, δ = x̄_b − x̄_a. Taking b out is
-the same with its weight negative.
+Two parts a and b join as Chan, Golub and LeVeque have it, C = C_a + C_b + (N_a N_b / N) δ δᵀ with
+δ = x̄_b − x̄_a. Taking b out is the same with its weight negative.
 
-A mean is stored as two numbers, high and low. At offset 1e9 the difference of two means is otherwise
-known to 1e-7 only, and with it every joining term. With two numbers sums are right to 1e-15 at any
-offset.
+A mean is stored as two numbers, high and low. At an offset of 1e9 the difference of two means is
+otherwise known to 1e-7 only, and with it every joining term. With two numbers sums are right to
+1e-15 at any offset.
 """
 
 from typing import NamedTuple
@@ -141,7 +140,10 @@ def empty_part(width: int, columns: int, exact: bool) -> CentredPart:
 
 
 def dd_add(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return high + low + step as high and low again, without loss (Knuth's two-sum)."""
+    """Return high + low + step as high and low again.
+
+    Nothing is lost (Knuth's two-sum).
+    """
     total = high + step
     added = total - high
     low = low + ((high - (total - added)) + (step - added))

@@ -7,7 +7,7 @@ Products go into the sums in place if rows are few (dense_kernels), so a small b
 nothing of size d² or d k.
 
 A row costs d² / 2 (or d) + d k multiplications. Sparse rows cost nonzeros² / 2, and d² a batch.
-Temporary memory is one chunk of 8 MB. Only the lower triangle of the scatter is stored up to date.
+Temporary memory is one chunk of 8 MB. Only the lower triangle of the scatter is updated.
 The frozen part is symmetric.
 """
 
@@ -33,7 +33,10 @@ It is faster from there on.
 
 
 def chunk_rows(width: int) -> int:
-    """Return the number of rows of `width` features that are centred at a time."""
+    """Return the number of rows to centre at a time.
+
+    width: number of features.
+    """
     return max(16, CHUNK_VALUES // max(1, width))
 
 
@@ -121,7 +124,10 @@ class CentredSums:
         return rows
 
     def _add_row(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
-        """Add one row, which is its own mean: only the joining row adds to the sums."""
+        """Add one row, which is its own mean.
+
+        Only the joining row adds to the sums.
+        """
         self._nonzero += X[0] != 0.0
         high = X[0].astype(np.float64)
         joining = self._join(high, np.zeros_like(high), total)
@@ -148,7 +154,11 @@ class CentredSums:
             self._cross += np.outer(joining.root * joining.step, own[-1])
 
     def _join(self, high: np.ndarray, low: np.ndarray, total: float) -> Joining:
-        """Move weight and mean to include a chunk of mean high + low and weight total."""
+        """Move weight and mean to include a chunk.
+
+        high, low: the chunk's mean.
+        total: its weight.
+        """
         if self.weight == 0.0:
             self.weight, self.mean, self.low = total, high, low
             return Joining(np.zeros_like(high), 1.0, 0.0)
@@ -181,9 +191,10 @@ class TargetRows(NamedTuple):
     values: np.ndarray | None = None
 
     def rows(self, weights: np.ndarray, total: float, root: float) -> np.ndarray:
-        """Return √w (y − ȳ of the chunk), and last root · (ȳ of the chunk − ȳ before).
+        """Return weighted targets of a chunk, centred, and a row for the chunk's mean.
 
-        The result is (b + 1, k).
+        The rows are √w (y − ȳ of the chunk), and last root · (ȳ of the chunk − ȳ before). The
+        result is (b + 1, k).
         """
         if self.values is not None:
             return self.values

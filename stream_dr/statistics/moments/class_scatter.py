@@ -1,8 +1,8 @@
-"""ClassScatter: the scatter of each class about its own mean, for WMV [mathematics §2].
+"""ClassScatter: scatter of each class about its own mean.
 
-It holds weight, mean and Σ w (x − m_j)(x − m_j)ᵀ of each of k classes. These are the sums of dense
-rows, once a class. A row costs d² multiplications. Memory is 8·k·d² bytes (160 MB for 20 classes
-at d = 1,000), so it is stored with exact scatter only.
+It is for WMV [mathematics §2]. It holds weight, mean and Σ w (x − m_j)(x − m_j)ᵀ of each of k
+classes. These are the sums of dense rows, once a class. A row costs d² multiplications. Memory is
+8·k·d² bytes (160 MB for 20 classes at d = 1,000), so it is stored with exact scatter only.
 """
 
 from typing import NamedTuple, Self
@@ -117,7 +117,11 @@ class ClassScatterSums:
             self._classes.append(CentredSums(empty_part(width, 0, exact=True)))
 
     def add(self, X: Rows, weights: np.ndarray, codes: np.ndarray) -> None:
-        """Add rows (rows, ≤ d), dense or CSR, of stored weights (rows,) and classes (rows,)."""
+        """Add rows (rows, ≤ d), dense or CSR.
+
+        weights: (rows,), stored ones.
+        codes: (rows,), classes.
+        """
         for j in np.unique(codes):
             own = np.flatnonzero(codes == j)
             self._classes[j].add(X[own], weights[own], float(weights[own].sum()))

@@ -1,6 +1,6 @@
 """Centring of dense rows, and their products, by numpy and BLAS.
 
-Only the lower triangle of a scatter is stored up to date, as the product of a matrix with its own
+Only the lower triangle of a scatter is updated, as the product of a matrix with its own
 transpose gives it.
 
 numpy and scipy each bring a BLAS with threads of its own, and threads of one that has just worked

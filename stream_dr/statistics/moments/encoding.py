@@ -1,4 +1,6 @@
-"""Encoding of targets as the k numeric columns whose cross sums with the features are stored.
+"""Encoding of targets as k numeric columns.
+
+Their cross sums with the features are stored.
 
 - "none": unsupervised, targets are not read.
 - "indicator": labels are 1 where a row has the label. Continuous targets are their values.
@@ -25,10 +27,11 @@ ENCODINGS = ("none", "indicator", "zhou")
 
 @nested_state
 class Fourier(NamedTuple):
-    """Random Fourier features ψ(y) = √(2/size) cos(ωᵀy + b) of continuous targets [mathematics §2].
+    """Random Fourier features of continuous targets [mathematics §2].
 
-    ω ~ N(0, I/bandwidth²), b ~ U(0, 2π). Labels stay their indicator: on one label a row, an RBF
-    kernel of the indicator is the delta kernel up to a factor.
+    ψ(y) = √(2/size) cos(ωᵀy + b) with ω ~ N(0, I/bandwidth²), b ~ U(0, 2π). Labels stay their
+    indicator: on one label a row, an RBF kernel of the indicator is the delta kernel up to a
+    factor.
 
     Attributes
     ----------

@@ -1,11 +1,11 @@
-"""LabelSets: sums of rows per distinct set of labels, for HSL's clique and star Laplacians.
+"""LabelSets: sums of rows per distinct set of labels.
 
-Clique and star weigh a row by totals known only at the end, which depend on the row through its
-set of labels alone. So for each distinct set s its weight w_s and sum t_s = Σ w x are kept
-[mathematics §3]. `cross` returns Σ_s (t_s − w_s x̄) c_sᵀ for any coefficients c, exact in one
-pass. (Running totals would depend on the order of rows, up to 55° off.) For dense rows the mean of
-the set's rows is stored as two numbers, t_s − w_s x̄ = w_s (mean − x̄). For sparse rows t_s is in a
-table of the (set, feature) pairs that occurred.
+HSL's clique and star Laplacians need them. Clique and star weigh a row by totals known only at the
+end, which depend on the row through its set of labels alone. So for each distinct set s its weight
+w_s and sum t_s = Σ w x are stored [mathematics §3]. `cross` returns Σ_s (t_s − w_s x̄) c_sᵀ for
+any coefficients c, exact in one pass. (Running totals would depend on the order of rows, up to 55°
+off.) For dense rows the mean of the set's rows is stored as two numbers, t_s − w_s x̄ = w_s (mean
+− x̄). For sparse rows t_s is in a table of the (set, feature) pairs that occurred.
 
 A dense row costs O(d), a sparse one O(nonzeros). Memory is 16·d bytes a set, or about 32 a pair,
 for at most 20,000 sets.
@@ -73,7 +73,10 @@ class LabelSets(NamedTuple):
         return cls((), none, counts, dense, np.zeros((0, 0)), np.zeros((0, 0)), counts.copy(), none.copy())
 
     def check(self, width: int, labels: int, dense: bool) -> None:
-        """Raise DamagedFile unless its sets and sums have these numbers of labels and features."""
+        """Raise DamagedFile unless sets and sums have these sizes.
+
+        width, labels: numbers of features and labels.
+        """
         same(self, "dense", dense)
         count, slots = len(self.sets), len(self.keys)
         ascending = all(s == tuple(sorted(set(s))) and s[0] >= 0 and s[-1] < labels for s in self.sets if s)
@@ -102,7 +105,9 @@ class LabelSets(NamedTuple):
         return sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(len(self.sets), labels))
 
     def cross(self, columns: Rows, mean: np.ndarray, low: np.ndarray) -> np.ndarray:
-        """Return Σ_s (t_s − w_s x̄) columns[s] (d, m), x̄ = mean + low (d,).
+        """Return Σ_s (t_s − w_s x̄) columns[s] (d, m).
+
+        x̄ = mean + low (d,).
 
         columns: (sets, m), dense or sparse.
         """
@@ -150,9 +155,10 @@ class LabelSets(NamedTuple):
         return empty._replace(sets=self.sets, weights=self.weights, rows=self.rows, mean=mean, low=np.zeros_like(mean))
 
     def join(self, other: "LabelSets", width: int, sign: float = 1.0) -> "LabelSets":
-        """Return the sums of both, labels coded alike. With sign −1 those without other.
+        """Return the sums of both, or of self without other.
 
-        other's sets must then be here. An emptied set is zero.
+        Labels are coded alike. The sign is 1 or −1. With −1, other's sets must then be here. An
+        emptied set is zero.
         """
         sums = LabelSetSums(self)
         sums.join(other, width, sign)
@@ -201,9 +207,10 @@ class LabelSetSums:
     def plan(
         self, encoded: Encoded, rows: int, width: int, dense: bool
     ) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
-        """Return each row's set (rows,) int64, and the sets that are new. Writes nothing.
+        """Return each row's set, and the sets that are new.
 
-        Rows without labels have −1. Raises LimitExceeded beyond 20,000 sets, or 1 GiB of sums.
+        Sets are (rows,) int64. Writes nothing. Rows without labels have −1. Raises LimitExceeded
+        beyond 20,000 sets, or 1 GiB of sums.
         """
         new: dict[tuple[int, ...], int] = {}
         known = len(self._ids)
@@ -232,7 +239,11 @@ class LabelSetSums:
         self._room(len(self._ids), width)
 
     def add(self, X: Rows, weights: np.ndarray, ids: np.ndarray) -> None:
-        """Add rows (rows, d), dense or CSR, of stored weights (rows,) and sets ids (rows,)."""
+        """Add rows (rows, d), dense or CSR.
+
+        weights: (rows,), stored ones.
+        ids: (rows,), their sets.
+        """
         labelled = ids >= 0
         self._rows += np.bincount(ids[labelled], minlength=len(self._rows))
         if self._dense:

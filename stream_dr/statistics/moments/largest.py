@@ -41,7 +41,10 @@ class Largest(NamedTuple):
     targets: np.ndarray = np.zeros(0)
 
     def check(self, width: int, columns: int) -> None:
-        """Raise DamagedFile unless it has at most these numbers of features and target columns."""
+        """Raise DamagedFile unless it has at most these sizes.
+
+        width, columns: numbers of features and target columns.
+        """
         shaped(self, np.float64, features=(min(len(self.features), width),))
         shaped(self, np.float64, targets=(min(len(self.targets), columns),))
         finite(self, "features", "targets")
@@ -66,9 +69,9 @@ class Largest(NamedTuple):
         )
 
     def lost(self, now: "Largest") -> float:
-        """Return the relative error that the sums `now` have for having been this large.
+        """Return the relative error of the sums `now`.
 
-        It is the worst of N, columns and targets.
+        They have it for having been this large. It is the worst of N, columns and targets.
         """
         pairs = [(np.array([self.weight]), np.array([now.weight])), _alike(self.features, now.features)]
         worst = 0.0

@@ -1,8 +1,9 @@
-"""PairTable: sums keyed by 64-bit integers, in two flat arrays (open addressing, linear probing).
+"""PairTable: sums keyed by 64-bit integers, in two flat arrays.
 
-The arrays are the state: nothing is rebuilt to save or restore it, so a restored table continues
-bit-equal. A value costs one lookup (20-50 ns). A slot takes 16 bytes. At most 60 % of the slots
-are in use, and their number doubles when more are needed.
+It has open addressing and linear probing. The arrays are the state: nothing is rebuilt to save or
+restore it, so a restored table continues bit-equal. A value costs one lookup (20-50 ns). A slot
+takes 16 bytes. At most 60 % of the slots are in use, and their number doubles when more are
+needed.
 """
 
 import numpy as np
@@ -25,7 +26,10 @@ def _slot(keys: np.ndarray, key: int) -> int:
 
 @compiled()
 def _insert(keys: np.ndarray, sums: np.ndarray, new: np.ndarray, values: np.ndarray) -> int:
-    """Add values at their keys, and return the number of keys that were new."""
+    """Add values at their keys.
+
+    Returns the number of keys that were new.
+    """
     added = 0
     for i in range(len(new)):
         at = _slot(keys, new[i])

@@ -1,17 +1,17 @@
 """Compiled loops over the nonzeros of CSR rows, which touch each nonzero one time.
 
 They add to records (d, 4 + k). The record of a feature holds n, the weight of its nonzeros, c, the
-first of them, Σ w (v − c) and Σ w (v − c)² over them; and its k cross sums Σ w v y. Zero values and
-rows of weight 0 add nothing.
+first of them, Σ w (v − c) and Σ w (v − c)² over them, and the k cross sums Σ w v y. Zero values
+and rows of weight 0 add nothing.
 
-Each loop takes `total`, the weight of the rows so far, and returns it with the weight of these rows
-added one after the other, as a feature's n is. So the n of a feature that no row lacks equals N, the
-total, to the last bit. N − n is later multiplied by the squared mean.
+Each loop takes `total`, the weight of the rows so far, and returns it with the weight of these
+rows added one after the other, as a feature's n is. So the n of a feature that no row lacks equals
+N, the total, to the last bit. N − n is later multiplied by the squared mean.
 
 Sums about c need no division, where Welford's do and are a quarter slower. c is one of the values,
 of weight w, so the sums lose N/w · eps at most. The numbers of a feature lie side by side, so a
-nonzero costs one cache miss, and that line is prefetched. Indices are unsigned, so that the compiler
-leaves out the check for negative ones.
+nonzero costs one cache miss, and that line is prefetched. Indices are unsigned, so that the
+compiler leaves out the check for negative ones.
 """
 
 import numpy as np
@@ -94,6 +94,7 @@ def add_one_label(
                 prefetch(records, further, np.uint64(0))
                 if column >= np.uint64(LINE):
                     prefetch(records, further, column)
+
                 v = np.float64(values[e])
                 if v != 0.0:
                     record = records[np.uint64(indices[e])]
@@ -140,6 +141,7 @@ def add_label_sets(
                 for t in range(begin, end):
                     if codes[t] >= LINE - 4:
                         prefetch(records, further, np.uint64(4 + codes[t]))
+
                 v = np.float64(values[e])
                 if v != 0.0:
                     record = records[np.uint64(indices[e])]
@@ -177,6 +179,7 @@ def add_values(
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 prefetch(records, np.uint64(indices[min(e + AHEAD, last)]), np.uint64(0))
+
                 v = np.float64(values[e])
                 if v != 0.0:
                     record = records[np.uint64(indices[e])]

@@ -1,4 +1,6 @@
-"""SparseSums: sums about a point for sparse rows without exact scatter, touched only where rows are.
+"""SparseSums: sums about a point, for sparse rows without exact scatter.
+
+A row touches only the sums of its own features.
 
 Each feature has n (weight of its nonzeros), c (the first of them), Σ w (v − c) and Σ w (v − c)²
 over its nonzeros, and the cross sums Σ w x (y − r)ᵀ (d, k). r is a reference near ȳ for continuous
@@ -115,9 +117,10 @@ class SparsePart(NamedTuple):
         return SparsePart(self.features, cross, reference.copy())
 
     def join(self, other: "SparsePart", sign: float = 1.0) -> "SparsePart":
-        """Return the sums of both, about our reference. With sign −1 those without other.
+        """Return the sums of both, or of self without other.
 
-        Both have the same width and columns.
+        They are about the reference of self. The sign is 1 or −1. Both have the same width and
+        columns.
         """
         other = other.referred(self.reference)
         features = joined_features(self.features, other.features, sign)
@@ -130,7 +133,10 @@ class SparseSums:
     """The mutable side of SparsePart."""
 
     def __init__(self, width: int, reference: np.ndarray) -> None:
-        """Of no rows; memory that no row needs is not touched."""
+        """Create the sums of no rows.
+
+        Memory that no row needs is not touched.
+        """
         self.width, self.columns = width, len(reference)
         self.reference = reference.copy()
         self._records = aligned_zeros(width, _record(self.columns))
@@ -190,9 +196,9 @@ class SparseSums:
             self.reference = weights / total @ values
 
     def follow(self, targets: TargetSums) -> None:
-        """Take ȳ as the reference of continuous targets once it is eight standard deviations away.
+        """Move the reference of continuous targets to ȳ.
 
-        Costs O(d k).
+        This is done when ȳ is eight standard deviations away. Costs O(d k).
         """
         values = targets.values
         if targets.labelled or values.weight == 0.0:
@@ -222,7 +228,12 @@ def _about_mean(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spread: np
 
 
 def spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean less point, and Σ w (v − mean)², of the nonzeros of each feature (d, 4)."""
+    """Return offset and spread of each feature's nonzeros.
+
+    These are the mean less the point, and Σ w (v − mean)².
+
+    features: (d, 4).
+    """
     n, total = features[:, WEIGHT], features[:, SUM]
     offset = np.divide(total, n, out=np.zeros_like(n), where=n > 0.0)
     return offset, np.maximum(features[:, SQUARES] - total * offset, 0.0)
@@ -237,10 +248,10 @@ def _record(columns: int) -> int:
 
 
 def joined_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
-    """Return features (d, 4) of both, or of a without b, by Chan's formula.
+    """Return features (d, 4) of both, or of a without b.
 
-    Squares below zero stay as they are: b was no part of a, or they are rounding, which `spreads`
-    takes as 0.
+    The formula is Chan's. Squares below zero stay as they are: b was no part of a, or they are
+    rounding, which `spreads` takes as 0.
     """
     (offset, spread), (other, other_spread) = spreads(a), spreads(b)
     n = a[:, WEIGHT] + sign * b[:, WEIGHT]

@@ -1,4 +1,4 @@
-"""MomentState: the additive state from which every closed-form projection is solved [mathematics §1].
+"""MomentState: the additive state of every closed-form projection [mathematics §1].
 
 It holds the rows' weight N, means and second moments of the features (all pairs, or their
 diagonal), cross sums with k target columns, and sums of the targets. On request it holds the
@@ -9,12 +9,13 @@ Empty is an exact identity, `merge` adds two states, `without` (unlearn.py) subt
 is 8·(d·(k + 5) + k²) bytes, with exact scatter 8·d² more (`moment_bytes`).
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from stream_dr.checks import MOST_ROWS, at_least, learned, one_of, same, within, wrong
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidTargets
+from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
 from stream_dr.statistics.moments.class_scatter import ClassScatter
 from stream_dr.statistics.moments.encoding import Encoding, Fourier, check_encoding
@@ -119,10 +120,10 @@ class MomentState(NamedTuple):
     labels: tuple[Label, ...]
     scale: float
     weight: float
-    features: Any
+    features: CentredPart | SparsePart | Absent
     targets: TargetPart
-    class_scatter: Any
-    label_sets: Any
+    class_scatter: ClassScatter | Absent
+    label_sets: LabelSets | Absent
     largest: Largest = Largest()
 
     def check(self) -> None:
@@ -152,12 +153,8 @@ class MomentState(NamedTuple):
         self._check_features(d, k, exact)
         if isinstance(self.class_scatter, ClassScatter):
             self.class_scatter.check(d, k if exact else 0)
-        elif not isinstance(self.class_scatter, Absent):
-            raise wrong(self, "class_scatter", type(self.class_scatter).__name__, "ClassScatter or Absent")
         if isinstance(self.label_sets, LabelSets):
             self.label_sets.check(d, k, self.dense)
-        elif not isinstance(self.label_sets, Absent):
-            raise wrong(self, "label_sets", type(self.label_sets).__name__, "LabelSets or Absent")
 
     def _check_features(self, d: int, k: int, exact: bool) -> None:
         part = self.features
@@ -221,12 +218,15 @@ class MomentState(NamedTuple):
             EPS * s * float(self.largest.features.sum()),
         )
 
-    def label_set_cross(self, columns: Any) -> np.ndarray:
-        """Return Σ_s (t_s − w_s x̄) · columns[s] (d, m) over the distinct label sets s.
+    def label_set_cross(self, columns: Rows) -> np.ndarray:
+        """Return cross sums (d, m) with columns of label sets.
+
+        These are Σ_s (t_s − w_s x̄) · columns[s] over the distinct label sets s.
 
         columns: (sets, m), dense or CSR. If they are the sets' labels divided by √degree, the
         result is XH of HSL's clique. For star they are divided by n_e, too [mathematics §3].
         """
+        assert isinstance(self.label_sets, LabelSets)
         part = centred_features(self)
         return self.scale * self.label_sets.cross(columns, part.mean, part.low)
 
@@ -258,7 +258,10 @@ def centred_features(state: MomentState) -> CentredPart:
 
 
 def sizes(state: MomentState) -> Largest:
-    """Return how large the state's sums are now, in stored units. Costs O(d + k)."""
+    """Return how large the state's sums are now.
+
+    They are in stored units. Costs O(d + k).
+    """
     part, targets = state.features, state.targets
     variances = np.zeros(0)
     if not isinstance(part, Absent):
@@ -333,7 +336,7 @@ def merged(older: MomentState, newer: MomentState) -> MomentState:
         scale=newer.scale,
         weight=a.weight + b.weight,
         largest=a.largest.join(b.largest),
-        **joined_sums(a, b, 1.0),
+        **joined_sums(a, b, 1.0)._asdict(),
     )
 
 
@@ -362,11 +365,11 @@ def aligned(state: MomentState, width: int, labels: tuple[Label, ...], columns: 
     """
     if width == state.n_features and np.array_equal(columns, np.arange(total)):
         return state._replace(labels=labels)
-    classes, sets = state.class_scatter, state.label_sets
+    part, classes, sets = state.features, state.class_scatter, state.label_sets
     return state._replace(
         n_features=width,
         labels=labels,
-        features=state.features.aligned(width, columns, total),
+        features=part if isinstance(part, Absent) else part.aligned(width, columns, total),
         targets=state.targets.aligned(columns, total, state.target_kind == "multilabel"),
         class_scatter=classes.aligned(width, columns, total) if isinstance(classes, ClassScatter) else classes,
         label_sets=sets.recoded(columns) if isinstance(sets, LabelSets) else sets,
@@ -375,28 +378,45 @@ def aligned(state: MomentState, width: int, labels: tuple[Label, ...], columns: 
 
 
 def scaled(state: MomentState, factor: float) -> MomentState:
-    """Return the state with every stored sum multiplied by factor. Its scale is unchanged."""
+    """Return the state with every stored sum multiplied.
+
+    Its scale is unchanged.
+    """
     if factor == 1.0:
         return state
     parts = ("features", "targets", "class_scatter", "label_sets", "largest")
     sums = {name: getattr(state, name) for name in parts}
-    sums = {name: part.scaled(factor) if hasattr(part, "scaled") else part for name, part in sums.items()}
+    sums = {name: part if isinstance(part, Absent) else part.scaled(factor) for name, part in sums.items()}
     return state._replace(weight=state.weight * factor, **sums)
 
 
-def joined_sums(a: MomentState, b: MomentState, sign: float) -> dict[str, Any]:
-    """Return the sums of states brought together. With sign −1 those of a without b."""
+class JoinedSums(NamedTuple):
+    """Sums of two states that `together` returned, named as in MomentState."""
+
+    features: CentredPart | SparsePart
+    targets: TargetPart
+    class_scatter: ClassScatter | Absent
+    label_sets: LabelSets | Absent
+
+
+def joined_sums(a: MomentState, b: MomentState, sign: float) -> JoinedSums:
+    """Return the sums of a and b, or of a without b.
+
+    `together` has brought them together. The sign is 1 or −1.
+    """
     targets = joined_targets(a.targets, b.targets, sign)
-    if isinstance(a.features, SparsePart):
-        features: Any = a.features.join(b.features, sign)
+    if isinstance(a.features, SparsePart) and isinstance(b.features, SparsePart):
+        features: CentredPart | SparsePart = a.features.join(b.features, sign)
     else:
-        features = a.features.join(b.features, b.targets.step_from(a.targets, b.weight, a.weight), sign)
+        step = b.targets.step_from(a.targets, b.weight, a.weight)
+        features = centred_features(a).join(centred_features(b), step, sign)
+
     classes, sets = a.class_scatter, a.label_sets
-    if isinstance(classes, ClassScatter):
+    if isinstance(classes, ClassScatter) and isinstance(b.class_scatter, ClassScatter):
         classes = classes.join(b.class_scatter, sign, targets.label_weights > 0.0)
-    if isinstance(sets, LabelSets):
+    if isinstance(sets, LabelSets) and isinstance(b.label_sets, LabelSets):
         sets = sets.join(b.label_sets, a.n_features, sign)
-    return {"features": features, "targets": targets, "class_scatter": classes, "label_sets": sets}
+    return JoinedSums(features, targets, classes, sets)
 
 
 def _check_shapes(a: MomentState, b: MomentState) -> None:

@@ -18,8 +18,8 @@ def add_target_sets(
 ) -> None:
     """Add to the sums of each row's labels.
 
-    Row i has labels codes[indptr[i]:indptr[i + 1]] of value y = values[i]. It adds w, 1 where w > 0, w y and, by pairs,
-    w y².
+    Row i has labels codes[indptr[i]:indptr[i + 1]] of value y = values[i]. It adds w, w y and, by
+    pairs, w y². It counts as 1 row if w > 0.
 
     indptr: (rows + 1,).
     codes: (labels of all rows,).

@@ -13,8 +13,6 @@ them stay as old as they were.
 Costs O(d k), with exact scatter O(d²) more.
 """
 
-from typing import Any
-
 import numpy as np
 
 from stream_dr.errors import CannotUnlearn, PrecisionLost
@@ -22,7 +20,17 @@ from stream_dr.statistics.moments.centred_part import CentredPart
 from stream_dr.statistics.moments.label_sets import LabelSets
 from stream_dr.statistics.moments.largest import EPS, MOST_LOST, Largest
 from stream_dr.statistics.moments.sparse_sums import POINT, SQUARES, WEIGHT, SparsePart
-from stream_dr.statistics.moments.state import MomentState, empty_state, joined_sums, keeps, scaled, sizes, together
+from stream_dr.statistics.moments.state import (
+    JoinedSums,
+    MomentState,
+    centred_features,
+    empty_state,
+    joined_sums,
+    keeps,
+    scaled,
+    sizes,
+    together,
+)
 
 TOLERANCE = 1e-9
 """Relative excess of what is removed that counts as rounding."""
@@ -55,7 +63,7 @@ def without(whole: MomentState, part: MomentState) -> MomentState:
 
     sums = joined_sums(a, b, -1.0)
     _check_scatter(sums, largest, _rounding(a))
-    out = a._replace(rows=rows, rows_skipped=skipped, weight=a.weight - b.weight, **_exact_zeros(sums))
+    out = a._replace(rows=rows, rows_skipped=skipped, weight=a.weight - b.weight, **_exact_zeros(sums)._asdict())
     out = out._replace(largest=_still_there(largest, out))
     if not out.unlearn_cost <= MOST_LOST:
         raise PrecisionLost(
@@ -90,13 +98,16 @@ def _rounding(state: MomentState) -> np.ndarray:
     part = state.features
     if isinstance(part, SparsePart):
         return (8 * EPS) ** 2 * part.features[:, WEIGHT] * part.features[:, POINT] ** 2
-    return np.asarray((8 * EPS) ** 2 * state.weight * part.mean**2)
+    return np.asarray((8 * EPS) ** 2 * state.weight * centred_features(state).mean ** 2)
 
 
 def _still_there(largest: Largest, state: MomentState) -> Largest:
     """Return the largest sums, 0 for those known to be exact zeros now."""
-    features, targets, part = largest.features.copy(), largest.targets.copy(), state.features
-    gone = part.features[:, WEIGHT] == 0.0 if isinstance(part, SparsePart) else part.counts == 0.0
+    features = largest.features.copy()
+    targets = largest.targets.copy()
+    part = state.features
+    weights = part.features[:, WEIGHT] if isinstance(part, SparsePart) else centred_features(state).counts
+    gone = weights == 0.0
     features[gone[: len(features)]] = 0.0
     own = state.targets
     none = own.label_rows == 0 if own.labelled else own.values.counts == 0.0
@@ -104,20 +115,20 @@ def _still_there(largest: Largest, state: MomentState) -> Largest:
     return largest._replace(features=features, targets=targets)
 
 
-def _exact_zeros(sums: dict[str, Any]) -> dict[str, Any]:
+def _exact_zeros(sums: JoinedSums) -> JoinedSums:
     """Return sums with no negative variance, and exact zeros for labels without rows."""
-    features, targets = sums["features"], sums["targets"]
+    features, targets = sums.features, sums.targets
     if isinstance(features, CentredPart):
         features = features.clamped()
     if targets.labelled:
         features.cross[:, targets.label_weights <= 0.0] = 0.0
     targets = targets._replace(values=targets.values.clamped())
-    return {**sums, "features": features, "targets": targets}
+    return sums._replace(features=features, targets=targets)
 
 
-def _check_scatter(sums: dict[str, Any], largest: Largest, rounding: np.ndarray) -> None:
+def _check_scatter(sums: JoinedSums, largest: Largest, rounding: np.ndarray) -> None:
     """Raise CannotUnlearn if scatter would become negative, as for rows never learned."""
-    features, values = sums["features"], sums["targets"].values
+    features, values = sums.features, sums.targets.values
     scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.variances
     least = -TOLERANCE * largest.features - rounding
     target_least = (
@@ -146,7 +157,7 @@ def _check_parts(a: MomentState, b: MomentState, noise: float) -> None:
     for j in np.flatnonzero(gone.label_rows > 0) if old.labelled else ():
         _remaining(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with label {a.labels[j]!r}")
         _check_weight(old.label_weights[j], gone.label_weights[j], noise, f"weight of label {a.labels[j]!r}")
-    if isinstance(a.label_sets, LabelSets):
+    if isinstance(a.label_sets, LabelSets) and isinstance(b.label_sets, LabelSets):
         rows = dict(zip(a.label_sets.sets, a.label_sets.rows.tolist(), strict=True))
         for s, n in zip(b.label_sets.sets, b.label_sets.rows.tolist(), strict=True):
             _remaining(rows.get(s, 0), n, f"rows with the labels {[a.labels[c] for c in s]!r}")

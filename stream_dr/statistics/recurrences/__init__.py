@@ -1,1 +1,4 @@
-"""The sample-exact recurrences: CCIPCA and incremental SKM, row by row at the speed of matrices."""
+"""Sample-exact recurrences: CCIPCA and incremental SKM.
+
+Rows are learned one by one, in order, at about the speed of matrix products.
+"""

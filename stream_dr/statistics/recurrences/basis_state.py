@@ -54,7 +54,10 @@ class BasisState(NamedTuple):
     unit: float
 
     def check(self, features: int, means: int, rows: int) -> None:
-        """Raise DamagedFile unless it is a basis of these numbers of features, means and rows."""
+        """Raise DamagedFile unless it is a basis of these sizes.
+
+        features, means, rows: numbers of them.
+        """
         p = len(self.mixing)
         k = p + means
         shaped(self, np.float64, columns=(features, k), mixing=(p, k), gram=(k, k), lengths=(2, p), counts=(means,))
@@ -82,14 +85,19 @@ class BasisState(NamedTuple):
         return self.columns @ self.mixing[: self.live].T / self.unit**2
 
     def means(self) -> np.ndarray:
-        """Return the means as columns (features, c). A mean without rows is zero (plus the shift)."""
+        """Return the means as columns (features, c).
+
+        A mean without rows is zero, or the shift of dense rows.
+        """
         p = self.mixing.shape[0]
         means = self.columns[:, p:] / np.maximum(self.counts, 1.0)
         return (means if self.shift is None else means + self.shift[:, None]) / self.unit
 
 
 def unit_columns(vectors: np.ndarray, smallest: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return vectors longer than `smallest` times the longest, at unit length, and their lengths.
+    """Return vectors at unit length, and their lengths.
+
+    Those up to `smallest` times the longest are left out.
 
     vectors: (features, k). The result is C-ordered.
     """

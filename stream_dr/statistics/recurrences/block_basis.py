@@ -1,25 +1,37 @@
-"""BlockBasis: the few d-long vectors of a recurrence, kept as A = D·M so that a row changes only its own features.
+"""BlockBasis: the few long vectors of a recurrence, stored as A = D·M.
 
-A recurrence (CCIPCA, incremental SKM) moves p vectors v_i and c means by combinations of each other and of the newest
-row: A ← A·L + x rᵀ with L upper triangular. Written on D and M this is `M ← M·L`, `D ← D + x (M⁻ᵀ r)ᵀ`: the d-long part
-touches only the row's features, the rest has the size of p + c. Remembered: D (d, p + c) float64, whose means' columns
-hold plain sums of rows; M (p, p + c), row i the coefficients of v_i; the Gram matrix of the current vectors, so that no
-inner product but Dᵀx is ever formed; the squared lengths of D's columns; the shift of dense rows. Rows are taken one
-after the other, so the result does not depend on how a stream is cut into batches (sparse: not in a bit; dense: within
-rounding).
+CCIPCA and incremental SKM move p vectors v_i and c means by combinations of each other and of the
+newest row x, A ← A·L + x rᵀ with L upper triangular. On D and M this is `M ← M·L` and
+`D ← D + x (M⁻ᵀ r)ᵀ`. The part of length d touches only the row's features, and the rest has the
+size of p + c. So a sparse row costs what the two products X·V and Xᵀ·C cost.
 
-D is re-multiplied (D ← D·M, M ← I, Gram matrix anew) when M has worn: after the stream has grown 64-fold (8-fold for
-dense rows, whose shift then moves to the mean) or 262,144 rows, when a diagonal entry falls below 1e-8, when a
-vector is 1e4 times shorter than the terms it is summed from, or when, in the first 2,048 rows, a residual's squared length
-has fallen 1e3-fold on its way down: its inner products then have three digits less than the vectors, and without a new
-Gram matrix the loss would stay. Cost O(d p (p + c)), a few times a stream, some dozen times where residuals are short.
-The rule looks at the state and the row number alone, never at batches.
+The basis stores
 
-Why this way: the loops that do the algebra never see d, a sparse row costs what the two products X·V and Xᵀ·C cost, and a
-State holds D and M as they are, so going on from a snapshot is bit-equal to never having stopped.
+- D (d, p + c) float64, whose columns of means are plain sums of rows,
+- M (p, p + c), whose row i has the coefficients of v_i,
+- the Gram matrix of the current vectors, so that Dᵀx is the only inner product ever computed,
+- the squared lengths of D's columns,
+- the shift of dense rows.
+
+Rows are learned one after the other. The result is therefore the same for any batches, to the bit
+if rows are sparse, and within rounding if they are dense.
+
+D is re-multiplied (D ← D·M, M ← I, a new Gram matrix) once M is worn. This is so if
+
+- the stream has grown 64-fold, or 8-fold for dense rows, whose shift then moves to the mean,
+- 262,144 rows have come since the last time,
+- a diagonal entry of M falls below 1e-8,
+- a vector is 1e4 times shorter than the terms it is summed from,
+- in the first 2,048 rows, a residual's squared length has fallen 1e3-fold on its way down. Its
+  inner products then have three digits less than the vectors, and without a new Gram matrix the
+  loss would stay.
+
+The rule depends on the state and the row number alone, never on batches. Re-multiplying costs
+O(d p (p + c)), a few times a stream, and some dozen times if residuals are short.
+
+A state holds D and M as they are, so continuing from a snapshot is bit-equal to never having
+stopped.
 """
-
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +44,9 @@ from stream_dr.statistics.recurrences.coefficients import TOO_LONG, WORN
 from stream_dr.statistics.recurrences.loops import learn_dense, learn_sparse
 
 MOST_COMPONENTS = 2_000
-"""Largest number of components of a recurrence. A row costs their square, and so does the table.
+"""Maximum number of components of a recurrence.
+
+A row costs their square, and so does the table.
 """
 
 
@@ -143,9 +157,10 @@ class BlockBasis:
             raise other_width(block.features, self.features)
 
     def start(self, block: Block, shift: bool) -> None:
-        """Make room for a checked batch. The first one decides the form of rows.
+        """Make room for a checked batch.
 
-        With `shift` the first dense row becomes the shift.
+        The first batch decides the form of rows. With `shift` the first dense row becomes the
+        shift.
         """
         if self.dense is None and not block.sparse:
             self.shift = block.X[0].astype(np.float64) * self.unit if shift else np.zeros(block.features)
@@ -157,7 +172,7 @@ class BlockBasis:
         Re-multiplies when the loop stops for that. a, variance, labels (rows,): see loops.
         """
         if self.dense:
-            rows: tuple[Any, ...] = (readonly(X), self.shift)
+            rows: tuple[np.ndarray | None, ...] = (readonly(X), self.shift)
         else:
             rows = tuple(readonly(part) for part in (_int32(X.indptr), _int32(X.indices), X.data))
         loop, at = learn_dense if self.dense else learn_sparse, 0
@@ -186,7 +201,9 @@ class BlockBasis:
         )
 
     def _change_unit(self, largest: float) -> None:
-        """Shrink the unit so that a row and the shift have entries of 2^100 at most.
+        """Shrink the unit to keep entries at most 2^100.
+
+        Entries are those of the row and the shift.
 
         largest: the row's largest entry, in the old unit. This is exact, since all factors are
         powers of 2.
@@ -204,7 +221,10 @@ class BlockBasis:
         self.unit *= factor
 
     def _drop_zeros(self) -> None:
-        """Drop vectors that have become zero, after a re-multiplication. Those after them move up."""
+        """Drop vectors that a re-multiplication has made zero.
+
+        Those after them move up.
+        """
         nonzero = np.flatnonzero(np.diag(self.table)[: self.live] > 0.0)
         if len(nonzero) == self.live:
             return

@@ -1,11 +1,26 @@
 """One row of CCIPCA on inner products and coefficients, never on features.
 
-Every vector met on the way is a combination of the basis and x, so `ccipca_row` works on inner products and coefficients
-alone: the residual carries its products with all current vectors (`residual`, first half), its coefficients in D's
-columns (second half) and in x (`share`).
+Every vector on the way is a combination of the basis and x. So the residual is stored as its
+products with all current vectors (`residual`, first half), its coefficients in D's columns (second
+half) and its coefficient in x (`share`).
 
-Why this way: every quantity of the recurrence is a few scalars a component once the Gram matrix of the current vectors is
-stored, so nothing has the length of a block or of the features; the formulas are in ccipca_state.py.
+With the Gram matrix of the current vectors, every quantity of the recurrence is a few scalars a
+component. Nothing has the length of a block or of the features. The formulas are in
+ccipca_state.py.
+
+The functions have these arguments:
+
+products: (k,), Dᵀx.
+squared: |x − s|² for the shift s.
+raw: |x|².
+row: the row's number n.
+table: (k, 2k), [Gram | M] of BlockBasis, changed in place.
+counts: (1,) rows in the mean if centred, else (0,).
+live: number of vectors started, of `p`.
+unit: power of 2 that rows are multiplied by.
+amnesic: ℓ of the formulas.
+residual: (2k,), scratch.
+weights: (k,), filled with q, by which D ← D + x qᵀ.
 """
 
 import numpy as np
@@ -17,11 +32,9 @@ from stream_dr.statistics.recurrences.row_products import FAST
 
 @compiled(fastmath=FAST, inline="always")
 def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesic, residual, weights):  # type: ignore[no-untyped-def]
-    """One row of the recurrence on inner products and coefficients.
+    """Learn one row on inner products and coefficients.
 
-    products (k,): Dᵀx. squared: |x − s|². raw: |x|². row: its number n. table: [Gram | M] of BlockBasis, changed in
-    place. residual (2k,): scratch. weights (k,): filled with q, by which D ← D + x qᵀ. Returns the number of live
-    components, by how much the residual's squared length fell on its way, and |x − x̄(n)|² (|x|² where not centred).
+    Returns the number of live components, the factor by which |u|² fell on its way, and |u_1|².
     """
     size = products.shape[0]
     weights[:] = 0.0
@@ -31,10 +44,9 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
     if centred:
         noise += RESOLVED * table[p, p]
         remaining = centre(products, squared, row, table, counts, live, p, residual)
-    first, share, smallest = remaining, 1.0, remaining
+    first, share, smallest, ended = remaining, 1.0, remaining, False
     ell = amnesic if row > amnesic + 1.0 else 0.0
     old, new = (row - 1.0 - ell) / row, (1.0 + ell) / row
-    ended = False
     for i in range(live):
         length, along = table[i, i], residual[i]
         ended = ended or not length > 0.0
@@ -46,13 +58,16 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
             along = old * along + s * remaining
             ended = not length > 0.0
             c = 0.0 if ended else along / length
+
+        # Row i of the table, and the residual without its part along v_i.
         in_x = s * share - keep * (table[i, size + p] if centred else 0.0)
         in_x_of_basis = 0.0
         for j in range(size):
             moved = keep * table[i, j] + s * residual[j]
             table[i, j] = moved
             residual[j] -= c * moved
-        for j in range(size, size + i + 1):  # M is lower triangular but for the mean's column: the rest is zero
+        # M is lower triangular except in the mean's column, so the rest is zero.
+        for j in range(size, size + i + 1):
             moved = keep * table[i, j] + s * residual[j]
             table[i, j] = moved
             residual[j] -= c * moved
@@ -67,6 +82,7 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
         weights[i] = (in_x - in_x_of_basis) / table[i, size + i]
         remaining = max(remaining - c * along, 0.0)
         share -= c * in_x
+
     if live < p and not ended and remaining > 1e-10 * first and first > TINY * raw and remaining > noise:
         smallest = min(smallest, remaining)
         start_component(table, residual, weights, live, remaining, share, unit)
@@ -79,14 +95,23 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
 
 @compiled(fastmath=FAST, inline="always")
 def average(variance, remaining, row, unit, amnesic):  # type: ignore[no-untyped-def]
-    """Take |u_1|² of row n into variance[0], by the weights that the components have."""
+    """Add |u_1|² of a row to the mean in variance[0].
+
+    It has the amnesic weights that the components have.
+
+    remaining: |u_1|² in the basis's unit.
+    row: the row's number n.
+    """
     ell = amnesic if row > amnesic + 1.0 else 0.0
     variance[0] = (row - 1.0 - ell) / row * variance[0] + (1.0 + ell) / row * remaining / (unit * unit)
 
 
 @compiled(fastmath=FAST, inline="always")
 def centre(products, squared, row, table, counts, live, p, residual):  # type: ignore[no-untyped-def]
-    """Learn the row's mean and turn `residual`, the row's products, into those of x − x̄(n); returns |x − x̄(n)|²."""
+    """Learn the row's mean, and return |x − x̄(n)|².
+
+    residual: the row's products. They become those of x − x̄(n).
+    """
     size = products.shape[0]
     keep, part = (row - 1.0) / row, 1.0 / row
     on_mean, mean = products[p] / max(counts[0], 1.0), table[p, p]
@@ -95,6 +120,7 @@ def centre(products, squared, row, table, counts, live, p, residual):  # type: i
         table[p, j] = table[j, p] = keep * old + part * residual[j]
         residual[j] = keep * (residual[j] - old)
     table[p, p] = keep * keep * mean + part * (2.0 * keep * on_mean + part * squared)
+
     residual[p] = keep * (keep * (on_mean - mean) + part * (squared - on_mean))
     residual[size + p] = -part
     counts[0] = row

@@ -1,16 +1,19 @@
-"""CCIPCA, remembered: p vectors whose lengths are the eigenvalues, and the running mean [CCIPCA, section 2;
-mathematics §6].
+"""State of CCIPCA: p vectors and the running mean [CCIPCA, section 2; mathematics §6].
 
-Row n, with u_1 = x − x̄(n) (x itself without centring), for each live component in order: `v_i ← (n−1−ℓ)/n v_i +
-(1+ℓ)/n u_i (u_iᵀ v_i)/‖v_i‖`, then `u_{i+1} = u_i − (u_iᵀ v_i) v_i/‖v_i‖²`; ℓ counts as 0 while n ≤ ℓ + 1. The first
-component not yet live takes the residual u as it is, if |u|² > 1e-10 |u_1|² and |u_1| > 64 eps |x|, and the row ends
-there. The start v = u is not scale-free (v has the unit of x² afterwards); it is the paper's.
+The length of a vector is its eigenvalue. Row n starts with u_1 = x − x̄(n), or x without centring.
+Each live component i in order is updated, then the row is deflated:
 
-Cost a row: O(nonzeros · (p + 1) + p (p + 1)). Memory: block_basis.basis_bytes.
+    v_i ← (n−1−ℓ)/n v_i + (1+ℓ)/n u_i (u_iᵀ v_i)/‖v_i‖
+    u_{i+1} = u_i − (u_iᵀ v_i) v_i/‖v_i‖²
 
-Why this way: see block_basis. A residual shorter than 1e-6 of the terms it is formed from is rounding in this form and
-starts nothing, where the row-by-row form would still see 1e-14; dense rows are shifted first, so that it makes no
-difference.
+The amnesic parameter ℓ counts as 0 while n ≤ ℓ + 1. The first component that is not live yet takes
+the residual u as it is, if |u|² > 1e-10 |u_1|² and |u_1| > 64 eps |x|, and the row ends there.
+Starting from v = u is not scale-free, since v later has the unit of x². It is what the paper does.
+
+A row costs O(nonzeros · (p + 1) + p (p + 1)). Memory is that of `basis_bytes` (block_basis.py).
+
+In Gram form, a residual shorter than 1e-6 of its terms is rounding and starts no component. Row by
+row on features, 1e-14 would do. Dense rows are shifted first, so it makes no difference for them.
 """
 
 from typing import NamedTuple

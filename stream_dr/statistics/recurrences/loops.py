@@ -1,12 +1,24 @@
-"""The loops over sparse and over dense rows, for both recurrences: features are touched twice a row, before its step on
-inner products and coefficients, and after it.
+"""Loops over sparse and over dense rows, for both recurrences.
 
-labels: None for CCIPCA, (rows,) int64 classes for incremental SKM. variance: (1,) CCIPCA's, None for incremental SKM. a:
-incremental SKM's parameter of that name, or CCIPCA's amnesic one.
+They touch features twice a row, before its step on inner products and coefficients, and after it.
+Both loops have these arguments, where k = p + c columns are padded:
 
-Why this way: what differs between the methods is one row's step. Numba leaves a branch out where an argument that is None
-decides it, and only there: hence one such argument for either method, or every loop would be compiled with both steps. A
-loop that takes its step as an argument it would compile anew in every process.
+at: number of rows of the batch to skip.
+before: number of rows learned before the batch.
+columns: (capacity, k), D.
+table: (k, 2k), [Gram | M].
+lengths: (2, k), squared lengths of D's columns, and the terms of the Gram diagonal.
+counts: (c,), rows in each mean.
+live: number of vectors started, of `p`.
+turned: row number of the last re-multiplication.
+unit: power of 2 that rows are multiplied by.
+a: parameter `a` of incremental SKM, or `amnesic` of CCIPCA.
+variance: (1,) of CCIPCA. None for incremental SKM.
+labels: (rows,) int64, classes of incremental SKM. None for CCIPCA.
+
+The methods differ in one row's step. numba leaves out a branch only if an argument that is None
+decides it. So each method has such an argument, since otherwise every loop would be compiled with
+both steps. A loop that took its step as an argument would be compiled anew in every process.
 """
 
 import numpy as np
@@ -31,7 +43,13 @@ from stream_dr.statistics.recurrences.skm_row import skm_row
 def learn_sparse(  # type: ignore[no-untyped-def]
     indptr, indices, values, at, before, columns, table, lengths, counts, live, turned, p, unit, a, variance, labels
 ):
-    """Learn sparse rows from `at` on; rows done, components live, and why it stopped."""
+    """Learn sparse rows from row `at` on.
+
+    Returns the number of rows learned, of live components, and the reason why it stopped.
+
+    indptr: (rows + 1,) int32.
+    indices, values: (entries,).
+    """
     size, c = columns.shape[1], counts.shape[0]
     products, weights = np.empty(size), np.empty(size)
     working, space = np.empty((c + 1, 2 * size)), np.empty((c + 5, c + 1))
@@ -64,7 +82,13 @@ def learn_sparse(  # type: ignore[no-untyped-def]
 def learn_dense(  # type: ignore[no-untyped-def]
     X, shift, at, before, columns, table, lengths, counts, live, turned, p, unit, a, variance, labels
 ):
-    """Learn dense rows from `at` on, a block at a time; rows done, components live, and why it stopped."""
+    """Learn dense rows from row `at` on, in blocks.
+
+    Returns the number of rows learned, of live components, and the reason why it stopped.
+
+    X: (rows, features).
+    shift: (features,), subtracted from the rows.
+    """
     size, c = columns.shape[1], counts.shape[0]
     working, space = np.empty((c + 1, 2 * size)), np.empty((c + 5, c + 1))
     whole = np.empty((X.shape[1], min(BLOCK, X.shape[0])))

@@ -1,21 +1,21 @@
-"""Row products: what a recurrence needs of its rows, the only loops that see all d features.
+"""Row products: the only loops of the recurrences that see all d features.
 
-A row x meets the basis twice: `gather` gives its inner products with the basis vectors, `scatter` adds a multiple of it
-to each of them. Both touch only the row's own features, so a sparse row costs O(nonzeros · columns). Dense rows go a
-small block at a time: `shift_rows` makes the block's x − shift in float64 (16 rows, never the batch), `block_products`
-gives XD and XXᵀ, `block_write` adds XᵀQ.
+A row x meets the basis twice. `gather` returns its inner products with the basis vectors, and
+`scatter` adds a multiple of it to each of them. Both touch only the row's own features, so a
+sparse row costs O(nonzeros · columns). With the basis stored as D·M (block_basis.py) a sparse row
+needs nothing else.
 
-Why this way: with the basis stored as D·M (see block_basis) a sparse row needs nothing but these two touches, which is what
-any method needs; a Gram matrix of the rows of a block, as the prototype had it, cost more than it saved. Dense rows are
-bound by the traffic of D, which a block of rows reads once. Columns of D are padded to a multiple of 8, or the compiler's
-vectorised loop leaves most of a short row to its scalar remainder.
+Dense rows go a block of 16 at a time. `shift_rows` computes the block's x − shift in float64,
+`block_products` XD and XXᵀ, and `block_write` adds XᵀQ. Dense rows are bound by the traffic of D,
+which a block of rows reads once. Columns of D are padded to a multiple of 8, since otherwise the
+compiler's vectorised loop leaves most of a short row to its scalar remainder.
 
-While a sparse row is scattered the next one's features are prefetched, which pays where other threads or processes move
-much memory (`python benchmarks/recurrences.py beside`); `python benchmarks/recurrences.py parts` shows where the time goes.
+While a sparse row is scattered the next one's features are prefetched. This pays if other threads
+or processes move much memory (`python benchmarks/recurrences.py beside`). With `parts` the same
+benchmark shows where the time goes.
 
-
-Mind, when changing this file or coefficients.py: numba's cache of a loop in another file does not notice. Remove the
-`__pycache__` directories, or touch loops.py.
+numba's cache of a loop in another file does not notice changes here or in coefficients.py. After
+one, remove the `__pycache__` directories or touch loops.py.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ from stream_dr.compiled import compiled
 from stream_dr.statistics.prefetch import prefetch
 
 FAST = {"reassoc", "contract", "nsz"}
-"""Sums may be reordered; NaN and infinity keep their meaning."""
+"""Flags of the compiler: sums may be reordered, NaN and infinity stay valid."""
 
 TILE = 512
 """Features of a dense block handled at a time."""
@@ -60,9 +60,10 @@ def gather(indices, values, start, stop, unit, columns, out):  # type: ignore[no
 
 @compiled(fastmath=FAST, inline="always")
 def scatter(indices, values, start, stop, unit, columns, weights):  # type: ignore[no-untyped-def]
-    """Add x qᵀ to D for a sparse row x and weights q.
+    """Add x qᵀ to D for a sparse row x.
 
-    x is unit times entries start … stop. As many entries after them, the next row's, are prefetched.
+    x is unit times entries start … stop. The next row's features, as many entries after them, are
+    prefetched.
 
     indices, values: (entries,).
     columns: (features, k), D.

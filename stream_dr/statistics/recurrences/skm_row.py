@@ -1,16 +1,31 @@
 """One row of incremental SKM on inner products and coefficients, never on features.
 
-`skm_row` works on inner products and coefficients: row 0 of `working` is u, row j + 1 the mean of class j, each with
-its products with all current vectors, its coefficients in D's columns and its share of x; `inner` holds their products
-with each other.
+Row 0 of `working` is u, and row j + 1 the mean of class j. Each has its products with all current
+vectors, then its coefficients in D's columns. `shares` are their coefficients in x, and `inner`
+holds their products with each other.
 
-Why this way: every quantity of the recurrence is a few scalars a component once the Gram matrix of the current vectors is
-stored, so nothing has the length of a block or of the features; the formulas are in skm_state.py.
+With the Gram matrix of the current vectors, every quantity of the recurrence is a few scalars a
+component. Nothing has the length of a block or of the features. The formulas are in skm_state.py.
 
-The zeros of the triangular M are not skipped, as CCIPCA's loop skips them: here c + 1 vectors are moved a component,
-and whole rows, which the compiler
-vectorises, are as fast at p = 10 and faster at p = 50 (0.56 of the two sparse products against 0.49; python
-benchmarks/recurrences.py text).
+CCIPCA's loop skips the zeros of the triangular M, this one does not. It moves c + 1 vectors a
+component, and whole rows, which the compiler vectorises, are as fast at p = 10 and faster at
+p = 50 (`python benchmarks/recurrences.py text`: 0.56 of the two sparse products against 0.49).
+
+The functions have these arguments:
+
+products: (k,), Dᵀx.
+squared: |x − s|² for the shift s.
+row: the row's number n.
+label: the row's class.
+table: (k, 2k), [Gram | M] of BlockBasis, changed in place.
+formed: (k,), size of the terms that the Gram diagonal was summed from, changed in place.
+counts: (c,), rows of each class.
+live: number of vectors started, of `p`.
+unit: power of 2 that rows are multiplied by.
+a: parameter of incremental SKM.
+working: (c + 1, 2k), scratch.
+space: (c + 5, c + 1), scratch.
+weights: (k,), filled with q, by which D ← D + x qᵀ.
 """
 
 import numpy as np
@@ -24,17 +39,15 @@ from stream_dr.statistics.recurrences.row_products import FAST
 def skm_row(  # type: ignore[no-untyped-def]
     products, squared, row, label, table, formed, counts, live, p, unit, a, working, space, weights
 ):
-    """One row of the recurrence on inner products and coefficients.
+    """Learn one row on inner products and coefficients.
 
-    products (k,): Dᵀx. squared: |x − s|². row: its number n. label: its class. table: [Gram | M] of BlockBasis and
-    formed (k,), the size of the terms its diagonal was summed from: changed in place. working (c + 1, 2k), space
-    (c + 5, c + 1): scratch. weights (k,): filled with q, by which D ← D + x qᵀ. Returns the number of live components, the
-    largest loss by cancellation in a vector, and by how much the squared length of u fell on its way.
+    Returns the number of live components, the largest loss by cancellation, and the fall of |u|².
     """
     size, c = products.shape[0], counts.shape[0]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
     weights[:] = 0.0
     meet(products, squared, label, table, counts, live, p, working, shares, inner)
+
     first, worst, ended, smallest = squared, 1.0, False, squared
     for i in range(live):
         length, keep = table[i, i], 1.0
@@ -59,6 +72,8 @@ def skm_row(  # type: ignore[no-untyped-def]
             for j in range(2 * size):
                 table[i, j] += part[k] * working[k, j]
         table[i, i] = length
+
+        # Deflate u and the means.
         for k in range(c + 1):
             for j in range(2 * size):
                 working[k, j] -= turned[k] * table[i, j]
@@ -66,6 +81,7 @@ def skm_row(  # type: ignore[no-untyped-def]
                 inner[k, j] -= turned[k] * pull[j]
             shares[k] -= turned[k] * in_x
             working[k, i] = 0.0
+
         mirror(table, i, live, p, c)
         for j in range(size):
             in_x -= weights[j] * table[i, size + j]
@@ -83,7 +99,14 @@ def skm_row(  # type: ignore[no-untyped-def]
 
 @compiled(fastmath=FAST, inline="always")
 def weigh(working, counts, i, row, label, a, scale, part):  # type: ignore[no-untyped-def]
-    """part ← what v_i takes of u and of each class mean: Σ_j q_j (u − m_j)((u − m_j) · v_i) · scale; part was zero."""
+    """Write the update of v_i to `part`.
+
+    This is Σ_j q_j (u − m_j)((u − m_j) · v_i) · scale, as coefficients of u and the means m_j.
+
+    working: (c + 1, 2k).
+    counts: (c,), rows of each class.
+    part: (c + 1,), zero before the call.
+    """
     for k in range(counts.shape[0]):
         if counts[k] > 0.0:
             q = counts[k] / row - (a if k == label else 0.0)
@@ -93,7 +116,17 @@ def weigh(working, counts, i, row, label, a, scale, part):  # type: ignore[no-un
 
 @compiled(fastmath=FAST, inline="always")
 def stretch(working, inner, i, keep, length, part, pull):  # type: ignore[no-untyped-def]
-    """|v|² of v = keep · v_i + Σ part · working, and the size of the terms it is summed from; pull ← v · working."""
+    """Return the squared length of an updated vector.
+
+    The vector is v = keep · v_i + Σ part · working. The size of the terms that |v|² is summed from
+    is returned in addition.
+
+    working: (c + 1, 2k).
+    inner: (c + 1, c + 1).
+    length: |v_i|².
+    part: (c + 1,).
+    pull: (c + 1,), filled with v · working.
+    """
     squared = terms = along = 0.0
     for k in range(part.shape[0]):
         total = 0.0
@@ -108,7 +141,14 @@ def stretch(working, inner, i, keep, length, part, pull):  # type: ignore[no-unt
 
 @compiled(fastmath=FAST, inline="always")
 def meet(products, squared, label, table, counts, live, p, working, shares, inner):  # type: ignore[no-untyped-def]
-    """Learn the row's class mean, and set up the working vectors u = x and m_j before any deflation."""
+    """Learn a class mean, and set up the working vectors.
+
+    The mean is that of the row's class. The vectors are u = x and the means m_j, before any
+    deflation.
+
+    shares: (c + 1,), filled.
+    inner: (c + 1, c + 1), filled.
+    """
     size, c = products.shape[0], counts.shape[0]
     u, mean = working[0], p + label
     multiply(table, products, live, u)

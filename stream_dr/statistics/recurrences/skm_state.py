@@ -1,17 +1,22 @@
-"""Incremental SKM, remembered: p vectors whose lengths are the eigenvalues, and sum and count of rows per class [SKM,
-eq. 22, 23; mathematics §6].
+"""State of incremental SKM: p vectors and class means [SKM, eq. 22, 23; mathematics §6].
 
-Row n of class l, after the count and the mean of l, with u_1 = x and m_1j the class means, for each live component in
-order: `v_i ← (n−1)/n v_i + 1/n Σ_j q_j (u_i − m_ij)(u_i − m_ij)ᵀ v_i/‖v_i‖`, q_j = n_j/n − a·[j = l]; then u and every
-m_j lose their part along v_i. (Eq. 23 deflates the sample alone; u − m_j would then not be the deflated difference,
-hence both.) Components start as in CCIPCA: the first one not yet live takes the residual u, if |u|² > 1e-10 |u_1|², and
-the row ends there. Dense rows are shifted by the first row learned, which changes no difference and keeps a far-off
-origin out of the start; sparse rows are not.
+The length of a vector is its eigenvalue. Each class has the sum and the number of its rows. Row n
+of class l first updates the number and the mean of l. With u_1 = x, the class means m_1j and
+q_j = n_j/n − a·[j = l], each live component i in order is
 
-Cost a row: O(nonzeros · (p + c) + p (c + 1)(p + c)). Memory: block_basis.basis_bytes.
+    v_i ← (n−1)/n v_i + 1/n Σ_j q_j (u_i − m_ij)(u_i − m_ij)ᵀ v_i/‖v_i‖
 
-Why this way: see block_basis. A class that comes late gets a column of its own in mid-stream; one without rows has no
-weight.
+Then u and every m_j lose their part along v_i. Eq. 23 deflates the sample alone, but then u − m_j
+would not be the deflated difference.
+
+The first component that is not live yet takes the residual u, if |u|² > 1e-10 |u_1|², and the row
+ends there. Dense rows are shifted by the first row learned. This changes no difference and keeps
+an origin far off out of the start. Sparse rows are not shifted.
+
+A class that comes late gets a column of its own. A class without rows has no weight.
+
+A row costs O(nonzeros · (p + c) + p (c + 1)(p + c)). Memory is that of `basis_bytes`
+(block_basis.py).
 """
 
 from typing import NamedTuple

@@ -1,7 +1,6 @@
 """Client: what goes in comes out of the library; retries are learned once; errors come back as their classes."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -16,6 +15,7 @@ import scipy.sparse as sp
 from stream_dr import LDA, Client, errors, table
 from stream_dr.client.connection import error_of
 from tests.support.serving import in_thread
+from tests.support.waiting import wait_until
 
 RANDOM = np.random.default_rng(8)
 Y = RANDOM.choice(["low", "mid", "top"], size=60)
@@ -162,8 +162,7 @@ def test_a_model_published_on_demand(client: Client) -> None:
     client.partial_fit(X[:30], Y[:30], wait=True)
     before = client.model("lda")
     client.partial_fit(X[30:], Y[30:])
-    while client.model("lda")["rows"] < 60:
-        time.sleep(0.01)
+    wait_until(lambda: client.model("lda")["rows"] >= 60)
     assert client.model("lda")["version"] == before["version"]
     told = client.publish("lda")
     assert (told["version"], told["published_position"]) == (before["version"] + 1, 1)

@@ -1,6 +1,5 @@
 """What was just appended is held, bounded, and learned from without being parsed again."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from stream_dr.directory.draft import Recent
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.running import Running
 from tests.support.batches import dense, draft, opened, put
+from tests.support.waiting import wait_until
 
 
 def test_given_out_in_order_without_gaps() -> None:
@@ -78,8 +78,6 @@ def test_nothing_is_held_once_it_is_learned_or_for_no_model(tmp_path: Path) -> N
             run = Running(directory)
             run.start()
             run.submit(draft(dense(0))).result(30)
-            deadline = time.monotonic() + 30
-            while directory.recent.first(-1, 99) != 99 and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_until(lambda: directory.recent.first(-1, 99) == 99, 30)
             assert directory.recent.first(-1, 99) == 99
             run.stop()

@@ -35,6 +35,7 @@ from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
 from tests.support.batches import SMALL, dense, put, shards
 from tests.support.processes import Cluster, eight_tasks, kills, run
+from tests.support.waiting import wait_until
 
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed", reason="needs the extra [distributed]")
@@ -87,8 +88,7 @@ def test_given_again_after_the_scheduler_was_lost(cluster: Cluster, folder: Path
 
 
 def _kill_once_kept(made: Cluster, work: Path) -> None:
-    while not (work.exists() and any(file.suffix == ".part" for file in work.iterdir())):
-        time.sleep(0.02)
+    wait_until(lambda: bool(work.exists() and any(file.suffix == ".part" for file in work.iterdir())))
     made.scheduler.kill()
 
 
@@ -291,8 +291,7 @@ def _run(*arguments: Any) -> subprocess.CompletedProcess[str]:
 
 
 def _kill_once_begun(made: Cluster) -> None:
-    while not (made.scratch / "begun").exists():
-        time.sleep(0.02)
+    wait_until(lambda: (made.scratch / "begun").exists())
     made.scheduler.kill()
 
 
@@ -317,8 +316,7 @@ def test_a_worker_of_another_version_that_joins_in_a_run_is_named(folder: Path, 
     made = Cluster(tmp_path)
 
     def join() -> None:
-        while not (tmp_path / "begun").exists():
-            time.sleep(0.02)
+        wait_until(lambda: (tmp_path / "begun").exists())
         made.start(1, "--preload", str(tmp_path / "other.py"))
 
     joining = threading.Thread(target=join, daemon=True)
@@ -341,7 +339,7 @@ def _keep_two(made: Cluster) -> None:
         for worker in [w for w in made.workers if w.poll() is not None]:
             made.workers.remove(worker)
             given = ["--no-nanny", "--no-dashboard", "--nthreads", "1", "--preload", preload]
-            made.workers.append(made._process("worker", made.address, *given))
+            made.workers.append(made.start_process("worker", made.address, *given))
         time.sleep(0.1)
 
 

@@ -61,7 +61,7 @@ def test_dropping_much_holds_nobody_up_and_gives_the_space_back(folder):
 
 @pytest.mark.every_run
 def test_dropping_it_all_at_once_would_be_noticed(folder, monkeypatch):
-    monkeypatch.setattr(index, "_AT_ONCE", 10**9)
+    monkeypatch.setattr(index, "ENTRIES_A_STEP", 10**9)
     with large(folder) as log:
         found = watched(log, lambda: log.drop_before(EVENTS * 9 // 10))
         print(found)

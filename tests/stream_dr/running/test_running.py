@@ -34,6 +34,7 @@ from stream_dr.running.advance import Steps, backfill
 from stream_dr.running.query import transform
 from stream_dr.running.running import Running, RunSettings
 from tests.support.batches import SMALL, body, dense, draft, opened, put
+from tests.support.waiting import wait_until
 
 WAIT = 20.0
 ON_DEMAND = PublishPolicy(rows=None, seconds=None, idle=False)
@@ -52,10 +53,7 @@ def running(path: Path, limits: Limits = SMALL, **settings: Any) -> Iterator[Run
 
 
 def eventually(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(true, WAIT)
 
 
 def settled(run: Running, position: int) -> None:
@@ -321,7 +319,7 @@ def test_a_batch_that_could_not_be_appended_is_let_go(
 
 def test_waiting_bodies_are_bounded(tmp_path: Path) -> None:
     with running(tmp_path, SMALL._replace(max_queue_bytes=3000)) as run:
-        held = run.directory._appending
+        held = run.directory.append_lock
         with held:
             with pytest.raises(errors.Overloaded) as told:
                 deque((run.submit(draft(dense(i))) for i in range(50)), maxlen=0)

@@ -20,6 +20,7 @@ from stream_dr.models.snapshot import state_sha256
 from stream_dr.shards.dataset import ShardWriter, open_dataset
 from stream_dr.shards.uri import RemotePath, path_of
 from tests.support.batches import dense
+from tests.support.waiting import wait_until
 
 SECRET = "hidden-credential-4711"
 
@@ -208,8 +209,7 @@ def test_parts_are_learned_by_workers_and_kept_in_a_bucket(store: Store, folder:
     options = ["--port", "0", "--no-dashboard", "--host", "127.0.0.1", "--scheduler-file", where]
     started = [subprocess.Popen([*dask, "scheduler", *options], **quiet)]  # type: ignore[call-overload]
     try:
-        while not (os.path.exists(where) and os.path.getsize(where)):
-            time.sleep(0.1)
+        wait_until(lambda: bool(os.path.exists(where) and os.path.getsize(where)))
         options = ["--no-nanny", "--no-dashboard", "--scheduler-file", where, "--nthreads", "1"]
         started.append(subprocess.Popen([*dask, "worker", *options], **quiet))  # type: ignore[call-overload]
         address = json.loads(Path(where).read_text())["address"]

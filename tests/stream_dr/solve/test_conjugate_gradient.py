@@ -7,7 +7,7 @@ from stream_dr.solve import conjugate_gradient as cg
 from stream_dr.statistics.protocol import pack, unpack
 
 
-def solve(A, B, steps=200, noise=cg._NOISE):
+def solve(A, B, steps=200, noise=cg.NOISE):
     """The solve carried on until nothing is left, or `steps`."""
     state = cg.start_solve(B, noise)
     for _ in range(steps):
