@@ -197,6 +197,7 @@ class DirectoryLock:
 
     def __init__(self, directory: FileName) -> None:
         self.path = Path(directory) / "lock"
+
         folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -209,6 +210,7 @@ class DirectoryLock:
             raise DirectoryInUse(
                 f"{directory} is being written to by process {pid}; stop it, or use another directory.", pid=pid
             ) from e
+
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode("ascii"), 0)
         self._descriptors = [folder, file]

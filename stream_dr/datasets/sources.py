@@ -49,19 +49,29 @@ class Options(NamedTuple):
 
     Attributes
     ----------
-    target : "auto" or the kind of targets (libsvm, vw, npy, npz)
-    zero_based, one_based : first number of the columns
-    n_features : declared width of sparse rows
-    topics : topics file of rcv1
-    labels : labels in another place
+    target : str
+        Kind of targets, or "auto" (libsvm, vw, npy, npz).
+    zero_based, one_based : bool
+        True if columns are numbered from 0 (libsvm), from 1 (vw).
+    n_features : int or None
+        Declared width of sparse rows (libsvm, vw, rcv1).
+    topics : path or None
+        Topics file (rcv1).
+    labels : str or None
         MULAN's XML (arff), the variable of labels (mat, npz), a .npy file of them (npy, npz), or
         indicator columns of a table, separated by commas.
-    label : class attribute or column
-    targets, weight, id, drop : columns of tables
-    raw, kinds : as in Roles
-    features : variable of rows (mat, npz)
-    subset : variable of row numbers (mat)
-    delimiter, header, decimal, encoding : as in csv
+    label : str or None
+        Attribute of the class (arff), or column of labels of a table.
+    targets, weight, id, drop : str or None
+        Columns of a table. Several targets, or columns to drop, are separated by commas.
+    features : str or None
+        Variable of the rows (mat, npz).
+    subset : str or None
+        Variable of row numbers (mat).
+    delimiter, header, decimal, encoding
+        As in `CsvFormat` (csv).
+    raw, kinds
+        As in `Roles` (tables).
     """
 
     target: str = "auto"

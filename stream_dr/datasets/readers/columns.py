@@ -34,14 +34,21 @@ class Roles(NamedTuple):
 
     Attributes
     ----------
-    label : one label a row
-    labels : indicator columns (0 or 1), whose names are the labels
-    target : continuous columns
-    weight, id : column of weights, of ids
-    drop : columns to leave out
-    raw : True if features are columns of a table
-        None decides it by the first piece: False if it has only numbers without gaps.
-    kinds : declared pairs of a column and "number", "date", "time", "category" or "text"
+    label : str or None
+        Column of one label a row.
+    labels : tuple of str
+        Indicator columns (0 or 1), whose names are the labels.
+    target : tuple of str
+        Columns of continuous targets.
+    weight, id : str or None
+        Column of weights, and of ids.
+    drop : tuple of str
+        Columns that are not read.
+    raw : bool or None
+        True if features are columns of a table, False if they are numbers. With None the first
+        piece decides, and it is False if it has only numbers without gaps.
+    kinds : tuple of (str, str)
+        Columns with their declared kind, "number", "date", "time", "category" or "text".
     """
 
     label: str | None = None
