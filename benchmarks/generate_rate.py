@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from stream_dr.datasets.generate import rcv1_like, write_rcv1_like
-from stream_dr.datasets.language import TOP_SHARES, the_language
+from stream_dr.datasets.language import TOP_SHARES, build_language
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000)
     rows = parser.parse_args().rows
-    the_language()
+    build_language()
     start = time.perf_counter()
     entries, labels = 0, Counter[object]()
     for block in rcv1_like(rows):

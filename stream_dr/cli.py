@@ -15,7 +15,7 @@ import importlib
 import logging
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Protocol, runtime_checkable
 
 import typer
 
@@ -44,7 +44,7 @@ Each is a function of that name in stream_dr/commands/NAME.py, or in the module 
 """
 
 _ELSEWHERE = {"suggest": "suggesting"}
-"""Modules of commands whose name no module may have, since it is that of a public function."""
+"""Modules of commands that bear the name of a public function, which no module may have."""
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, the same as typer's."""
@@ -52,13 +52,24 @@ INTERRUPTED = 130
 IDLE_THREADS = "OPENBLAS_THREAD_TIMEOUT", "4"
 """Environment variable that shortens the idle spinning of BLAS threads.
 
-It is read when numpy is loaded.
-numpy and scipy each have a BLAS with threads of its own. They spin for 2**26 ticks after a
-product, on cores that the other needs. With this value they spin for 2**4 ticks.
+It is read when numpy is loaded. Numpy and scipy each have a BLAS with threads of its own. They spin
+for 2**26 ticks after a product, on cores that the other needs. With this value they spin for 2**4
+ticks.
 """
 
 RESUMED = ("demo", "learn", "replay", "refine")
 """Commands that continue where they were interrupted."""
+
+
+@runtime_checkable
+class UsageError(Protocol):
+    """Error of wrong usage. Typer raises it and does not export its class."""
+
+    exit_code: int
+
+    def show(self) -> None:
+        """Print the message and the usage on stderr."""
+        ...
 
 
 def make_app(only: str | None = None) -> typer.Typer:
@@ -107,10 +118,9 @@ def _run(app: typer.Typer, arguments: list[str]) -> int:
     except OSError as e:
         return _print_error("io", str(e))
     except Exception as e:
-        # Usage errors are click's. typer does not export their class.
-        if hasattr(e, "exit_code") and hasattr(e, "show"):
+        if isinstance(e, UsageError):
             e.show()
-            return int(e.exit_code)
+            return e.exit_code
         raise
 
 
@@ -121,8 +131,8 @@ def _print_error(code: str, message: str) -> int:
     return 1
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         import stream_dr
 
         print(f"stream-dr {stream_dr.__version__}")

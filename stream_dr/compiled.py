@@ -1,15 +1,19 @@
-"""compiled: the one way a loop is compiled here, with numba, without the GIL and cached on disk.
+"""Compiled: the decorator of all compiled loops.
 
-Cost: a kernel compiles on its first call for each set of argument types (0.3-3 s), then loads from the cache (about 10 ms).
+Numba compiles them to run without the GIL and caches them on disk.
 
-Why this way: numba raises at import when `cache=True` finds no directory it may write to (a read-only container). The
-work can be done all the same, so the kernel is then compiled without cache, and one warning says how to get it back:
-set NUMBA_CACHE_DIR.
+A kernel compiles on its first call for each set of argument types (0.3-3 s). In later processes it
+loads from the cache (about 10 ms).
 
-What a compiled loop calls is compiled with forceinline=True (or inline="always"). Else the loop's object carries its own
-copy of the callee, optimised a second time and so summing in another order, under the callee's symbol, and the linker takes
-whichever was loaded first: the callee's own where it was compiled in this process, the loop's copy where the loop came from
-the cache. States differed by 3e-10 between a first process and the next.
+Functions that a compiled loop calls must be compiled with forceinline=True or inline="always".
+Without it the loop's object has its own copy of the callee under the callee's symbol. That copy is
+optimised a second time and sums in another order. The linker takes the copy that was loaded first:
+the callee's own if it was compiled in this process, the loop's if the loop came from the cache. So
+states differed by 3e-10 between a first process and the next.
+
+Why this way: numba raises at import if `cache=True` finds no directory it may write to, as in a
+read-only container. The loop works without a cache too, so it is then compiled without one, and
+one warning says how to get the cache back.
 """
 
 import warnings
@@ -19,17 +23,20 @@ from typing import Any
 import numpy as np
 
 
-def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator: `numba.njit(nogil=True, cache=True, **options)`, without cache where no directory is writable.
+def compiled(**options: bool | str | set[str]) -> Callable[[Callable[..., object]], Any]:
+    """Return the decorator `numba.njit(nogil=True, cache=True, **options)`.
 
-    options: any of numba.njit's, say fastmath={"reassoc", "contract", "nsz"}. Warns RuntimeWarning once a process when
-    there is no cache.
+    If no directory is writable, it compiles without cache and issues a RuntimeWarning, one in each
+    process.
+
+    options: any of numba.njit's, such as fastmath={"reassoc", "contract", "nsz"}.
     """
-    import numba  # not where nothing is compiled: a client loads none of it
+    # A process that compiles nothing, such as a client's, does not load numba.
+    import numba
 
-    settings = {"nogil": True, "cache": True, **options}
+    settings: dict[str, Any] = {"nogil": True, "cache": True, **options}
 
-    def compile_it(function: Callable[..., Any]) -> Any:
+    def compile_it(function: Callable[..., object]) -> Any:
         try:
             return numba.njit(**settings)(function)
         except RuntimeError as e:
@@ -42,14 +49,18 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 def readonly(array: np.ndarray) -> np.ndarray:
-    """A read-only view of an array. A loop is compiled for arrays that may be written to and for others apart: given such
-    views it is compiled once, whether they are of a mapped file, the network or the caller."""
+    """Return a read-only view of an array.
+
+    Numba compiles a loop for writable arrays and a second time for read-only ones. With such views
+    it compiles one loop for arrays of a mapped file, the network and the caller.
+    """
     view = array.view()
     view.flags.writeable = False
     return view
 
 
 def _warn_no_cache() -> None:
+    """Warn that there is no cache, if this process has not warned before."""
     global _warned
     if not _warned:
         _warned = True

@@ -19,7 +19,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import httpx
 import numpy as np
@@ -36,7 +36,7 @@ from stream_dr.errors import OutputExists
 from stream_dr.plotting.report import write_report
 from stream_dr.rows.block import Block, Rows
 from stream_dr.running.query import transform
-from stream_dr.running.replay import ReplaySettings, replay
+from stream_dr.running.replay import ReplaySettings, Watch, replay
 from stream_dr.running.warm_up import warm_up
 from stream_dr.shards import writer
 from stream_dr.shards.dataset import open_dataset
@@ -54,18 +54,27 @@ MODELS: Models = {
 }
 """Models of the documents. Only ccipca does not use their topics."""
 
-OF_DIGITS: Models = {
+DIGIT_MODELS: Models = {
     "pca": ("pca", {"n_components": 9}),
     "lda": ("lda", {}),
     "lda_fourier": ("lda", {"feature_map": {"map": "random_fourier", "n_features": 500, "gamma": 0.0005}}),
 }
 """Models of the digits. All project to nine numbers. Only pca does not use the labels."""
 
-ROWS, HELD_OUT = 24_000, 2_000
-"""Numbers of documents to learn and to test with."""
+ROWS = 24_000
+"""Number of documents to learn."""
 
-BATCH_ROWS, SHARD_ROWS, REPLAYED = 400, 4_000, 4
-"""Number of rows of a batch and of a shard, and number of shards that are replayed."""
+HELD_OUT = 2_000
+"""Number of documents to test with."""
+
+BATCH_ROWS = 400
+"""Number of rows of a batch."""
+
+SHARD_ROWS = 4_000
+"""Number of rows of a shard."""
+
+REPLAYED = 4
+"""Number of shards that are replayed."""
 
 EVERY_WORD = "every word"
 """Name in the table of the rows that are not projected."""
@@ -152,13 +161,15 @@ def replay_shards(
     path: Path,
     shards: list[Path],
     models: Models,
-    watch: Callable[[Any], None] | None = None,
+    watch: Watch | None = None,
     say: Callable[[str], object] = print,
 ) -> dict[str, float]:
-    """Replay shards through models into a directory. Return the rows learned per second.
+    """Replay shards through models into a directory.
 
-    Models that learned no row are left out. `watch` receives the progress, and `say` messages
-    about compiling.
+    Return the rows learned per second, by the model's name. Models that learned no row are
+    dropped.
+
+    watch: receives the progress. say: receives messages about compiling.
     """
     with Directory(path) as directory:
         for name, (key, params) in models.items():
@@ -168,7 +179,7 @@ def replay_shards(
         return {m.name: m.advanced_rows / m.advance_seconds for m in directory.models.values() if m.advanced_rows}
 
 
-def post_shards(address: str, shards: list[Path]) -> Iterator[Mapping[str, Any]]:
+def post_shards(address: str, shards: list[Path]) -> Iterator[Mapping[str, object]]:
     """Post each batch of the shards, and yield the service's receipts.
 
     The last batch is posted as JSON, the others as Arrow.
@@ -213,10 +224,13 @@ def score_lines(address: str, data: Labelled, rates: dict[str, float]) -> list[L
 
 
 def digits_table(path: Path) -> list[Line]:
-    """Learn the digits into a directory. Return a line per model, and a last one of all pixels."""
+    """Learn the digits into a directory and return the lines of their table.
+
+    There is a line per model, and a last one of all pixels.
+    """
     data = digits()
     lines = []
-    rates = replay_shards(path, shards_of(path / "shards", data), OF_DIGITS, say=lambda message: None)
+    rates = replay_shards(path, shards_of(path / "shards", data), DIGIT_MODELS, say=lambda message: None)
     with Directory(path, writable=False) as directory:
         for name, model in directory.models.items():
             z = transform(model, Block(data.X), directory.schema).z
@@ -237,7 +251,7 @@ def digits_table(path: Path) -> list[Line]:
 
 
 def report(address: str, path: Path) -> Path:
-    """Write the report of the directory that is being served, and return its path.
+    """Write the report of the served directory and return its path.
 
     Snapshots are written before, so that the report covers all that was learned.
     """
@@ -264,7 +278,7 @@ def nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray)
 
 
 def ask_one(address: str, row: Rows) -> JsonDict:
-    """Return the response of GET /transform to a row (1, features), through LDA."""
+    """Return the service's response to a row (1, features), through LDA."""
     response = httpx.get(f"{address}/transform", params={"model": "lda"} | _query(row), timeout=60)
     response.raise_for_status()
     return dict(response.json())
@@ -286,7 +300,7 @@ def _parts(X: Rows) -> list[Rows]:
     return [X[start : start + 4_000] for start in range(0, X.shape[0], 4_000)]
 
 
-def _entries(row: Rows) -> dict[str, list[Any]]:
+def _entries(row: Rows) -> dict[str, list[float]]:
     """Return a sparse row (1, features) in the form of a JSON body."""
     return {"indices": row.indices.tolist(), "values": row.data.tolist()}
 

@@ -21,14 +21,25 @@ from stream_dr.errors import DirectoryInUse, InsufficientStorage, SourceMissing
 from stream_dr.failpoints import failpoint
 
 TEMPORARY = ".tmp"
-"""Suffix of files being written. A crash may leave one behind."""
+"""Suffix of files being written. After a crash one may remain."""
 
 
 def write_atomically(path: FileName, write: Callable[[BinaryIO], object], point: str = "write") -> None:
-    """Create or replace a file: `write(handle)` fills a temporary file beside it, which is synced and renamed.
+    """Create or replace a file, whole or not at all.
 
-    point names the failpoints (`point.tmp`, `point.rename`, `point.dir_fsync`). On any error the old file is untouched
-    and the temporary one removed. Raises InsufficientStorage when the disk takes no more, else what `write` raises.
+    A temporary file in the same folder is filled, synced and renamed. On any error the old file is
+    untouched and the temporary one is removed.
+
+    Parameters
+    ----------
+    path : path
+        File to create or replace.
+    write : callable
+        Writes the contents to the binary file it is called with.
+    point : str
+        Name of the failpoints `point.tmp`, `point.rename` and `point.dir_fsync`.
+
+    Raises InsufficientStorage if the disk takes no more, and otherwise what `write` raises.
     """
     path = Path(path)
     temporary = path.with_name(path.name + TEMPORARY)
@@ -38,10 +49,12 @@ def write_atomically(path: FileName, write: Callable[[BinaryIO], object], point:
             handle.flush()
             failpoint(f"{point}.tmp")
             os.fsync(handle.fileno())
+
         failpoint(f"{point}.rename")
         os.replace(temporary, path)
         failpoint(f"{point}.dir_fsync")
         fsync_directory(path.parent)
+
     except BaseException as e:
         temporary.unlink(missing_ok=True)
         if is_full(e) or is_broken(e):
@@ -49,7 +62,7 @@ def write_atomically(path: FileName, write: Callable[[BinaryIO], object], point:
         raise
 
 
-def remove_begun(directory: FileName) -> None:
+def remove_unfinished(directory: FileName) -> None:
     """Remove files that an ended process was writing to a stream's directory.
 
     The caller holds the directory's lock. Files of sources have names of the user's own, which may
@@ -73,13 +86,13 @@ def fsync_directory(path: FileName) -> None:
 
 
 def check_folder(path: Path) -> None:
-    """Raise SourceMissing where there is no folder to write a file into."""
+    """Raise SourceMissing if there is no folder to write a file into."""
     if not path.parent.is_dir():
         raise SourceMissing(f"there is no folder {path.parent} to write {path.name} into; make it first.")
 
 
 def free_bytes(path: FileName) -> int:
-    """Bytes this user may still write to the file system that holds `path`."""
+    """Return the bytes that this user can write to the file system of `path`."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
 
@@ -87,9 +100,10 @@ def free_bytes(path: FileName) -> int:
 def check_room(path: FileName, needed: int, min_free_bytes: int = 0) -> None:
     """Raise InsufficientStorage if `needed` bytes do not fit.
 
-    path: an existing path on the disk that is to be written to. min_free_bytes: bytes that must stay free on it.
+    path: an existing path on the disk. min_free_bytes: bytes that must stay free on it.
     """
-    free, needed = free_bytes(path), needed + min_free_bytes
+    free = free_bytes(path)
+    needed = needed + min_free_bytes
     if free < needed:
         reserved = f", of which {min_free_bytes} must stay free (min_free_bytes)" if min_free_bytes else ""
         raise InsufficientStorage(
@@ -102,7 +116,7 @@ def check_room(path: FileName, needed: int, min_free_bytes: int = 0) -> None:
 def is_full(error: BaseException) -> TypeGuard[OSError]:
     """Return True if an error says that the disk takes no more.
 
-    There is no space left, a quota is reached, a file is too large, or the file system has become
+    The disk is full, a quota is reached, a file is too large, or the file system has become
     read-only.
     """
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -116,27 +130,29 @@ def is_broken(error: BaseException) -> TypeGuard[OSError]:
     return isinstance(error, OSError) and error.errno == errno.EIO
 
 
-def no_room(path: FileName, said: str) -> InsufficientStorage:
-    """Return the error that says that the disk holding `path` is full.
+def no_room(path: FileName, reason: str) -> InsufficientStorage:
+    """Return the error for a file that could not be written.
 
-    said: message of the system or of SQLite.
+    The disk is full or refuses to write.
+
+    reason: message of the system or of SQLite.
     """
     return InsufficientStorage(
-        f"{path} could not be written ({said}): the disk is full, over its quota, or refuses to write. Nothing was changed; "
-        "make room on it, or mend it, and try again.",
+        f"{path} could not be written ({reason}): the disk is full, over its quota, or refuses to write. Nothing was "
+        "changed; make room on it, or mend it, and try again.",
         path=str(path),
     )
 
 
 RESERVE = 1 << 19
-"""Bytes that a directory keeps for its next start."""
+"""Number of bytes that a directory reserves for its next start."""
 
 
 class Reserve:
     """Space reserved for a start on a full disk. Context manager.
 
-    A file of RESERVE bytes at `directory/reserve`. If less than that is free, it is deleted while
-    the directory is opened and created again afterwards, as far as there is space.
+    It is a file of RESERVE bytes, `directory/reserve`. If less than that is free, the file is
+    deleted while the directory is opened. Afterwards it is created again, as large as fits.
     """
 
     def __init__(self, directory: FileName) -> None:
@@ -147,19 +163,21 @@ class Reserve:
             self.path.unlink(missing_ok=True)
 
     def __exit__(self, *_: object) -> None:
-        there = self.path.stat().st_size if self.path.exists() else 0
-        size = min(RESERVE, there + free_bytes(self.path.parent))
-        if size == there:
+        current_size = self.path.stat().st_size if self.path.exists() else 0
+        size = min(RESERVE, current_size + free_bytes(self.path.parent))
+        if size == current_size:
             return
+
         try:
             with open(self.path, "ab") as file:
                 os.posix_fallocate(file.fileno(), 0, size)
-        except (OSError, AttributeError):  # full again, or a system that has no such call
+        # The disk is full again, or the system has no such call.
+        except (OSError, AttributeError):
             self.path.unlink(missing_ok=True)
 
 
-def holder(directory: FileName) -> str:
-    """The pid in a directory's lock file, or "unknown"."""
+def lock_holder(directory: FileName) -> str:
+    """Return the process id in a directory's lock file, or "unknown"."""
     try:
         return (Path(directory) / "lock").read_text("ascii", "replace")[:32].strip() or "unknown"
     except OSError:
@@ -174,11 +192,12 @@ class DirectoryLock:
     removed. The directory must exist. The file says which process holds the lock. Costs two
     flocks.
 
-    Raises DirectoryInUse with the holder's process id, if it is known.
+    Raises DirectoryInUse with the other process's id, if it is known.
     """
 
     def __init__(self, directory: FileName) -> None:
         self.path = Path(directory) / "lock"
+
         folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -187,10 +206,11 @@ class DirectoryLock:
         except OSError as e:
             os.close(folder)
             os.close(file)
-            pid = holder(directory)
+            pid = lock_holder(directory)
             raise DirectoryInUse(
                 f"{directory} is being written to by process {pid}; stop it, or use another directory.", pid=pid
             ) from e
+
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode("ascii"), 0)
         self._descriptors = [folder, file]

@@ -19,10 +19,14 @@ _Error = TypeVar("_Error", bound=BaseException)
 
 
 _LONGEST = 4_000
-"""Characters of a message, or of a detail: a column's name may be as long as a body."""
+"""Maximum number of characters in a message or a detail.
 
-_LONGEST_NAME, _MOST_COMPARED = 200, 10_000
-"""Largest length and number of names that are compared letter by letter.
+The name of a column, which a message repeats, may be as long as a body.
+"""
+
+_LONGEST_NAME = 200
+_MOST_COMPARED = 10_000
+"""Maximum length and number of names that are compared letter by letter.
 
 More could cost seconds, and clients choose the names they send.
 """
@@ -38,7 +42,7 @@ class StreamDRError(ValueError):
 
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(_short(message))
-        self.details = {name: _short(fact) if isinstance(fact, str) else fact for name, fact in details.items()}
+        self.details = {name: _short(value) if isinstance(value, str) else value for name, value in details.items()}
 
 
 def _short(text: str) -> str:
@@ -51,7 +55,8 @@ def did_you_mean(wrong: object, names: Iterable[object]) -> str:
     Letter case is ignored. Returns "" if no name is close. A message puts it before any list that
     is cut off.
     """
-    text, folded = str(wrong).casefold(), {str(name).casefold(): name for name in names}
+    text = str(wrong).casefold()
+    folded = {str(name).casefold(): name for name in names}
     if len(text) > _LONGEST_NAME:
         return ""
     near = [text] if text in folded else get_close_matches(text, list(islice(folded, _MOST_COMPARED)), n=1)
@@ -65,12 +70,12 @@ def without_frames(error: _Error) -> _Error:
     another thread: the frames of a context manager refer to the error itself, so only the garbage
     collector would free them.
     """
-    at: BaseException | None = error
+    current: BaseException | None = error
     seen = set[int]()
-    while at is not None and id(at) not in seen:
-        seen.add(id(at))
-        at.__traceback__ = None
-        at = at.__cause__ or at.__context__
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        current.__traceback__ = None
+        current = current.__cause__ or current.__context__
     return error
 
 
@@ -82,7 +87,7 @@ class FewerComponents(UserWarning):
 
 
 class OtherColumns(UserWarning):
-    """Told when a table lacks columns that the first rows had, or has others."""
+    """Issued if a table lacks columns that the first rows had, or has others."""
 
 
 class NarrowKernel(UserWarning):
@@ -116,7 +121,10 @@ class InvalidParameter(StreamDRError):
 
 
 def unknown_parameter(who: str, names: Iterable[str], known: Iterable[str]) -> InvalidParameter | None:
-    """Return the error for the first name that `who` has no parameter of, or None."""
+    """Return the error for the first unknown name, or None.
+
+    who: subject of the message, which has the parameters `known`.
+    """
     for name in names:
         if name not in known:
             meant = did_you_mean(name, known)
@@ -137,7 +145,7 @@ class UnknownModel(StreamDRError):
 
 
 class ModelExists(StreamDRError):
-    """Raised when a model of that name is there already with another spec."""
+    """Raised when a model of that name exists with another spec."""
 
     code = "model_exists"
 
@@ -155,13 +163,19 @@ class InvalidRows(StreamDRError):
 
 
 class NotNumeric(InvalidRows, TypeError):
-    """Raised when rows hold things that are no numbers at all (a TypeError too, as scikit-learn's checks ask)."""
+    """Raised when rows hold things that are not numbers.
+
+    It is a TypeError too, because scikit-learn's checks of estimators expect one.
+    """
 
     code = "invalid_rows"
 
 
 class WidthMismatch(StreamDRError):
-    """Raised when a batch has another number of features, or other columns, than the model or stream."""
+    """Raised when a batch has another number of features than the model or stream.
+
+    Also raised if it has other columns.
+    """
 
     code = "width_mismatch"
 
@@ -183,25 +197,31 @@ class NotFinite(StreamDRError):
 
 
 class InvalidIndex(StreamDRError):
-    """Raised when a sparse index is negative, repeated within its row, or past the largest width allowed."""
+    """Raised when a sparse index is out of range or repeated within its row."""
 
     code = "invalid_index"
 
 
 class InvalidTargets(StreamDRError):
-    """Raised when targets cannot be read or their number differs from the number of rows."""
+    """Raised when targets cannot be read.
+
+    Also raised if their number differs from the number of rows.
+    """
 
     code = "invalid_targets"
 
 
 class TargetsRequired(StreamDRError):
-    """Raised when a supervised estimator is given no targets."""
+    """Raised when a supervised estimator receives no targets."""
 
     code = "targets_required"
 
 
 class TargetKindMismatch(StreamDRError):
-    """Raised when targets are of another kind (class, multilabel, continuous) than the model or stream takes."""
+    """Raised when targets are of another kind than the model or stream takes.
+
+    Kinds are class, multilabel and continuous.
+    """
 
     code = "target_kind_mismatch"
 
@@ -216,31 +236,40 @@ class InvalidWeights(StreamDRError):
 
 
 class EmptyInput(StreamDRError):
-    """Raised when `fit` is given no rows or no features."""
+    """Raised when `fit` receives no rows or no features."""
 
     code = "empty_input"
 
 
 class TooManyFeatures(StreamDRError):
-    """Raised when an exact scatter matrix would grow past the width it is stored for."""
+    """Raised when rows are too wide for an exact scatter matrix."""
 
     code = "too_many_features"
 
 
 class LimitExceeded(StreamDRError):
-    """Raised when a batch or a state would grow past a stated limit (features, labels, bytes)."""
+    """Raised when a batch or a state would exceed a limit.
+
+    Limits are of features, labels and bytes.
+    """
 
     code = "limit_exceeded"
 
 
 class CannotMerge(StreamDRError):
-    """Raised when two states differ in spec or width, or when the estimator's state is sequential."""
+    """Raised when two states cannot be merged.
+
+    They differ in spec or width, or the estimator's state is sequential.
+    """
 
     code = "cannot_merge"
 
 
 class CannotUnlearn(StreamDRError):
-    """Raised when more would be removed than was learned, or when the estimator cannot remove rows."""
+    """Raised when more would be removed than was learned.
+
+    Also raised if the estimator cannot remove rows.
+    """
 
     code = "cannot_unlearn"
 
@@ -264,7 +293,10 @@ class CannotPredict(StreamDRError):
 
 
 class CannotRefine(StreamDRError):
-    """Raised when the estimator has no out-of-core solution, or the source is not what the state has seen."""
+    """Raised when refine is impossible.
+
+    The estimator has no out-of-core solution, or the source has other rows than the state learned.
+    """
 
     code = "cannot_refine"
 
@@ -294,7 +326,10 @@ class NeedsRefine(NotFitted):
 
 
 class MalformedInput(StreamDRError):
-    """Raised when bytes are not the Arrow stream or JSON, gzip or zstd they are said to be."""
+    """Raised when bytes are not in the declared format.
+
+    The format may be that of a request (Arrow, JSON, gzip, zstd) or of a file.
+    """
 
     code = "malformed_input"
 
@@ -342,9 +377,9 @@ class UnknownFormat(StreamDRError):
 
 
 class DamagedFile(StreamDRError):
-    """Raised when a file's checksum differs, or its arrays do not fit each other.
+    """Raised when a file is damaged.
 
-    The message names the array.
+    Its checksum differs, or its arrays do not fit each other. The message names the array.
     """
 
     code = "damaged_file"
@@ -378,9 +413,9 @@ class HistoryGone(StreamDRError):
 
 
 class InsufficientStorage(StreamDRError):
-    """Raised when the disk has too little room, is over quota or refuses writes.
+    """Raised when the disk takes no more.
 
-    See `min_free_bytes`.
+    It has too little room, is over quota or refuses writes. See `min_free_bytes`.
     """
 
     code = "insufficient_storage"
@@ -419,8 +454,8 @@ class UnknownJob(StreamDRError):
 class RemoteError(StreamDRError):
     """Raised when a service refuses for a reason of its own, or does not answer.
 
-    The reason may be access, size or media type. Raised by Client. `details` has the status and the
-    service's code, if it answered.
+    The reason may be access, size or media type. Raised by Client. `details` has the status and
+    the service's code, if it answered.
     """
 
     code = "remote_error"

@@ -6,8 +6,8 @@ by commas:
 
     STREAM_DR_FAILPOINTS=log.before_commit=kill@3,snapshot.rename=raise
 
-ACTION is `kill` (SIGKILL to this process), `raise` (FailpointReached) or `enospc` (the OSError of a
-full disk). With @N it happens only the N-th time that the place is reached.
+ACTION is `kill` (SIGKILL to this process), `raise` (FailpointReached) or `enospc` (the OSError of
+a full disk). With @N it happens only the N-th time that the place is reached.
 
 | place | state when it is reached |
 |---|---|
@@ -21,10 +21,10 @@ full disk). With @N it happens only the N-th time that the place is reached.
 | `models.reserved` | a model that begins with a saved estimator: its id is reserved |
 | `models.begun` | its file is written |
 | `models.before_commit`, `models.after_commit` | around the commit of any new model |
-| `models.removing`, `models.removed` | a removal: before the commit, and before snapshots are deleted |
+| `models.removing`, `models.removed` | a removal: before its commit, before its deletions |
 | `snapshot.noted` | a snapshot is noted, older ones are still there |
 | `backup.log`, `backup.copied` | a backup begins, and is copied and checked |
-| `P.tmp` | a file of `write_atomically(..., point=P)`, or a backup's folder, is written, not synced |
+| `P.tmp` | a file of `write_atomically(..., point=P)`, or a backup, is written, not synced |
 | `P.rename` | it is synced, not renamed |
 | `P.dir_fsync` | it is renamed, its directory is not synced |
 
@@ -40,7 +40,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _armed: dict[str, tuple[str, int]] = {}
+"""Action and number N of each armed place, 0 for every time."""
+
 _reached: dict[str, int] = {}
+"""Number of times that each armed place was reached."""
 
 
 class FailpointReached(RuntimeError):
@@ -72,7 +75,7 @@ def arm(spec: str) -> None:
 
 @contextmanager
 def armed(spec: str) -> Iterator[None]:
-    """Arm within a with-block."""
+    """Arm the places in `spec` within a with-block."""
     arm(spec)
     try:
         yield
@@ -81,12 +84,14 @@ def armed(spec: str) -> Iterator[None]:
 
 
 def _act(name: str) -> None:
+    """Run the action of a place, if it is armed and it is the N-th time."""
     if name not in _armed:
         return
     action, count = _armed[name]
     _reached[name] = _reached.get(name, 0) + 1
     if count and _reached[name] != count:
         return
+
     if action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if action == "enospc":

@@ -1,9 +1,9 @@
-"""Projection: what a State is solved into, immutable and applied to rows.
+"""Projection: the immutable result of solving a State, which is applied to rows.
 
 - `Linear` subtracts a mean and multiplies by loadings.
 - `Columns` selects features.
 - `Mapped` runs a feature map first.
-- Those of reservoir methods are beside their solvers, in `stream_dr/solve`.
+- Projections of reservoir methods are in `stream_dr/solve`, with their solvers.
 
 Each has `kind`, `solution`, `n_features`, `n_components` and `apply(X)`, which returns (rows,
 components). A sparse index that the projection never saw contributes nothing. A dense width other
@@ -23,7 +23,7 @@ from stream_dr.checks import WIDEST, finite, matrix, one_of, same, shaped, withi
 from stream_dr.errors import WidthMismatch
 from stream_dr.feature_maps import FeatureMap, feature_map
 from stream_dr.feature_maps.nystroem import Landmarks, Nystroem
-from stream_dr.feature_maps.table import TableState, feature_names_of, mapped_rows, table_parts, unseen
+from stream_dr.feature_maps.table import Table, TableState, Text, feature_names_of, mapped_rows, table_parts, unseen
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Rows
 from stream_dr.rows.kinds import Kind, rows_kind
@@ -54,7 +54,7 @@ class Projection(Protocol):
 
     @property
     def n_components(self) -> int:
-        """Columns of its answer."""
+        """Number of components that `apply` returns."""
         ...
 
     def apply(self, X: Rows) -> np.ndarray:
@@ -62,7 +62,10 @@ class Projection(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise DamagedFile unless its arrays fit each other, as those of a file might not (checks.py)."""
+        """Raise DamagedFile unless its arrays fit each other.
+
+        Those of a file might not (see checks.py).
+        """
         ...
 
 
@@ -75,7 +78,10 @@ class Orientable(Projection, Protocol):
         ...
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> Projection:
-        """Return it with its components in another order (components,) and with signs ±1."""
+        """Return the projection with reordered components and other signs.
+
+        order: (components,) indices. signs: (components,) ±1.
+        """
         ...
 
 
@@ -149,7 +155,7 @@ class Linear(NamedTuple):
 
     @property
     def kind(self) -> ProjectionKind:
-        """ "linear"."""
+        """Name of the form, "linear"."""
         return "linear"
 
     @property
@@ -159,19 +165,23 @@ class Linear(NamedTuple):
 
     @property
     def n_components(self) -> int:
-        """Columns of its answer."""
+        """Number of components that `apply` returns."""
         return int(self.loadings.shape[1])
 
     @property
     def components(self) -> np.ndarray:
-        """(components, features), a view."""
+        """Directions (components, features), a view of the loadings."""
         return self.loadings.T
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Linear":
-        """The same projection with its components in another order (components,) and with signs (components,) ±1."""
-        same = np.array_equal(order, np.arange(self.n_components)) and bool((signs > 0).all())
-        if same and self.loadings.flags.c_contiguous:
+        """Return the projection with reordered components and other signs.
+
+        order: (components,) indices. signs: (components,) ±1.
+        """
+        is_unchanged = np.array_equal(order, np.arange(self.n_components)) and bool((signs > 0).all())
+        if is_unchanged and self.loadings.flags.c_contiguous:
             return self._replace(offset=None)
+
         loadings = np.ascontiguousarray(self.loadings[:, order] * signs)
         readout = None if self.readout is None else self.readout.oriented(order, signs)
         return self._replace(loadings=loadings, eigenvalues=self.eigenvalues[order], offset=None, readout=readout)
@@ -196,7 +206,7 @@ class Linear(NamedTuple):
         return (X.astype(np.float64, copy=False) - self.mean) @ self.loadings
 
     def scoring(self) -> "Scoring":
-        """The projection of rows to the scores of `readout`, (rows, k)."""
+        """Return the projection of rows to the scores (rows, k) of `readout`."""
         return Scoring(self)
 
 
@@ -210,14 +220,19 @@ class Scoring(NamedTuple):
 
     @property
     def n_components(self) -> int:
-        """Columns of its answer: labels, or numbers a row."""
+        """Number of scores a row, one for each label or number."""
         return len(self.linear.readout.offset) if self.linear.readout else 0
 
     def apply(self, X: Rows) -> np.ndarray:
-        """Scores (rows, k) of rows (rows, features), dense or CSR. O(entries · components). Raises WidthMismatch."""
-        linear, readout = self.linear, self.linear.readout
+        """Return the scores (rows, k) of rows (rows, features), dense or CSR.
+
+        Costs O(entries · components). Raises WidthMismatch.
+        """
+        linear = self.linear
+        readout = linear.readout
         if readout is None:
             return np.zeros((X.shape[0], 0))
+
         z = linear.apply(X)
         if readout.rest is not None:
             z = np.hstack([z, linear._replace(loadings=readout.rest, offset=None).apply(X)])
@@ -225,9 +240,18 @@ class Scoring(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Keeps chosen features.
+    """Selection of features.
 
-    columns: (components,) int64 feature indices, best first. scores: (components,) float64. width: features seen.
+    Attributes
+    ----------
+    columns : (components,) int64
+        Indices of the selected features, best first.
+    scores : (components,) float64
+        Score of each selected feature.
+    width : int
+        Number of features seen.
+    solution : str
+        Kind of solution.
     """
 
     columns: np.ndarray
@@ -236,7 +260,7 @@ class Columns(NamedTuple):
     solution: str = "exact"
 
     def check(self) -> None:
-        """Raise DamagedFile unless its columns are of `width` ones."""
+        """Raise DamagedFile unless its columns are below `width`."""
         one_of(self, "solution", SOLUTIONS)
         within(self, 0, WIDEST, "width")
         shaped(self, np.int64, columns=(self.columns.size,))
@@ -246,7 +270,7 @@ class Columns(NamedTuple):
 
     @property
     def kind(self) -> ProjectionKind:
-        """ "columns"."""
+        """Name of the form, "columns"."""
         return "columns"
 
     @property
@@ -256,16 +280,20 @@ class Columns(NamedTuple):
 
     @property
     def n_components(self) -> int:
-        """Columns of its answer."""
+        """Number of components that `apply` returns."""
         return len(self.columns)
 
     def apply(self, X: Rows) -> np.ndarray:
-        """The chosen columns of rows (rows, features) as dense (rows, components). Raises WidthMismatch."""
+        """Return the selected columns of rows (rows, features), dense (rows, components).
+
+        Raises WidthMismatch.
+        """
         if sp.issparse(X):
             X = _fit_width(X, self.width)
             out = np.zeros((X.shape[0], self.n_components))
-            there = self.columns < X.shape[1]
-            out[:, there] = X[:, self.columns[there]].toarray()
+            # Columns past the width of these rows are zeros.
+            present = self.columns < X.shape[1]
+            out[:, present] = X[:, self.columns[present]].toarray()
             return out
         check_width(X, self.width)
         return X[:, self.columns].astype(np.float64)
@@ -298,7 +326,10 @@ class Mapped(NamedTuple):
     landmarks: Landmarks | None = None
 
     def check(self) -> None:
-        """Raise DamagedFile unless the map has the statistics it needs, and `inner` is a projection."""
+        """Raise DamagedFile unless the map and the inner projection are complete.
+
+        The map must have the statistics that it needs.
+        """
         within(self, 0, WIDEST, "width")
         mapping = check_map(self, self.width)
         if isinstance(self.inner, Mapped) or not isinstance(self.inner, Projection):
@@ -309,12 +340,12 @@ class Mapped(NamedTuple):
 
     @property
     def kind(self) -> ProjectionKind:
-        """ "mapped"."""
+        """Name of the form, "mapped"."""
         return "mapped"
 
     @property
     def solution(self) -> str:
-        """The inner projection's."""
+        """Kind of solution of the inner projection."""
         return str(self.inner.solution)
 
     @property
@@ -324,11 +355,11 @@ class Mapped(NamedTuple):
 
     @property
     def n_components(self) -> int:
-        """Columns of its answer."""
+        """Number of components that `apply` returns."""
         return int(self.inner.n_components)
 
     def __getattr__(self, name: str) -> np.ndarray:
-        """The arrays of the projection inside, by their names."""
+        """Return an array of the inner projection by its name."""
         if name not in ("loadings", "components", "eigenvalues", "mean", "columns", "scores"):
             raise AttributeError(f"a mapped projection has no {name!r}")
         array: np.ndarray = getattr(self.inner, name)
@@ -340,11 +371,14 @@ class Mapped(NamedTuple):
         return self.inner.readout if isinstance(self.inner, Linear) else None
 
     def scoring(self) -> "Mapped":
-        """The projection of rows to the scores of `readout`, (rows, k)."""
+        """Return the projection of rows to the scores (rows, k) of `readout`."""
         return self._replace(inner=self.inner.scoring())
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Mapped":
-        """The same projection with its components in another order (components,) and with signs (components,) ±1."""
+        """Return the projection with reordered components and other signs.
+
+        order: (components,) indices. signs: (components,) ±1.
+        """
         return self._replace(inner=self.inner.oriented(order, signs))
 
     @property
@@ -352,7 +386,7 @@ class Mapped(NamedTuple):
         """Names of the columns that the map makes, or None if they have none.
 
         They name the rows of `loadings`. Columns that came only with rows without a target are
-        last and left out, since nothing was learned of them.
+        last and are dropped, because nothing was learned of them.
         """
         if self.table is None:
             return None
@@ -380,7 +414,8 @@ class Mapped(NamedTuple):
 
         Yields the slice of the rows, and these rows (rows, mapped features).
         """
-        mapping, names = feature_map(self.feature_map), names or self.names
+        mapping = feature_map(self.feature_map)
+        names = names or self.names
         if self.table is not None:
             if rows_kind(X) is not Kind.RAW and X.shape[1] != len(names or ()):
                 check_width(X, self.width)
@@ -388,42 +423,71 @@ class Mapped(NamedTuple):
             for part in table_parts(mapping, self.table, raw):
                 yield part, mapped_rows(mapping, self.table, raw[part])
             return
+
         refuse_table(X)
         if names is None or not mapping.by_name:
             if not sp.issparse(X):
                 check_width(X, self.width)
             X = _fit_width(X, self.width)
         for part in mapped_parts(X.shape[0], mapping, PROJECTED_AT_ONCE):
-            marks = self.landmarks
-            yield (
-                part,
-                mapping.apply(X[part], self.width, names) if marks is None else mapping.coordinates(marks, X[part]),
-            )
+            if self.landmarks is None:
+                yield part, mapping.apply(X[part], self.width, names)
+            else:
+                yield part, mapping.coordinates(self.landmarks, X[part])
 
 
 def linear_part(projection: Projection | None) -> Linear | None:
-    """Return the linear projection of rows or of mapped rows, or None if there is none."""
+    """Return the linear projection of rows or mapped rows, or None."""
     inner = projection.inner if isinstance(projection, Mapped) else projection
     return inner if isinstance(inner, Linear) else None
 
 
-def check_map(state: Any, width: int) -> Any:
-    """The map of a state or a projection behind one, of rows of `width`. Raises DamagedFile unless it is well said, and its
-    names and statistics are its own."""
-    mapping = feature_map(state.feature_map)
+class MappedFields(Protocol):
+    """Fields of a state or a projection of mapped rows."""
+
+    @property
+    def feature_map(self) -> str:
+        """Spec of the map as JSON."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of the columns, if the map goes by name and all batches had the same."""
+        ...
+
+    @property
+    def table(self) -> TableState | None:
+        """Statistics of a table, if the map has some."""
+        ...
+
+    @property
+    def landmarks(self) -> Landmarks | None:
+        """Landmarks, if the map has some."""
+        ...
+
+
+def check_map(state: MappedFields, width: int) -> FeatureMap:
+    """Return the map of a state or a projection.
+
+    width: width of the rows before the map.
+
+    Raises DamagedFile unless the map is complete and the names and statistics are those of the
+    map.
+    """
+    mapping: FeatureMap = feature_map(state.feature_map)
     if width and not mapping.settled:
         raise wrong(state, "feature_map", state.feature_map, "that of rows that were learned, with all its numbers")
     if state.names is not None and (not mapping.by_name or len(state.names) != width):
         raise wrong(state, "names", f"{len(state.names)} names", f"{width} of a map that goes by name, or None")
-    if not mapping.learns:
+    if not isinstance(mapping, Table | Text):
         same(state, "table", None)
     elif state.table is not None:
         state.table.check(mapping)
         same(state, "names", state.table.names)
-    draws = isinstance(mapping, Nystroem)
-    if draws != (state.landmarks is not None):
+
+    if isinstance(mapping, Nystroem) != (state.landmarks is not None):
         raise wrong(state, "landmarks", "there" if state.landmarks else "None", "there where the map has some")
-    if draws:
+    if isinstance(mapping, Nystroem) and state.landmarks is not None:
         state.landmarks.check(width, mapping.most)
     return mapping
 
@@ -447,17 +511,23 @@ Mapped rows may be much wider than the rows they came from.
 """
 
 PROJECTED_AT_ONCE = 1 << 20
-"""The same where rows are only projected: requests do so, several at once."""
+"""Number of mapped values held in memory while projecting, 8 MB.
+
+Several requests may project at the same time.
+"""
 
 
 def mapped_parts(rows: int, mapping: FeatureMap, most: int = MAPPED_AT_ONCE) -> list[slice]:
-    """The rows that are mapped at a time, at most so many numbers."""
+    """Return the slices of rows that are mapped at a time.
+
+    most: maximum number of mapped values in a slice. Sparse maps are not bound by it.
+    """
     step = 4096 if mapping.sparse else max(1, most // mapping.out_features(0))
     return [slice(start, start + step) for start in range(0, rows, step)]
 
 
 def check_width(X: Rows, n_features: int) -> None:
-    """Raise WidthMismatch when dense rows have another width than the projection."""
+    """Raise WidthMismatch if dense rows have another width than the projection."""
     if X.shape[1] != n_features:
         raise WidthMismatch(
             f"X has {X.shape[1]} features, but this projection is expecting {n_features} features as input. "
@@ -466,5 +536,5 @@ def check_width(X: Rows, n_features: int) -> None:
 
 
 def _fit_width(X: sp.csr_matrix, n_features: int) -> sp.csr_matrix:
-    """CSR rows without the columns past n_features, which contribute nothing."""
+    """Return CSR rows without the columns past n_features, which contribute nothing."""
     return X if X.shape[1] <= n_features else X[:, :n_features]

@@ -19,7 +19,7 @@ TARGETS = "targets"
 """Scores are the targets as regression predicts them."""
 
 LOG_POSTERIORS = "log posteriors"
-"""Scores are log posterior probabilities, but for a term all classes share."""
+"""Scores are log posterior probabilities, up to a term that all classes share."""
 
 
 class Readout(NamedTuple):
@@ -48,21 +48,26 @@ class Readout(NamedTuple):
     rest: np.ndarray | None = None
 
     def check(self, features: int, components: int) -> None:
-        """Raise DamagedFile unless it is read from so many features and components."""
-        k, more = len(self.offset), 0
+        """Raise DamagedFile unless its arrays fit these numbers of features and components."""
+        k = len(self.offset)
+        n_rest = 0
         if self.rest is not None:
-            more = matrix(self, "rest")[1]
-            shaped(self, np.float64, rest=(features, more))
-        shaped(self, np.float64, weights=(components + more, k), offset=(k,))
+            n_rest = matrix(self, "rest")[1]
+            shaped(self, np.float64, rest=(features, n_rest))
+        shaped(self, np.float64, weights=(components + n_rest, k), offset=(k,))
         finite(self, "weights", "offset", "rest")
         one_of(self, "kind", KINDS)
         one_of(self, "scores", (TARGETS, LOG_POSTERIORS))
+
         labels(self)
         if len(self.labels) != (0 if self.kind == "continuous" else k):
             raise wrong(self, "labels", f"{len(self.labels)} labels", f"of {k} scores")
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Readout":
-        """The same for components in another order (components,) and with signs (components,) ±1."""
+        """Return the readout of components in another order and with other signs.
+
+        order: (components,) indices. signs: (components,) ±1.
+        """
         p = len(order)
         return self._replace(weights=np.vstack([self.weights[order] * signs[:, None], self.weights[p:]]))
 
@@ -86,5 +91,5 @@ class Readout(NamedTuple):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """(rows, k) posterior probabilities by scores that are their logarithms."""
+        """Return posterior probabilities (rows, k) by scores that are their logarithms."""
         return np.asarray(softmax(scores, axis=1))

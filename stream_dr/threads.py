@@ -1,13 +1,15 @@
 """Threads: names of all threads that the engine runs.
 
-    stream_dr-appender    one    admits waiting drafts and commits them as a group           (running/ingest.py)
-    stream_dr-models      one    reads the log, advances live models, schedules due work     (running/model_thread.py)
-    stream_dr-advance     many   advance models in parallel, one thread a processor          (running/advance.py)
-    stream_dr-work        few    solve, publish and snapshot: RunSettings.workers            (running/driver.py)
-    stream_dr-long        few    backfill and refine: twice RunSettings.workers              (running/running.py)
-    stream_dr-records     one    writes the records of what models did                       (directory/records.py)
-    stream_dr-ahead       one    a pass over shards or the log: reads ahead                  (here)
-    stream_dr-look-ahead  one    a replay: the next shard's digest and missing batches       (directory/references.py)
+| thread | number | work | module |
+|---|---|---|---|
+| `stream_dr-appender` | one | commits waiting drafts in groups | running/ingest.py |
+| `stream_dr-models` | one | reads the log, advances live models | running/model_thread.py |
+| `stream_dr-advance` | one a processor | advance models in parallel | running/advance.py |
+| `stream_dr-work` | `RunSettings.workers` | solve, publish, snapshot | running/driver.py |
+| `stream_dr-long` | twice as many | catch up, rebuild, refine | running/running.py |
+| `stream_dr-records` | one | writes the records of models' work | directory/records.py |
+| `stream_dr-ahead` | one a pass | reads shards or the log ahead | threads.py |
+| `stream_dr-look-ahead` | one a replay | finds the next shard's missing batches | directory/references.py |
 
 Each waits for a future, a condition or a deadline that it has computed. None polls.
 """
@@ -24,32 +26,39 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SWITCH_INTERVAL = 2e-4
-"""Seconds a thread may hold the interpreter while another waits. With Python's own, learning waits behind reading after
-each kernel."""
+"""Seconds for which a thread may hold the interpreter while another waits.
+
+With Python's default, learning waits behind reading after each kernel.
+"""
 
 _END = object()
+"""Result of a future after the last item."""
 
 
 def thread(name: str, run: Callable[[], None]) -> threading.Thread:
-    """A thread of the engine, not started yet."""
+    """Return a thread of the engine, not started yet."""
     return threading.Thread(target=run, name=f"stream_dr-{name}", daemon=True)
 
 
 def pool(name: str, threads: int | None = None) -> ThreadPoolExecutor:
-    """Return a pool of threads. None: one a processor."""
+    """Return a pool of threads of the engine.
+
+    threads: number of threads. None takes one a processor.
+    """
     return ThreadPoolExecutor(threads or len(os.sched_getaffinity(0)), thread_name_prefix=f"stream_dr-{name}")
 
 
 def ahead(items: Generator[T, None, None], depth: int = 2) -> Generator[T, None, None]:
     """Yield the same items, computed by a thread up to `depth` items ahead.
 
-    An error of the thread is raised here, in its place. Closing this generator closes `items`.
+    An error of the thread is raised in the place of the item. Closing this generator closes
+    `items`.
     """
-    with closing(items), pool("ahead", 1) as maker:
-        futures = deque(maker.submit(next, items, _END) for _ in range(depth))
+    with closing(items), pool("ahead", 1) as executor:
+        futures = deque(executor.submit(next, items, _END) for _ in range(depth))
         try:
             while (item := futures.popleft().result()) is not _END:
-                futures.append(maker.submit(next, items, _END))
+                futures.append(executor.submit(next, items, _END))
                 yield item  # type: ignore[misc]
         finally:
             for future in futures:

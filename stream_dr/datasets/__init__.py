@@ -1,3 +1,1 @@
-"""Sources of rows: readers of file formats, conversion to shards, public data sets, generated
-rows.
-"""
+"""Readers of files, conversion to shards, public data sets and generated rows."""

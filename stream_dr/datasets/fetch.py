@@ -13,93 +13,141 @@ Why this way: the fetchers know addresses, checksums and caches, so only the con
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.lines import BLOCK_ROWS
 from stream_dr.datasets.readers.rcv1 import read_indicator
-from stream_dr.disk import FileName
 from stream_dr.errors import InvalidParameter, SourceMissing, did_you_mean
-from stream_dr.rows.block import Block
+from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.shards.manifest import Manifest
 from stream_dr.shards.writer import WriteProgress, write_shards
 from stream_dr.targets.targets import class_targets, continuous_targets
 
+if TYPE_CHECKING:
+    from sklearn.utils import Bunch
+
 NAMES = "rcv1, news20 and openml:NAME"
+"""Names of data sets, for messages."""
+
+
+class _Part(NamedTuple):
+    """Rows of a data set that become one folder of shards.
+
+    Attributes
+    ----------
+    folder : str
+        Name of the folder within the output, "" for the output itself.
+    n_features : int or None
+        Width of sparse rows, None for dense ones.
+    blocks : iterator of Block
+    """
+
+    folder: str
+    n_features: int | None
+    blocks: Iterator[Block]
 
 
 def fetch(name: str, out: FileName, *, progress: WriteProgress | None = None) -> dict[str, Manifest]:
-    """Fetch a data set and write it as shards into the folder `out` (news20: `out/train` and `out/test`).
+    """Fetch a data set, write it as shards and return their manifests.
 
-    Returns the manifests by folder. Raises SourceMissing where it cannot be fetched, saying how to convert local files,
-    InvalidParameter for an unknown name, OutputExists.
+    The manifests are by folder.
+
+    Parameters
+    ----------
+    name : str
+        "rcv1", "news20", "openml:NAME" or "openml:NAME:VERSION".
+    out : path
+        Folder for the shards. The rows of news20 go to `out/train` and `out/test`.
+    progress : callable or None
+        Called with the number of rows so far after each batch.
+
+    Raises SourceMissing if the set cannot be fetched, with the command that converts local files,
+    InvalidParameter for an unknown name, and OutputExists.
     """
-    parts = _parts(name)
-    return {
-        str(Path(out) / folder): write_shards(blocks, Path(out) / folder, n_features=width, progress=progress)
-        for folder, width, blocks in parts
-    }
+    manifests = {}
+    for part in _fetch_parts(name):
+        folder = Path(out) / part.folder
+        manifests[str(folder)] = write_shards(part.blocks, folder, n_features=part.n_features, progress=progress)
+    return manifests
 
 
-def _parts(name: str) -> list[tuple[str, int | None, Iterator[Block]]]:
-    """(folder, width of sparse rows, blocks) of each part of a set."""
+def _fetch_parts(name: str) -> list[_Part]:
+    """Fetch a data set and return its parts."""
     if name == "rcv1":
-        bunch = _ask(name, "rcv1", "--format rcv1 --topics rcv1-v2.topics.qrels", "fetch_rcv1")
-        return [
-            ("", bunch.data.shape[1], read_indicator(bunch.data, bunch.target, bunch.target_names, bunch.sample_id))
-        ]
+        bunch = _call_fetcher(name, "rcv1", "--format rcv1 --topics rcv1-v2.topics.qrels", "fetch_rcv1")
+        blocks = read_indicator(bunch.data, bunch.target, bunch.target_names, bunch.sample_id)
+        return [_Part("", bunch.data.shape[1], blocks)]
+
     if name == "news20":
-        how = "fetch_20newsgroups_vectorized"
-        parts = []
-        for part in ("train", "test"):
-            bunch = _ask(name, "20news-bydate", "--format mat or libsvm", how, subset=part, normalize=False)
-            labels = [bunch.target_names[t] for t in bunch.target]
-            parts.append((part, bunch.data.shape[1], _rows(bunch.data, labels)))
-        return parts
+        return [_fetch_news20(name, subset) for subset in ("train", "test")]
+
     if name.startswith("openml:"):
-        return [_openml(name)]
+        return [_fetch_openml(name)]
+
     raise InvalidParameter(
         f"there is no data set {name!r} to fetch{did_you_mean(name, ('rcv1', 'news20'))}; names are {NAMES}."
     )
 
 
-def _openml(name: str) -> tuple[str, int | None, Iterator[Block]]:
+def _fetch_news20(name: str, subset: str) -> _Part:
+    """Fetch the training or test rows of 20 Newsgroups.
+
+    Labels are the names of the groups.
+    """
+    fetcher = "fetch_20newsgroups_vectorized"
+    bunch = _call_fetcher(name, "20news-bydate", "--format mat or libsvm", fetcher, subset=subset, normalize=False)
+    labels = [bunch.target_names[code] for code in bunch.target]
+    return _Part(subset, bunch.data.shape[1], _blocks(bunch.data, labels))
+
+
+def _fetch_openml(name: str) -> _Part:
+    """Fetch a data set of OpenML.
+
+    Its version is the one that the name ends in, or else the active one.
+    """
     _, title, *version = name.split(":")
-    wanted = int(version[0]) if version else "active"
-    bunch = _ask(name, title, "--format arff or csv", "fetch_openml", name=title, version=wanted)
-    X, names = as_rows(bunch.data)
+    number = int(version[0]) if version else "active"
+    bunch = _call_fetcher(name, title, "--format arff or csv", "fetch_openml", name=title, version=number)
+
+    X, feature_names = as_rows(bunch.data)
     targets = None if bunch.target is None else np.asarray(bunch.target)
-    return "", X.shape[1] if sp.issparse(X) else None, _rows(X, targets, names)
+    return _Part("", X.shape[1] if sp.issparse(X) else None, _blocks(X, targets, feature_names))
 
 
-def _rows(X: Any, targets: Any, names: tuple[str, ...] | None = None) -> Iterator[Block]:
-    """Blocks of rows with one label, or one number, a row."""
+def _blocks(X: Rows, targets: np.ndarray | list[str] | None, names: tuple[str, ...] | None = None) -> Iterator[Block]:
+    """Yield blocks of rows with one label, or one number, a row."""
     X = sp.csr_matrix(X, dtype=np.float64) if sp.issparse(X) else X
-    parse: Any = class_targets
-    if isinstance(targets, np.ndarray) and targets.dtype.kind == "f":
-        parse = continuous_targets
-    for at in range(0, X.shape[0], BLOCK_ROWS):
-        part = None if targets is None else parse(list(targets[at : at + BLOCK_ROWS]))
-        yield Block(X[at : at + BLOCK_ROWS], part, names=names)
+    is_continuous = isinstance(targets, np.ndarray) and targets.dtype.kind == "f"
+    parse = continuous_targets if is_continuous else class_targets
+
+    for start in range(0, X.shape[0], BLOCK_ROWS):
+        block_targets = None if targets is None else parse(list(targets[start : start + BLOCK_ROWS]))
+        yield Block(X[start : start + BLOCK_ROWS], block_targets, names=names)
 
 
-def _ask(what: str, files: str, format: str, fetcher: str, /, **how: Any) -> Any:
+def _call_fetcher(name: str, files: str, format: str, fetcher: str, /, **arguments: str | int | bool) -> "Bunch":
     """Return what a fetcher of scikit-learn returns.
 
-    Raises SourceMissing if it cannot reach its server.
+    Raises SourceMissing if it cannot reach its server. The message tells how to convert local
+    files instead, by their name and the option of their format.
     """
     import sklearn.datasets
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "Retry downloading from url": the error below says more
-            return getattr(sklearn.datasets, fetcher)(**how, n_retries=1, delay=0.2)
-    except (OSError, ValueError) as e:  # URLError, HTTPError and timeouts are OSErrors
+            # scikit-learn warns of each retry, and the error below says more.
+            warnings.simplefilter("ignore")
+            return getattr(sklearn.datasets, fetcher)(**arguments, n_retries=1, delay=0.2)
+
+    # URLError, HTTPError and timeouts are OSErrors.
+    except (OSError, ValueError) as e:
         raise SourceMissing(
-            f"{what} could not be fetched ({type(e).__name__}: {e}): this needs internet access to where scikit-learn "
+            f"{name} could not be fetched ({type(e).__name__}: {e}): this needs internet access to where scikit-learn "
             f"downloads it from. With the {files} files on disk: stream-dr convert FILES {format} --out DIR.",
-            name=what,
+            name=name,
         ) from e

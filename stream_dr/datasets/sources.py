@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stream_dr.aliases import FileName, JsonDict
 from stream_dr.arrow.rows import EXTRA_COLUMNS, is_layout
 from stream_dr.datasets.readers.columns import Roles
 from stream_dr.datasets.readers.csv import read_csv
@@ -25,7 +26,6 @@ from stream_dr.datasets.readers.npy import read_npy, read_npz
 from stream_dr.datasets.readers.parquet import read_ipc, read_parquet
 from stream_dr.datasets.readers.rcv1 import read_lyrl2004
 from stream_dr.datasets.readers.vw import read_vw
-from stream_dr.disk import FileName
 from stream_dr.errors import (
     DamagedShard,
     InvalidParameter,
@@ -43,23 +43,35 @@ from stream_dr.targets.targets import KINDS
 
 
 class Options(NamedTuple):
-    """Options of reading a file. An option that the format does not take must be left alone.
+    """Options of reading a file.
+
+    An option that the format does not take must keep its default.
 
     Attributes
     ----------
-    target : "auto" or the kind of targets (libsvm, vw, npy, npz)
-    zero_based, one_based : first number of the columns
-    n_features : declared width of sparse rows
-    topics : topics file of rcv1
-    labels : labels in another place
+    target : str
+        Kind of targets, or "auto" (libsvm, vw, npy, npz).
+    zero_based, one_based : bool
+        True if columns are numbered from 0 (libsvm), from 1 (vw).
+    n_features : int or None
+        Declared width of sparse rows (libsvm, vw, rcv1).
+    topics : path or None
+        Topics file (rcv1).
+    labels : str or None
         MULAN's XML (arff), the variable of labels (mat, npz), a .npy file of them (npy, npz), or
         indicator columns of a table, separated by commas.
-    label : class attribute or column
-    targets, weight, id, drop : columns of tables
-    raw, kinds : as in Roles
-    features : variable of rows (mat, npz)
-    subset : variable of row numbers (mat)
-    delimiter, header, decimal, encoding : as in csv
+    label : str or None
+        Attribute of the class (arff), or column of labels of a table.
+    targets, weight, id, drop : str or None
+        Columns of a table. Several targets, or columns to drop, are separated by commas.
+    features : str or None
+        Variable of the rows (mat, npz).
+    subset : str or None
+        Variable of row numbers (mat).
+    delimiter, header, decimal, encoding
+        As in `CsvFormat` (csv).
+    raw, kinds
+        As in `Roles` (tables).
     """
 
     target: str = "auto"
@@ -83,24 +95,29 @@ class Options(NamedTuple):
     kinds: tuple[tuple[str, str], ...] = ()
 
 
-_COLUMNS = ("label", "labels", "targets", "weight", "id", "drop", "raw", "kinds")
+_TABLE_OPTIONS = ("label", "labels", "targets", "weight", "id", "drop", "raw", "kinds")
+"""Options of all formats of tables."""
+
 _READERS: dict[str, tuple[Callable[..., Iterator[Block]], tuple[str, ...]]] = {
     "libsvm": (read_libsvm, ("target", "zero_based", "n_features")),
     "vw": (read_vw, ("target", "one_based", "n_features")),
     "rcv1": (read_lyrl2004, ("topics", "n_features")),
     "arff": (read_arff, ("labels", "label")),
     "mat": (read_matlab, ("labels", "features", "subset")),
-    "csv": (read_csv, (*_COLUMNS, "delimiter", "header", "decimal", "encoding")),
-    "jsonl": (read_jsonl, _COLUMNS),
-    "parquet": (read_parquet, _COLUMNS),
-    "arrow": (read_ipc, _COLUMNS),
+    "csv": (read_csv, (*_TABLE_OPTIONS, "delimiter", "header", "decimal", "encoding")),
+    "jsonl": (read_jsonl, _TABLE_OPTIONS),
+    "parquet": (read_parquet, _TABLE_OPTIONS),
+    "arrow": (read_ipc, _TABLE_OPTIONS),
     "npy": (read_npy, ("labels", "target")),
     "npz": (read_npz, ("features", "labels", "target")),
-    "sqlite": (read_sqlite, _COLUMNS),
-    "duckdb": (read_duckdb, _COLUMNS),
+    "sqlite": (read_sqlite, _TABLE_OPTIONS),
+    "duckdb": (read_duckdb, _TABLE_OPTIONS),
 }
-"""The reader of each format, and which options it has a use for."""
+"""Reader of each format, and the options that it takes."""
+
 FORMATS = tuple(_READERS)
+"""Names of the formats."""
+
 _EVENT_BYTES = 256 << 20
 """Bytes of a Parquet row group above which its rows are read some at a time.
 
@@ -108,9 +125,10 @@ Smaller row groups are read as a shard's are, an event each.
 """
 
 DATABASES = ("sqlite", "duckdb")
-"""Formats whose files hold several tables, each a source: FILE!TABLE."""
+"""Formats whose files hold several tables. Each is a source, FILE!TABLE."""
+
 TABLES = ("csv", "jsonl", "parquet", "arrow", *DATABASES)
-"""Formats whose columns have names and parts to play."""
+"""Formats whose columns have names and roles."""
 
 _SUFFIXES = {
     ".svm": "libsvm", ".svmlight": "libsvm", ".libsvm": "libsvm", ".vw": "vw", ".arff": "arff", ".mat": "mat",
@@ -119,6 +137,7 @@ _SUFFIXES = {
     ".npy": "npy", ".npz": "npz", ".db": "sqlite", ".db3": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite",
     ".duckdb": "duckdb", ".ddb": "duckdb",
 }  # fmt: skip
+"""Format by the suffix of a file's name."""
 
 
 def format_of(path: FileName) -> str:
@@ -130,6 +149,7 @@ def format_of(path: FileName) -> str:
     archive, _, member = str(path).partition("!")
     if (format := _SUFFIXES.get(Path(archive).suffix.lower())) in DATABASES:
         return str(format)
+
     name = Path(member or archive)
     if name.suffix.lower() in PACKED:
         name = name.with_suffix("")
@@ -141,40 +161,53 @@ def format_of(path: FileName) -> str:
 
 
 class FileSource:
-    """Files read as one stream of batches, in order, for refine and evaluate.
+    """Files read in order as one stream of batches.
 
-    paths: paths of the files. format: format of all of them. options: options of reading them. If
-    the first piece of a table settles whether its features are only numbers, `raw` says so.
+    Attributes
+    ----------
+    paths : tuple of Path
+    format : str
+        Format of all files.
+    options : Options
+        Options of reading them. For a table whose `raw` is None, the first piece decides it.
 
-    Before a row is read it raises InvalidParameter for an option that the format does not take or
-    a bad value, and InvalidTargets for two kinds of targets. Then it raises what a table's first
-    piece raises.
+    Before a row is read, the constructor raises InvalidParameter for an option that the format
+    does not take or a bad value, and InvalidTargets for two kinds of targets. Then it raises what
+    reading a table's first piece raises.
     """
 
     def __init__(self, paths: Sequence[FileName], format: str, options: Options = Options()) -> None:
         if format not in FORMATS:
             meant = did_you_mean(format, FORMATS)
             raise InvalidParameter(f"there is no format {format!r}{meant}; formats are {', '.join(FORMATS)}.")
-        self.paths, self.format = tuple(Path(path) for path in paths), format
-        reader, takes = _READERS[format]
+        self.paths = tuple(Path(path) for path in paths)
+        self.format = format
+        self._reader, self._option_names = _READERS[format]
+
         chosen = {name: value for name, value in options._asdict().items() if value != Options._field_defaults[name]}
         for name in chosen:
-            if name not in takes and name != "raw":
+            if name not in self._option_names and name != "raw":
                 raise InvalidParameter(f"option {name} says nothing about {format} files; leave it out.")
         if format == "rcv1" and options.topics is None:
             raise InvalidParameter("rcv1 vector files need their topics file (rcv1-v2.topics.qrels); give topics.")
         _check(format, options)
+
+        # Files of tab-separated values have their delimiter in the suffix.
         if format == "csv" and options.delimiter == "," and all(".tsv" in path.suffixes for path in self.paths):
             options = options._replace(delimiter="\t")
         self.options = options
-        self._reader, self._takes = reader, takes
         if format in TABLES and options.raw is None:
             self.options = options._replace(raw=self.first is not None and self.first.table)
 
     @cached_property
     def first(self) -> Block | None:
-        """The first rows. Raises what reading them raises."""
-        return next(self._blocks(self.paths[0], **({"some": True} if self.format == "csv" else {})), None)
+        """First block, or None if the first file has no rows.
+
+        Raises what reading it raises.
+        """
+        # Other readers read no more than a piece for their first block.
+        more_arguments = {"head_only": True} if self.format == "csv" else {}
+        return next(self._blocks(self.paths[0], **more_arguments), None)
 
     @property
     def raw(self) -> bool:
@@ -182,8 +215,11 @@ class FileSource:
         return bool(self.options.raw)
 
     def blocks(self) -> Generator[Block, None, None]:
-        """The rows, from the start. Raises MalformedInput (no row at all, a file that changed meanwhile), SourceMissing, and
-        what the reader raises."""
+        """Yield the rows, from the start.
+
+        Raises SourceMissing, what the reader raises, and MalformedInput if there is no row at all
+        or a file changed while it was read.
+        """
         rows = 0
         for path in self.paths:
             before = _identity(path)
@@ -198,7 +234,9 @@ class FileSource:
             raise MalformedInput(f"{', '.join(map(str, self.paths))}: no row in it. Give a file that holds rows.")
 
     def only(self, names: Sequence[str] | None) -> tuple["FileSource", list[str]]:
-        """Return this source without columns outside `names`, and the names of the dropped ones.
+        """Return this source without columns outside `names`.
+
+        The second result has the names of the dropped columns.
 
         names: None takes all columns.
         """
@@ -206,35 +244,38 @@ class FileSource:
         extra = [name for name in (first.names if first is not None else None) or () if name not in (names or ())]
         if not extra:
             return self, []
-        left_out = (*_names(self.options.drop), *extra)
-        return FileSource(self.paths, self.format, self.options._replace(drop=left_out, raw=None)), extra
+
+        # The remaining columns may all be numbers, so the first piece decides `raw` again.
+        drop = (*_split_names(self.options.drop), *extra)
+        return FileSource(self.paths, self.format, self.options._replace(drop=drop, raw=None)), extra
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """(number, Block) of the batches, for after < number ≤ until."""
+        """Yield (number, Block) of the batches, for after < number ≤ until."""
         for number, block in enumerate(self.blocks()):
             if until is not None and number > until:
                 return
             if number > after:
                 yield number, block
 
-    def _blocks(self, path: Path, **more: Any) -> Iterator[Block]:
-        options = self.options
-        arguments: dict[str, Any] = {
+    def _blocks(self, path: Path, **more_arguments: bool) -> Iterator[Block]:
+        """Call the reader with the options that differ from their defaults."""
+        arguments: JsonDict = {
             name: value
-            for name, value in options._asdict().items()
-            if name in self._takes and value != Options._field_defaults[name]
+            for name, value in self.options._asdict().items()
+            if name in self._option_names and value != Options._field_defaults[name]
         }
         if self.format in TABLES:
-            arguments = {name: value for name, value in arguments.items() if name not in _COLUMNS} | {
-                "roles": _roles(options)
-            }
-        return self._reader(path, **arguments, **more)
+            arguments = {name: value for name, value in arguments.items() if name not in _TABLE_OPTIONS}
+            arguments["roles"] = _roles(self.options)
+        return self._reader(path, **arguments, **more_arguments)
 
 
 def open_source(
     paths: FileName | Sequence[FileName], format: str | None = None, options: Options | None = None, **more_options: Any
 ) -> FileSource:
-    r"""Return one or several files as batches, which are read when they are asked for.
+    r"""Return one or several files as a stream of batches.
+
+    The batches are read when they are iterated.
 
     Formats are csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff, mat, npy and npz, packed (gz,
     bz2, xz, zip members) or not, and tables of SQLite or DuckDB (shop.db!orders).
@@ -259,39 +300,43 @@ def open_source(
     >>> [block.rows for _, block in source.events()]
     [3]
     """
-    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    if not several:
+    path_list = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    if not path_list:
         raise InvalidParameter("no file is named; name one or several.")
     if error := unknown_parameter("reading a file", more_options, Options._fields):
         raise error
-    return FileSource(several, format or format_of(several[0]), (options or Options())._replace(**more_options))
+    return FileSource(path_list, format or format_of(path_list[0]), (options or Options())._replace(**more_options))
 
 
 def are_shards(path: Path) -> bool:
-    """Return True if a path names rows as shards have them, or nothing.
+    """Return True if a path names shards, or nothing that exists.
 
-    It may be a folder, a manifest or a file.
+    Shards are a folder, a manifest, or one file.
     """
     archive = Path(str(path).partition("!")[0])
     if not archive.is_file() or path.suffix == ".json":
         return archive == path
     if archive != path or not begins_as_shard(path):
         return False
+
     try:
         shard = open_shard(path)
         schema = shard.schema
     except DamagedShard:
         return True
+
+    # A row group of many rows is read some rows at a time, which the reader of shards does not do.
     if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not is_layout(schema.names):
-        return False  # a row group of many rows, to be read some rows at a time
+        return False
     features = [field for field in schema if field.name not in EXTRA_COLUMNS]
     return is_layout(schema.names) or all(is_numeric(field.type) for field in features)
 
 
 def _check(format: str, options: Options) -> None:
-    """Raise InvalidParameter, InvalidTargets for values that no file can be read with."""
+    """Raise InvalidParameter or InvalidTargets for a bad value of an option."""
+    # Only the check for two kinds of targets matters here.
     if format in TABLES:
-        _roles(options).taken()
+        _roles(options).non_features()
     if options.target not in ("auto", *KINDS):
         raise InvalidTargets(f"target={options.target!r}; it must be auto, {', '.join(KINDS)}.")
     for name, value in (("delimiter", options.delimiter), ("decimal", options.decimal)):
@@ -304,6 +349,10 @@ def _check(format: str, options: Options) -> None:
 
 
 def _identity(path: Path) -> tuple[int, int]:
+    """Return size and modification time of a file.
+
+    They change when it is written to. Raises SourceMissing.
+    """
     archive = Path(str(path).partition("!")[0])
     try:
         status = archive.stat()
@@ -315,9 +364,18 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _roles(options: Options) -> Roles:
-    o = options
-    return Roles(o.label, _names(o.labels), _names(o.targets), o.weight, o.id, _names(o.drop), o.raw, o.kinds)
+    return Roles(
+        label=options.label,
+        labels=_split_names(options.labels),
+        target=_split_names(options.targets),
+        weight=options.weight,
+        id=options.id,
+        drop=_split_names(options.drop),
+        raw=options.raw,
+        kinds=options.kinds,
+    )
 
 
-def _names(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
+def _split_names(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return names of columns, which a string separates by commas."""
     return tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else names or ()

@@ -31,7 +31,7 @@ from stream_dr.directory.history import History
 from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_name, check_there
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.retention import Retention
-from stream_dr.disk import DirectoryLock, Reserve, check_room, remove_begun
+from stream_dr.disk import DirectoryLock, Reserve, check_room, remove_unfinished
 from stream_dr.errors import (
     DamagedFile,
     DirectoryMissing,
@@ -191,7 +191,7 @@ class Directory(AbstractContextManager["Directory"]):
 
         if self.writable:
             self._remove_leftovers()
-            remove_begun(self.path)
+            remove_unfinished(self.path)
             self.table.forget_removed()
 
     def _remove_leftovers(self) -> None:

@@ -18,7 +18,7 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
-from stream_dr.disk import holder
+from stream_dr.disk import lock_holder
 from stream_dr.errors import DamagedFile, DirectoryInUse, HistoryGone
 from stream_dr.log.event import row_digest
 
@@ -96,7 +96,7 @@ def displaced(path: Path, why: str) -> DirectoryInUse:
 
     path: path of the log's folder.
     """
-    pid = holder(path.parent)
+    pid = lock_holder(path.parent)
     return DirectoryInUse(
         f"{path}: {why} since process {os.getpid()} opened it to write; the directory's lock names process {pid}. "
         "This one writes no more to it. Let one process write, and start it again.",

@@ -1,7 +1,8 @@
 """Text files as streams that Arrow reads without calling Python.
 
-Arrow reads ahead in a thread of its own. If that thread calls Python while Python ends, or while the main thread waits for
-it, the process is aborted or waits for ever. Plain, gz and bz2 files in UTF-8 are therefore opened by Arrow itself.
+Arrow reads ahead in a thread of its own. If that thread calls Python while Python ends, or while
+the main thread waits for it, the process is aborted or waits forever. Plain, gz and bz2 files in
+UTF-8 are therefore opened by Arrow itself.
 """
 
 import codecs
@@ -16,8 +17,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.lines import open_bytes
-from stream_dr.disk import FileName
 from stream_dr.errors import MalformedInput
 
 _COMPRESSION = {".gz": "gzip", ".bz2": "bz2"}
@@ -25,17 +26,21 @@ _COMPRESSION = {".gz": "gzip", ".bz2": "bz2"}
 
 
 class _Utf8(io.RawIOBase):
-    """The text of a file, encoded as UTF-8."""
+    """Stream of the text of a file, encoded as UTF-8."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
-        self._text, self._rest = text, b""
+        self._text = text
+        self._rest = b""
 
     def readable(self) -> bool:
         """Return True."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, at most `size`, or all of them if it is negative."""
+        """Return the next bytes, at most `size`.
+
+        A negative size returns all remaining bytes.
+        """
         if size < 0:
             return self._rest + self._text.read().encode()
         data = self._rest or self._text.read(size).encode()
@@ -45,7 +50,10 @@ class _Utf8(io.RawIOBase):
 
 @contextmanager
 def _decoded(path: FileName, encoding: str) -> Iterator[io.RawIOBase]:
-    """Yield the file's bytes as UTF-8, unpacked. Raises MalformedInput if it cannot be unpacked or decoded."""
+    """Yield the file's bytes as UTF-8, unpacked.
+
+    Raises MalformedInput if it cannot be unpacked or decoded.
+    """
     try:
         with open_bytes(path) as file:
             if _is_utf8(encoding):
@@ -65,7 +73,8 @@ def _is_utf8(encoding: str) -> bool:
 def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.NativeFile]:
     """Yield a stream of the file as UTF-8, unpacked.
 
-    xz files, members of zip archives and other encodings are copied to a temporary file first, which has no name.
+    Xz files, members of zip archives and other encodings are copied to a temporary file first. It
+    has no name, so it is gone when it is closed.
 
     Raises
     ------
@@ -90,6 +99,9 @@ def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.Nativ
 
 
 def read_head(path: FileName, encoding: str, size: int) -> pa.BufferReader:
-    """Return about the first `size` bytes of the file as UTF-8, unpacked. Raises as `open_for_arrow`."""
+    """Return about the first `size` bytes of the file as UTF-8, unpacked.
+
+    Raises as `open_for_arrow`.
+    """
     with _decoded(path, encoding) as file:
         return pa.BufferReader(file.read(size))

@@ -9,23 +9,23 @@ what a column means, not the format.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from stream_dr.aliases import FileName
 from stream_dr.arrow.codec import block_from_arrow
 from stream_dr.arrow.rows import RESERVED, is_layout
 from stream_dr.arrow.target_columns import targets_from_arrow
-from stream_dr.disk import FileName
 from stream_dr.errors import InvalidTargets, LimitExceeded, MalformedInput, SchemaMismatch, StreamDRError, did_you_mean
-from stream_dr.rows.block import Block, Ids, check_finite
+from stream_dr.rows.block import Block, Ids, Rows, check_finite
 from stream_dr.rows.frames import as_matrix
 from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 
-_PARTS = {"id": "id", "label": "label", "labels": "label", "target": "targets", "weight": "weight"}
+_ROLES_BY_NAME = {"id": "id", "label": "label", "labels": "label", "target": "targets", "weight": "weight"}
 """Role that a column of each name probably has."""
 
 
@@ -34,14 +34,21 @@ class Roles(NamedTuple):
 
     Attributes
     ----------
-    label : one label a row
-    labels : indicator columns (0 or 1), whose names are the labels
-    target : continuous columns
-    weight, id : column of weights, of ids
-    drop : columns to leave out
-    raw : True if features are columns of a table
-        None decides it by the first piece: False if it has only numbers without gaps.
-    kinds : declared pairs of a column and "number", "date", "time", "category" or "text"
+    label : str or None
+        Column of one label a row.
+    labels : tuple of str
+        Indicator columns (0 or 1), whose names are the labels.
+    target : tuple of str
+        Columns of continuous targets.
+    weight, id : str or None
+        Column of weights, and of ids.
+    drop : tuple of str
+        Columns that are not read.
+    raw : bool or None
+        True if features are columns of a table, False if they are numbers. With None the first
+        piece decides, and it is False if it has only numbers without gaps.
+    kinds : tuple of (str, str)
+        Columns with their declared kind, "number", "date", "time", "category" or "text".
     """
 
     label: str | None = None
@@ -53,32 +60,39 @@ class Roles(NamedTuple):
     raw: bool | None = False
     kinds: tuple[tuple[str, str], ...] = ()
 
-    def taken(self) -> tuple[str, ...]:
-        """All columns that are no features. Raises InvalidTargets when more than one kind of targets is named."""
+    def non_features(self) -> tuple[str, ...]:
+        """Return all columns that are not features.
+
+        Raises InvalidTargets if more than one kind of targets is named.
+        """
         if (self.label is not None) + bool(self.labels) + bool(self.target) > 1:
             raise InvalidTargets("columns are given as more than one of label, labels and target; give one kind.")
         single = tuple(c for c in (self.label, self.weight, self.id) if c is not None)
         return single + self.labels + self.target + self.drop
 
-    def numbers(self) -> tuple[str, ...]:
-        """The columns beside the features that must hold numbers."""
+    def number_columns(self) -> tuple[str, ...]:
+        """Return the columns that are not features and must hold numbers."""
         return (*self.labels, *self.target, *((self.weight,) if self.weight is not None else ()))
 
     def features(self, columns: Sequence[str]) -> list[str]:
-        """The feature columns among `columns`. Raises SchemaMismatch naming all columns that are not there."""
-        taken = set(self.taken())
-        gone = sorted((taken | set(dict(self.kinds))) - set(columns))
-        if gone:
-            named = ", ".join(f"{name!r}{did_you_mean(name, columns)}" for name in gone)
-            raise SchemaMismatch(f"there is no column {named}; there are {list(columns)[:10]} …", column=gone[0])
-        features = [c for c in columns if c not in taken]
+        """Return the feature columns among `columns`.
+
+        Raises SchemaMismatch that names all columns of these roles that do not exist.
+        """
+        non_features = set(self.non_features())
+        missing = sorted((non_features | set(dict(self.kinds))) - set(columns))
+        if missing:
+            listed = ", ".join(f"{name!r}{did_you_mean(name, columns)}" for name in missing)
+            raise SchemaMismatch(f"there is no column {listed}; there are {list(columns)[:10]} …", column=missing[0])
+
+        features = [c for c in columns if c not in non_features]
         if not features:
             raise SchemaMismatch("no column is left for the features.")
         for name in features:
             if name in RESERVED:
-                part = f"say what it is (--{_PARTS[name]} {name}), or " if name in _PARTS else ""
+                advice = f"say what it is (--{_ROLES_BY_NAME[name]} {name}), or " if name in _ROLES_BY_NAME else ""
                 raise SchemaMismatch(
-                    f"a column is called {name!r}, as a part of a shard is; {part}leave it out (--drop {name}).",
+                    f"a column is called {name!r}, as a part of a shard is; {advice}leave it out (--drop {name}).",
                     column=name,
                 )
         return features
@@ -104,12 +118,12 @@ def blocks_of(
     features: None for the layout of a shard. fail: called with (error, rows before) to raise a
     block's error as the file's own.
     """
-    for at in range(0, batch.num_rows, rows):
-        part = batch.slice(at, rows)
+    for start in range(0, batch.num_rows, rows):
+        part = batch.slice(start, rows)
         try:
             block = block_from_arrow(part) if features is None else block_of(part, features, roles)
         except StreamDRError as e:
-            fail(e, at)
+            fail(e, start)
             raise
         yield block
 
@@ -117,12 +131,15 @@ def blocks_of(
 def blocks_of_batches(
     path: FileName, batches: Iterable[pa.RecordBatch], features: list[str] | None, roles: Roles, rows: int
 ) -> Iterator[Block]:
-    """Blocks of a file's batches, as `blocks_of` makes them. Raises MalformedInput naming file and row, LimitExceeded."""
+    """Yield blocks of a file's batches, as `blocks_of` does for one.
+
+    Raises MalformedInput that names file and row, and LimitExceeded.
+    """
     row = 0
 
-    def fail(error: StreamDRError, at: int) -> None:
-        at += row + int(error.details.get("row", 0))
-        raise MalformedInput(f"{path}, row {at}: {error}", file=str(path), row=at) from error
+    def fail(error: StreamDRError, rows_before: int) -> None:
+        number = row + rows_before + int(error.details.get("row", 0))
+        raise MalformedInput(f"{path}, row {number}: {error}", file=str(path), row=number) from error
 
     try:
         for batch in batches:
@@ -137,36 +154,49 @@ def blocks_of_batches(
 
 
 def block_of(batch: pa.RecordBatch, features: Sequence[str], roles: Roles) -> Block:
-    """One Block of a record batch. Raises SchemaMismatch naming columns that are not numbers or have nulls, NotFinite."""
+    """Return one Block of a record batch.
+
+    Raises NotFinite, and SchemaMismatch that names columns that are not numbers or have nulls.
+    """
+    X: Rows
     if roles.raw:
-        X: Any = raw_from_arrow(batch.select(list(features)))
-        return Block(X, targets_of(batch, roles), *_beside(batch, roles), X.names)
+        X = raw_from_arrow(batch.select(list(features)))
+        names = X.names
+    else:
+        X, names = _number_rows(batch, features)
+
+    targets = targets_of(batch, roles)
+    weights = None if roles.weight is None else numbers(batch.column(roles.weight), roles.weight)
+    ids = None if roles.id is None else ids_of(batch.column(roles.id), roles.id)
+    return Block(X, targets, weights, ids, names)
+
+
+def _number_rows(batch: pa.RecordBatch, features: Sequence[str]) -> tuple[Rows, tuple[str, ...] | None]:
+    """Return the features as a matrix, and the names of its columns.
+
+    Raises NotFinite and SchemaMismatch.
+    """
     table = pa.Table.from_batches([batch.select(list(features))])
     for name, column in zip(features, table.columns, strict=True):
         _refuse_null(column, name)
     try:
         X, names = as_matrix(table)
-    except TypeError as e:  # NotNumeric
+    # NotNumeric is a TypeError.
+    except TypeError as e:
         raise SchemaMismatch(str(e)) from e
     check_finite(X)
-    return Block(X, targets_of(batch, roles), *_beside(batch, roles), names)
-
-
-def _beside(batch: pa.RecordBatch, roles: Roles) -> tuple[np.ndarray | None, Ids | None]:
-    """Weights and ids."""
-    weights = None if roles.weight is None else numbers(batch.column(roles.weight), roles.weight)
-    return weights, None if roles.id is None else ids_of(batch.column(roles.id), roles.id)
+    return X, names
 
 
 def needs_raw(first: pa.RecordBatch, features: Sequence[str] | None, roles: Roles) -> bool:
     """Return True if features are read as columns of a table.
 
-    The roles decide it, or a first piece of the features.
+    The roles decide it, or else the first piece of the file.
     """
     if roles.raw is not None or features is None:
         return bool(roles.raw)
     return any(kind != "number" for _, kind in roles.kinds) or any(
-        not _plain(first.schema.field(name).type) or first.column(name).null_count for name in features
+        not _is_numeric(first.schema.field(name).type) or first.column(name).null_count for name in features
     )
 
 
@@ -187,7 +217,7 @@ def type_of(column: pa.Array, declared: str | None) -> pa.DataType:
     return pa.float64() if pa.types.is_integer(kind) and not distinct else kind
 
 
-def _plain(kind: pa.DataType) -> bool:
+def _is_numeric(kind: pa.DataType) -> bool:
     """Return True if columns of this type are numbers, or vectors of numbers."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         kind = kind.value_type
@@ -196,7 +226,10 @@ def _plain(kind: pa.DataType) -> bool:
 
 
 def ids_of(column: pa.Array, name: str) -> Ids:
-    """A column of ids: integers as they are, everything else as text. Raises SchemaMismatch for a row without one."""
+    """Return a column of ids, as integers or texts.
+
+    Values of other types become texts. Raises SchemaMismatch for a row without an id.
+    """
     _refuse_null(column, name)
     if pa.types.is_integer(column.type) or is_string_type(column.type):
         return column.to_pylist()
@@ -204,12 +237,15 @@ def ids_of(column: pa.Array, name: str) -> Ids:
 
 
 def without_blanks(texts: pa.Array) -> pa.Array:
-    """The texts with null where one is empty."""
+    """Return the texts with null for empty ones."""
     return pc.replace_with_mask(texts, pc.equal(texts, ""), pa.scalar(None, pa.string()))
 
 
 def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
-    """The batch's targets by their columns, or None. A row whose label is empty has no target."""
+    """Return the batch's targets by their columns, or None.
+
+    A row whose label is empty has no target.
+    """
     if roles.label is not None:
         column = batch.column(roles.label)
         if pa.types.is_string(column.type):
@@ -217,6 +253,7 @@ def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
         if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
             return targets_from_arrow(pa.record_batch([column], ["label"]))
         return class_targets([None if v == "" else v for v in batch.column(roles.label).to_pylist()])
+
     if roles.labels:
         Y = np.column_stack([numbers(batch.column(name), name) for name in roles.labels])
         if not np.all((Y == 0) | (Y == 1)):
@@ -224,13 +261,17 @@ def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
             raise InvalidTargets(f"label column {column!r} has values other than 0 and 1; give it as target.")
         indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(Y, axis=1)))).astype(np.int64)
         return Targets("multilabel", roles.labels, np.nonzero(Y)[1].astype(np.int32), indptr)
+
     if roles.target:
         return continuous_targets(np.column_stack([numbers(batch.column(name), name) for name in roles.target]))
     return None
 
 
 def numbers(column: pa.Array, name: str) -> np.ndarray:
-    """A column as (rows,) float64. Raises SchemaMismatch."""
+    """Return a column as float64 (rows,).
+
+    Raises SchemaMismatch.
+    """
     _refuse_null(column, name)
     try:
         return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
@@ -241,6 +282,7 @@ def numbers(column: pa.Array, name: str) -> np.ndarray:
 
 
 def _refuse_null(column: pa.Array | pa.ChunkedArray, name: str) -> None:
+    """Raise SchemaMismatch for the first row without a value."""
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
         raise SchemaMismatch(

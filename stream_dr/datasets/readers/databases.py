@@ -11,61 +11,78 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
 
+from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.columns import Roles, blocks_of_batches, feature_columns, needs_raw, type_of
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST
-from stream_dr.disk import FileName
 from stream_dr.errors import InvalidParameter, MalformedInput, SourceMissing
 from stream_dr.rows.block import Block
 
+_SqliteRow = tuple[int | float | str | bytes | None, ...]
+
 
 def read_sqlite(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Blocks of a table's rows, names kept. Raises SourceMissing (file or table), SchemaMismatch,
-    MalformedInput naming file and rows."""
-    file, table = _parts(path)
+    """Yield blocks of the rows of a table of SQLite, with names.
+
+    Raises SourceMissing for the file or the table, SchemaMismatch, and MalformedInput that names
+    file and rows.
+    """
+    file, table = _split(path)
     with _readable(path, sqlite3.Error), closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as database:
+        # Views of a file from elsewhere may not call functions with side effects.
         database.execute("PRAGMA trusted_schema = OFF")
         tables = database.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')").fetchall()
-        name = _table(path, table, [name for (name,) in tables if not name.startswith("sqlite_")])
+        name = _choose_table(path, table, [name for (name,) in tables if not name.startswith("sqlite_")])
         cursor = database.execute(f"SELECT * FROM {_quoted(name)}")
-        yield from _from_sqlite(path, cursor, roles, rows)
+        yield from _sqlite_blocks(path, cursor, roles, rows)
 
 
-def _from_sqlite(path: FileName, cursor: sqlite3.Cursor, roles: Roles, rows: int) -> Iterator[Block]:
+def _sqlite_blocks(path: FileName, cursor: sqlite3.Cursor, roles: Roles, rows: int) -> Iterator[Block]:
+    """Yield blocks of the rows of a query."""
     names = [column[0] for column in cursor.description]
     features = feature_columns(names, roles)
     pieces = _pieces(cursor, rows)
     if (piece := next(pieces, None)) is None:
         return
 
-    first = _batch(path, names, piece, {})
+    first = _record_batch(path, names, piece, {})
     roles = roles._replace(raw=needs_raw(first, features, roles))
-    types = dict.fromkeys((*(features or ()), *roles.numbers()), pa.float64())
+    types = dict.fromkeys((*(features or ()), *roles.number_columns()), pa.float64())
     if roles.raw:
         types |= {name: type_of(first.column(name), dict(roles.kinds).get(name)) for name in features or ()}
     types = {name: types.get(name, first.schema.field(name).type) for name in names}
-    batches = (_batch(path, names, piece, types) for piece in chain([piece], pieces))
+
+    batches = (_record_batch(path, names, piece, types) for piece in chain([piece], pieces))
     yield from blocks_of_batches(path, batches, features, roles, rows)
 
 
-def _pieces(cursor: sqlite3.Cursor, rows: int) -> Iterator[list[Any]]:
-    """Rows, `rows` at a time, fewer where they are long."""
-    piece, size = list[Any](), 0
+def _pieces(cursor: sqlite3.Cursor, rows: int) -> Iterator[list[_SqliteRow]]:
+    """Yield the rows of a query, `rows` at a time and fewer if they are long."""
+    piece: list[_SqliteRow] = []
+    size = 0
     for row in cursor:
         piece.append(row)
         size += sum(len(value) for value in row if isinstance(value, str | bytes))
         if len(piece) == rows or size > LONGEST:
             yield piece
-            piece, size = [], 0
+            piece = []
+            size = 0
     if piece:
         yield piece
 
 
-def _batch(path: FileName, names: Sequence[str], rows: list[Any], types: dict[str, pa.DataType]) -> pa.RecordBatch:
+def _record_batch(
+    path: FileName, names: Sequence[str], rows: list[_SqliteRow], types: dict[str, pa.DataType]
+) -> pa.RecordBatch:
+    """Return rows as a record batch.
+
+    types: types of the columns. Those without one have the type of their values.
+
+    Raises MalformedInput for a column that cannot be cast.
+    """
     arrays = []
     for name, values in zip(names, zip(*rows, strict=True), strict=True):
         try:
@@ -82,7 +99,10 @@ def _batch(path: FileName, names: Sequence[str], rows: list[Any], types: dict[st
 
 
 def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Blocks of a table's rows, names kept. Raises InvalidParameter where duckdb is not installed, and as `read_sqlite`."""
+    """Yield blocks of the rows of a table of DuckDB, with names.
+
+    Raises InvalidParameter if duckdb is not installed, and as `read_sqlite`.
+    """
     try:
         import duckdb
     except ImportError as e:
@@ -90,37 +110,44 @@ def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROW
             f"{path} is read by duckdb, which is not installed: pip install 'stream-dr[duckdb]'."
         ) from e
 
-    file, table = _parts(path)
+    file, table = _split(path)
     with (
         _readable(path, duckdb.Error),
         duckdb.connect(file, read_only=True, config={"enable_external_access": False}) as database,
     ):
         listed = database.sql("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
         tables = {name if schema == "main" else f"{schema}.{name}": (schema, name) for schema, name in listed}
-        schema, name = tables[_table(path, table, list(tables))]
+        schema, name = tables[_choose_table(path, table, list(tables))]
         relation = database.sql(f"SELECT * FROM {_quoted(schema)}.{_quoted(name)}")
+
         features = feature_columns(relation.columns, roles)
         yield from blocks_of_batches(path, relation.to_arrow_reader(rows), features, roles, rows)
 
 
-def _parts(path: FileName) -> tuple[str, str]:
-    """The file and the table that a source names. Raises SourceMissing."""
+def _split(path: FileName) -> tuple[str, str]:
+    """Return the file and the table that a source names, "" for no table.
+
+    Raises SourceMissing.
+    """
     file, _, table = str(path).partition("!")
     if not Path(file).is_file():
         raise SourceMissing(f"there is no file {file}; give the path of a file that is there.", file=file)
     return file, table
 
 
-def _table(path: FileName, named: str, tables: list[str]) -> str:
-    """The table that is meant. Raises SourceMissing."""
-    if not named and len(tables) == 1:
+def _choose_table(path: FileName, name: str, tables: list[str]) -> str:
+    """Return the table of this name.
+
+    An empty name means the only table. Raises SourceMissing.
+    """
+    if not name and len(tables) == 1:
         return tables[0]
-    if named not in tables:
+    if name not in tables:
         raise SourceMissing(
             f"{path} names no table of the file; write {str(path).partition('!')[0]}!TABLE with one of {tables[:10]}.",
             file=str(path),
         )
-    return named
+    return name
 
 
 def _quoted(name: str) -> str:
@@ -128,8 +155,9 @@ def _quoted(name: str) -> str:
 
 
 @contextmanager
-def _readable(path: FileName, wrong: type[Exception]) -> Iterator[None]:
+def _readable(path: FileName, database_error: type[Exception]) -> Iterator[None]:
+    """Raise MalformedInput if the with-block raises an error of the database."""
     try:
         yield
-    except wrong as e:
+    except database_error as e:
         raise MalformedInput(f"{path} cannot be read ({e}).", file=str(path)) from e

@@ -7,15 +7,14 @@ unless `zero_based`. Memory: one group of rows. About 2 million pairs a second o
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from stream_dr.datasets.readers.labels import LabelFields
+from stream_dr.aliases import FileName
+from stream_dr.datasets.readers.labels import LabelParser
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_lines
 from stream_dr.datasets.readers.pairs import parse_pairs
-from stream_dr.disk import FileName
-from stream_dr.rows.block import Block
+from stream_dr.rows.block import Block, Rows
 
 _BLANK = re.compile(rb"[ \t]")
 
@@ -30,40 +29,58 @@ def read_libsvm(
 ) -> Iterator[Block]:
     """Yield blocks of sparse float64 rows with their targets.
 
-    target: kind of targets, or "auto", by which the first rows decide. n_features: declared width.
-    Without it a block's width is the largest column so far.
+    Parameters
+    ----------
+    path : path
+        File to read, plain or packed.
+    target : str
+        Kind of targets. With "auto" the first rows decide.
+    zero_based : bool
+        True if columns are numbered from 0.
+    n_features : int or None
+        Declared width. Without it a block's width is the largest column so far.
+    rows : int
+        Number of rows in a block.
 
     Raises SourceMissing, and MalformedInput that names file and line.
     """
-    parser, width = LabelFields(target), n_features or 0
+    parser = LabelParser(target)
+    width = n_features or 0
     for lines in read_lines(path, rows):
-        fields, begins = label_fields(lines)
-        X = parse_pairs(lines, begins, 0 if zero_based else 1, width)
-        check_stated_width(lines, X, n_features)
+        fields, pair_starts = split_labels(lines)
+        X = parse_pairs(lines, pair_starts, 0 if zero_based else 1, width)
+        refuse_undeclared_columns(lines, X, n_features)
         width = X.shape[1]
         yield Block(X, parser.parse(fields, lines.fail), width_stated=n_features is not None)
 
 
-def label_fields(lines: Lines) -> tuple[list[str], np.ndarray]:
-    """Each line's label field ("" where there is none) and where its pairs begin."""
-    fields, begins = [], np.empty(lines.rows, np.int64)
+def split_labels(lines: Lines) -> tuple[list[str], np.ndarray]:
+    """Return each line's label field, and where its pairs start.
+
+    The field is "" if a line has no label. The starts (lines,) are positions in `lines.data`.
+    """
+    fields = []
+    pair_starts = np.empty(lines.rows, np.int64)
     data = lines.data.tobytes()
     for i, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
         blank = _BLANK.search(data, start, end)
         stop = blank.start() if blank else end
         field = data[start:stop]
+
         if b":" in field:
-            field, stop = b"", start
+            field = b""
+            stop = start
         elif data[stop + 1 : stop + 5] == b"qid:":
-            after = data.find(b" ", stop + 1, end)
-            stop = after if after >= 0 else end
+            after_qid = data.find(b" ", stop + 1, end)
+            stop = after_qid if after_qid >= 0 else end
+
         fields.append(field.decode("utf-8", "replace"))
-        begins[i] = stop
-    return fields, begins
+        pair_starts[i] = stop
+    return fields, pair_starts
 
 
-def check_stated_width(lines: Lines, X: Any, n_features: int | None) -> None:
-    """Raise MalformedInput for the first line with a column past the stated width."""
+def refuse_undeclared_columns(lines: Lines, X: Rows, n_features: int | None) -> None:
+    """Raise MalformedInput for the first line beyond the declared width."""
     if n_features is None or X.shape[1] <= n_features:
         return
     entry = int(np.argmax(X.indices >= n_features))

@@ -10,14 +10,13 @@ as text.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
+from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.lines import BLOCK_ROWS
-from stream_dr.disk import FileName
 from stream_dr.errors import (
     InvalidTargets,
     MalformedInput,
@@ -26,7 +25,7 @@ from stream_dr.errors import (
     StreamDRError,
     did_you_mean,
 )
-from stream_dr.rows.block import Block, check_finite
+from stream_dr.rows.block import Block, Rows, check_finite
 from stream_dr.targets.label_codes import check_exact
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets
@@ -40,68 +39,96 @@ def read_matlab(
     subset: str | None = None,
     rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Blocks of rows of `features` (n, d), sparse or dense, with `labels` (n,) classes or (n, k) indicator.
+    """Yield blocks of rows, sparse or dense, with their targets.
 
-    subset: a variable of row numbers, counted from 1 as MATLAB does (trainIdx): only those rows, in that order. labels
-    None: rows without targets. Raises SourceMissing, SchemaMismatch (a variable is not there or does not fit),
-    MalformedInput.
+    Parameters
+    ----------
+    path : path
+        File to read.
+    features : str
+        Variable of the rows (n, d).
+    labels : str or None
+        Variable of the targets: classes (n,) or an indicator (n, k). None: rows have no targets.
+    subset : str or None
+        Variable of row numbers, counted from 1 as MATLAB does (trainIdx). Only those rows are
+        yielded, in that order.
+    rows : int
+        Number of rows in a block.
+
+    Raises SourceMissing, MalformedInput, and SchemaMismatch if a variable does not exist or does
+    not fit.
     """
     names = [name for name in (features, labels, subset) if name is not None]
-    variables = _load(path, names)
-    X = _numbers(path, features, variables[features])
+    variables = _load_variables(path, names)
+    X = _as_rows(path, features, variables[features])
     if X.ndim != 2:
         raise SchemaMismatch(f"{path}: {features!r} has {X.ndim} dimensions; rows are (n, d).")
+
     try:
         check_finite(X)
-        targets = None if labels is None else _targets(variables[labels], X.shape[0])
+        targets = None if labels is None else _parse_labels(variables[labels], X.shape[0])
         if targets is not None and targets.rows != X.shape[0]:
             raise InvalidTargets(
                 f"{labels!r} has {targets.rows} rows, {features!r} {X.shape[0]}; give one target a row."
             )
     except StreamDRError as e:
         raise MalformedInput(f"{path}: {e}", file=str(path)) from e
-    order = np.arange(X.shape[0]) if subset is None else _order(path, variables[subset], X.shape[0])
-    for at in range(0, len(order), rows):
-        take = order[at : at + rows]
-        yield Block(X[take], None if targets is None else targets.take(take))
+
+    order = np.arange(X.shape[0]) if subset is None else _row_order(path, variables[subset], X.shape[0])
+    for start in range(0, len(order), rows):
+        block_rows = order[start : start + rows]
+        yield Block(X[block_rows], None if targets is None else targets.take(block_rows))
 
 
-def _load(path: FileName, names: list[str]) -> dict[str, Any]:
+def _load_variables(path: FileName, names: list[str]) -> dict[str, Rows]:
+    """Return the variables of these names.
+
+    Raises SourceMissing, MalformedInput, and SchemaMismatch for a variable that does not exist.
+    """
     if not Path(path).is_file():
         raise SourceMissing(f"there is no file {path}; give the path of a file that is there.")
+
     try:
-        present = scipy.io.whosmat(path)
+        listed = scipy.io.whosmat(path)
         variables = scipy.io.loadmat(path, variable_names=names)
     except NotImplementedError as e:
         raise MalformedInput(f"{path} is of MATLAB version 7.3 (HDF5); save it again with -v7.", file=str(path)) from e
-    except Exception as e:  # scipy raises whatever wrong bytes lead to
+    # Wrong bytes make scipy raise errors of any type.
+    except Exception as e:
         raise MalformedInput(f"{path} is not a MATLAB file ({e}).", file=str(path)) from e
+
     for value in filter(sp.issparse, variables.values()):
         _check_indices(path, value)
+
     missing = [name for name in names if name not in variables]
     if missing:
-        there = [name for name, _, _ in present]
-        has, meant = ", ".join(there), did_you_mean(missing[0], there)
+        existing = [name for name, _, _ in listed]
+        meant = did_you_mean(missing[0], existing)
         raise SchemaMismatch(
-            f"{path} has no variable {missing[0]!r}{meant}; it has {has}. Name them with features, labels, subset."
+            f"{path} has no variable {missing[0]!r}{meant}; it has {', '.join(existing)}. Name them with features, labels, "
+            "subset."
         )
     return variables
 
 
-def _check_indices(path: FileName, matrix: Any) -> None:
+def _check_indices(path: FileName, matrix: Rows) -> None:
     """Raise MalformedInput if a sparse matrix has an index outside its shape.
 
     Compiled code would trust it.
     """
     try:
-        if matrix.format != "coo":  # of which scipy looks at every index itself
+        # scipy checks every index of a COO matrix itself.
+        if matrix.format != "coo":
             matrix.check_format(full_check=True)
     except (ValueError, TypeError) as e:
         raise MalformedInput(f"{path} has a sparse variable that is damaged ({e}).", file=str(path)) from e
 
 
-def _numbers(path: FileName, name: str, values: Any) -> Any:
-    """Rows as float64, CSR or C-ordered. Raises SchemaMismatch where they are no numbers."""
+def _as_rows(path: FileName, name: str, values: Rows) -> Rows:
+    """Return a variable as float64 rows, CSR or C-ordered.
+
+    Raises SchemaMismatch if it holds no numbers.
+    """
     if (not isinstance(values, np.ndarray) and not sp.issparse(values)) or values.dtype.kind not in "biufc":
         raise SchemaMismatch(f"{path}: {name!r} holds no numbers; name the variable that does.")
     if sp.issparse(values):
@@ -109,20 +136,24 @@ def _numbers(path: FileName, name: str, values: Any) -> Any:
     return np.ascontiguousarray(values, dtype=np.float64)
 
 
-def _targets(values: Any, rows: int) -> Targets:
+def _parse_labels(values: Rows, rows: int) -> Targets:
     """Return Targets from numbers or cells of strings, (n, 1) or (1, n).
 
     A 0/1 matrix gives label sets.
     """
     Y = values.toarray() if sp.issparse(values) else np.asarray(values)
+
     if Y.dtype == object:
         if not all(np.size(cell) for cell in Y.ravel()):
             raise InvalidTargets("a label is an empty cell; leave those rows out.")
         return class_targets([str(np.asarray(cell).ravel()[0]) for cell in Y.ravel()])
+
     if Y.dtype.kind not in "biuf":
         raise InvalidTargets(f"labels of type {Y.dtype} are not numbers; give numbers, or a cell array of strings.")
     if Y.dtype.kind == "f" and not np.isfinite(Y).all():
         raise InvalidTargets("labels contain NaN or infinity; leave those rows out.")
+
+    # MATLAB stores whole numbers as doubles, so their type does not say that they are classes.
     if Y.ndim == 1 or 1 in Y.shape:
         flat = Y.ravel()
         if np.issubdtype(flat.dtype, np.floating) and not np.all(flat == np.floor(flat)):
@@ -130,10 +161,12 @@ def _targets(values: Any, rows: int) -> Targets:
         if flat.dtype.kind == "f":
             check_exact(flat)
         return class_targets(flat if flat.dtype.kind == "u" else flat.astype(np.int64))
+
     return parse_targets(Y, rows, ("multilabel", "continuous"))
 
 
-def _order(path: FileName, numbers: Any, rows: int) -> np.ndarray:
+def _row_order(path: FileName, numbers: Rows, rows: int) -> np.ndarray:
+    """Return a subset's row numbers, counted from 0."""
     order = np.asarray(numbers).ravel().astype(np.int64) - 1
     if len(order) and (order.min() < 0 or order.max() >= rows):
         raise SchemaMismatch(f"{path}: the subset names rows outside 1 … {rows}.")

@@ -12,48 +12,65 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes
-from stream_dr.disk import FileName
 from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, StreamDRError
-from stream_dr.rows.block import Block, check_finite
+from stream_dr.rows.block import Block, Rows, check_finite
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
 
 PIECE = 64 << 20
-"""Bytes of rows that are read at a time, if one row has no more."""
+"""Maximum number of bytes of rows that are read at a time. One row may have more."""
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+"""numpy's reader of the header, by version of the format."""
 
 
-class _Array:
-    """An array of a file, of that shape and dtype by its header."""
+class _ArrayReader:
+    """Reader of an array in a file.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : dtype
+        Both as the header declares them.
+    """
 
     def __init__(self, file: IO[bytes], path: FileName) -> None:
-        self._file, self._path = file, path
+        self._file = file
+        self._path = path
         version = np.lib.format.read_magic(file)
         if version not in _HEADERS:
             raise MalformedInput(f"{path} is of version {version} of numpy's format; save plain numbers or strings.")
+
         self.shape, by_columns, self.dtype = _HEADERS[version](file)
         self._by_columns = by_columns and len(self.shape) > 1
         self._row_bytes = max(8, self.dtype.itemsize) * math.prod(self.shape[1:])
 
     def pieces(self, rows: int) -> Iterator[np.ndarray]:
-        """The values, `rows` rows at a time. Raises MalformedInput where they end too early."""
+        """Yield the values, `rows` rows at a time.
+
+        Raises MalformedInput if they end too early.
+        """
         if self._by_columns:
             whole = self._read(self.shape[0]).reshape(self.shape[::-1]).T
-            yield from (whole[at : at + rows] for at in range(0, len(whole), rows))
+            yield from (whole[start : start + rows] for start in range(0, len(whole), rows))
             return
-        for at in range(0, self.shape[0], rows):
-            count = min(rows, self.shape[0] - at)
+
+        for start in range(0, self.shape[0], rows):
+            count = min(rows, self.shape[0] - start)
             yield self._read(count).reshape(count, *self.shape[1:])
 
     def check_shape(self, *dimensions: int) -> None:
-        """Raise SchemaMismatch unless it has so many dimensions, and numbers or strings."""
+        """Raise SchemaMismatch unless it holds numbers or strings of a usable shape.
+
+        dimensions: permitted numbers of dimensions.
+        """
         if self.dtype.kind not in "biufU":
             raise SchemaMismatch(f"{self._path} holds {self.dtype}, no plain numbers or strings; save X.astype(…).")
         if len(self.shape) not in dimensions or 0 in self.shape[1:]:
@@ -62,7 +79,10 @@ class _Array:
             )
 
     def rows_at_once(self, rows: int) -> int:
-        """Return the number of rows, at most `rows`, that take PIECE bytes. One at least."""
+        """Return the number of rows, at most `rows`, that take PIECE bytes.
+
+        It is at least one.
+        """
         return max(1, min(rows, PIECE // self._row_bytes))
 
     def _read(self, rows: int) -> np.ndarray:
@@ -76,12 +96,25 @@ class _Array:
 def read_npy(
     path: FileName, *, labels: str | None = None, target: str = "auto", rows: int = BLOCK_ROWS
 ) -> Iterator[Block]:
-    """Blocks of the rows of an array (n, d). labels: a .npy file of the targets, (n,) or (n, k). target: "auto" or their
-    kind. Raises SourceMissing, SchemaMismatch, InvalidTargets, MalformedInput."""
+    """Yield blocks of the rows of an array (n, d).
+
+    Parameters
+    ----------
+    path : path
+        File to read, plain or packed.
+    labels : str or None
+        Path of a .npy file of the targets, (n,) or (n, k). None: rows have no targets.
+    target : str
+        Kind of the targets. With "auto" their type and values decide.
+    rows : int
+        Maximum number of rows in a block.
+
+    Raises SourceMissing, SchemaMismatch, InvalidTargets, MalformedInput.
+    """
     with ExitStack() as files, _readable(path):
-        X = _Array(files.enter_context(open_bytes(path)), path)
+        X = _ArrayReader(files.enter_context(open_bytes(path)), path)
         X.check_shape(2)
-        Y = None if labels is None else _targets_in(files, labels)
+        Y = None if labels is None else _open_targets(files, labels)
         rows = min(array.rows_at_once(rows) for array in (X, Y) if array is not None)
         yield from _blocks(path, X.pieces(rows), X.shape[0], Y, target, rows)
 
@@ -94,44 +127,58 @@ def read_npz(
     target: str = "auto",
     rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Yield blocks of rows of the array `features`, or of scipy's sparse matrix.
+    """Yield blocks of the rows of an archive.
 
-    labels: name of the array of targets, or a .npy file. None takes the array y if there is one.
+    They are those of one of its arrays, or of scipy's sparse matrix.
+
+    Parameters
+    ----------
+    path : path
+        File to read.
+    features : str
+        Name of the array of rows. Not used for a sparse matrix.
+    labels : str or None
+        Name of the array of targets, or path of a .npy file. None takes the array y if there is
+        one.
+    target, rows
+        As in `read_npy`.
 
     Raises as `read_npy` does.
     """
     with _readable(path), open_bytes(path) as file, zipfile.ZipFile(file) as archive:
         arrays = [name.removesuffix(".npy") for name in archive.namelist()]
-    sparse = {"format", "shape", "data"} <= set(arrays)
+
+    is_sparse = {"format", "shape", "data"} <= set(arrays)
     labels = "y" if labels is None and "y" in arrays else labels
-    named = [] if sparse else [features]
-    named += [labels] if labels is not None and not labels.endswith(".npy") else []
-    if missing := [name for name in named if name not in arrays]:
+    needed = [] if is_sparse else [features]
+    needed += [labels] if labels is not None and not labels.endswith(".npy") else []
+    if missing := [name for name in needed if name not in arrays]:
         raise SchemaMismatch(
             f"{path} has no array {missing[0]!r}; it has {', '.join(arrays)}. Name them with --features and --labels."
         )
 
-    targets = labels if labels is None or labels.endswith(".npy") else f"{path}!{labels}.npy"
-    if not sparse:
-        yield from read_npy(f"{path}!{features}.npy", labels=targets, target=target, rows=rows)
+    targets_path = labels if labels is None or labels.endswith(".npy") else f"{path}!{labels}.npy"
+    if not is_sparse:
+        yield from read_npy(f"{path}!{features}.npy", labels=targets_path, target=target, rows=rows)
         return
+
     with ExitStack() as files, _readable(path):
-        X = _sparse(path)
-        Y = None if targets is None else _targets_in(files, targets)
+        X = _load_sparse(path)
+        Y = None if targets_path is None else _open_targets(files, targets_path)
         rows = rows if Y is None else Y.rows_at_once(rows)
-        pieces = (X[at : at + rows] for at in range(0, X.shape[0], rows))
+        pieces = (X[start : start + rows] for start in range(0, X.shape[0], rows))
         yield from _blocks(path, pieces, X.shape[0], Y, target, rows)
 
 
-def _targets_in(files: ExitStack, path: str) -> _Array:
-    """The targets in a file, which is closed with the others."""
-    Y = _Array(files.enter_context(open_bytes(path)), path)
+def _open_targets(files: ExitStack, path: str) -> _ArrayReader:
+    """Return a reader of the targets in a file, which `files` closes."""
+    Y = _ArrayReader(files.enter_context(open_bytes(path)), path)
     Y.check_shape(1, 2)
     return Y
 
 
-def _sparse(path: FileName) -> sp.csr_matrix:
-    """A matrix of scipy's, its indices looked at: compiled code takes them on trust."""
+def _load_sparse(path: FileName) -> sp.csr_matrix:
+    """Return a matrix of scipy's with checked indices, which compiled code trusts."""
     X = sp.load_npz(path)
     if X.format not in ("csr", "csc"):
         raise SchemaMismatch(f"{path} is a matrix in {X.format} format; save X.tocsr().")
@@ -139,39 +186,50 @@ def _sparse(path: FileName) -> sp.csr_matrix:
     return sp.csr_matrix(X, dtype=np.float64)
 
 
-def _blocks(path: FileName, pieces: Iterator[Any], n: int, Y: _Array | None, target: str, rows: int) -> Iterator[Block]:
+def _blocks(
+    path: FileName, pieces: Iterator[Rows], n: int, Y: _ArrayReader | None, target: str, rows: int
+) -> Iterator[Block]:
+    """Yield the pieces of rows as blocks, with their targets.
+
+    n: number of rows in all pieces. rows: number of rows in a piece.
+    """
     if Y is not None and Y.shape[0] != n:
         raise InvalidTargets(f"{path} has {n} rows and {Y.shape[0]} targets; give one target a row.")
-    known, row = target, 0
+
+    kind = target
+    row = 0
     for X, y in zip(pieces, itertools.repeat(None) if Y is None else Y.pieces(rows), strict=False):
         try:
-            X = X if sp.issparse(X) or X.dtype in (np.float32, np.float64) else _numbers(X)
+            X = X if sp.issparse(X) or X.dtype in (np.float32, np.float64) else _as_float64(X)
             check_finite(X)
-            targets = None if y is None else _targets(y, known)
+            targets = None if y is None else _parse_piece(y, kind)
         except StreamDRError as e:
             raise MalformedInput(f"{path}, in the {X.shape[0]} rows from {row} on: {e}", file=str(path)) from e
-        known = known if targets is None else targets.kind
+
+        # The first piece decides the kind of targets for the file.
+        kind = kind if targets is None else targets.kind
         row += X.shape[0]
         yield Block(X if sp.issparse(X) else np.ascontiguousarray(X), targets)
 
 
-def _numbers(X: np.ndarray) -> np.ndarray:
+def _as_float64(X: np.ndarray) -> np.ndarray:
     if X.dtype.kind == "U":
         raise SchemaMismatch("rows are strings, no numbers; save tables of words as CSV or Parquet.")
     return X.astype(np.float64)
 
 
-def _targets(y: np.ndarray, target: str) -> Targets:
+def _parse_piece(y: np.ndarray, target: str) -> Targets:
     """Return Targets of an array.
 
     Floats (n,) that are all whole are classes, as MATLAB's are, unless `target` says otherwise.
     """
-    whole = y.ndim == 1 and y.dtype.kind == "f" and target == "auto" and bool(np.all(y == np.floor(y)))
-    return parse_targets(y, len(y), ("class",) if whole else KINDS, target)
+    is_whole = y.ndim == 1 and y.dtype.kind == "f" and target == "auto" and bool(np.all(y == np.floor(y)))
+    return parse_targets(y, len(y), ("class",) if is_whole else KINDS, target)
 
 
 @contextmanager
 def _readable(path: FileName) -> Iterator[None]:
+    """Raise MalformedInput if the with-block raises an error of reading."""
     try:
         yield
     except StreamDRError:

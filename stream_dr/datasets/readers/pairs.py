@@ -17,111 +17,143 @@ from stream_dr.datasets.readers.lines import Lines
 from stream_dr.rows.block import LARGEST
 
 _WIDEST = 1 << 31
-"""Indices are 32 bits wide."""
+"""Upper bound on a column's index, which has 32 bits."""
 
-COLON, SPACE, COMMENT = 58, 32, 35
+COLON = ord(":")
+SPACE = ord(" ")
+COMMENT = ord("#")
 
-_NUMBERED = (
+_RANGE_MESSAGES = (
     f"columns are numbered from 0, below {_WIDEST}.",
     f"columns are numbered from 1, up to {_WIDEST}. Where a libsvm file numbers them from 0, give --zero-based "
     "(zero_based=True).",
 )
+"""Ends of the message for an index out of range, by the first column's number."""
 
 
-def parse_pairs(lines: Lines, begins: np.ndarray, first_index: int, width: int = 0) -> sp.csr_matrix:
-    """Rows (lines, columns) of `index:value` tokens separated by blanks, float64, indices sorted.
+def parse_pairs(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int = 0) -> sp.csr_matrix:
+    """Return rows (lines, columns) of `index:value` tokens, float64 with sorted indices.
 
-    begins: (lines,) where each line's tokens begin. first_index: the number the file gives the first column (0 or 1).
-    width: columns to have at least. Raises MalformedInput naming the line.
+    Parameters
+    ----------
+    lines : Lines
+        Lines whose tokens are separated by blanks.
+    pair_starts : ndarray (lines,)
+        Position in `lines.data` at which each line's tokens start.
+    first_index : 0 or 1
+        Number that the file gives to the first column.
+    width : int
+        Minimum number of columns of the result.
+
+    Raises MalformedInput that names the line.
     """
     try:
-        return _parse(lines, begins, first_index, width)
-    except (pa.ArrowInvalid, _Refused):
-        _name_the_line(lines, begins, first_index)
+        return _parse(lines, pair_starts, first_index, width)
+    except (pa.ArrowInvalid, _NotPairsError):
+        _raise_for_first_bad_line(lines, pair_starts, first_index)
         raise
 
 
-class _Refused(Exception):
-    pass
+class _NotPairsError(Exception):
+    """Some line of a group is not pairs of a row."""
 
 
-def _parse(lines: Lines, begins: np.ndarray, first_index: int, width: int) -> sp.csr_matrix:
-    tokens, text = _tokens(lines, begins)
-    inside = np.concatenate(([0], np.cumsum(text == COLON)))
-    colons = inside[lines.ends] - inside[begins]
-    if np.any(tokens != 2 * colons):
-        raise _Refused
+def _parse(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int) -> sp.csr_matrix:
+    """Return the rows of a group.
+
+    Raises ArrowInvalid or _NotPairsError, neither of which says in which line.
+    """
+    n_tokens, text = _count_tokens(lines, pair_starts)
+    colons_before = np.concatenate(([0], np.cumsum(text == COLON)))
+    n_pairs = colons_before[lines.ends] - colons_before[pair_starts]
+    if np.any(n_tokens != 2 * n_pairs):
+        raise _NotPairsError
+
     text[text == COLON] = SPACE
-    numbers = _numbers(text)
-    if len(numbers) != tokens.sum():
-        raise _Refused
-    indices, values = numbers[0::2] - first_index, np.ascontiguousarray(numbers[1::2])
+    numbers = _parse_numbers(text)
+    if len(numbers) != n_tokens.sum():
+        raise _NotPairsError
+
+    indices = numbers[0::2] - first_index
+    values = np.ascontiguousarray(numbers[1::2])
     if not np.all((indices >= 0) & (indices < _WIDEST) & (indices == np.floor(indices))):
-        raise _Refused
-    if not np.all(np.abs(values) <= LARGEST):  # NaN is not
-        raise _Refused
-    indptr = np.concatenate(([0], np.cumsum(colons)))
+        raise _NotPairsError
+    # This comparison is false for NaN.
+    if not np.all(np.abs(values) <= LARGEST):
+        raise _NotPairsError
+
+    indptr = np.concatenate(([0], np.cumsum(n_pairs)))
     columns = max(width, int(indices.max(initial=-1)) + 1)
     X = sp.csr_matrix((values, indices.astype(np.int32), indptr.astype(np.int32)), shape=(lines.rows, columns))
     if not X.has_sorted_indices:
         X.sort_indices()
+    # An index stands twice in a row.
     if not X.has_canonical_format:
-        raise _Refused
+        raise _NotPairsError
     return X
 
 
-def _tokens(lines: Lines, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _count_tokens(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of tokens of each line (lines,), and the cleaned bytes.
 
-    A colon counts as a blank. Bytes outside [begins, ends) are blank.
+    A colon counts as a blank. Bytes outside the pairs, and in comments, are blank.
     """
     text = lines.data.copy()
+
+    # The running sum of the edges is 1 within pairs and 0 elsewhere.
     edges = np.zeros(len(text) + 1, np.int8)
-    edges[begins] += 1
+    edges[pair_starts] += 1
     np.subtract.at(edges, lines.ends, 1)
     text[np.cumsum(edges[:-1], dtype=np.int8) == 0] = SPACE
+
     comments = np.flatnonzero(text == COMMENT)
     if len(comments):
         _blank_comments(text, comments, lines)
+
+    # A token starts where a solid byte follows a blank.
     solid = (text > SPACE) & (text != COLON)
-    heads = solid.copy()
-    heads[1:] &= ~solid[:-1]
-    before = np.concatenate(([0], np.cumsum(heads)))
-    return before[lines.ends] - before[begins], text
+    token_starts = solid.copy()
+    token_starts[1:] &= ~solid[:-1]
+    tokens_before = np.concatenate(([0], np.cumsum(token_starts)))
+    return tokens_before[lines.ends] - tokens_before[pair_starts], text
 
 
 def _blank_comments(text: np.ndarray, comments: np.ndarray, lines: Lines) -> None:
-    for at in comments.tolist():
-        line = int(np.searchsorted(lines.starts, at, side="right")) - 1
-        text[at : lines.ends[line]] = SPACE
+    """Blank each line from its comment on, in place."""
+    for start in comments.tolist():
+        line = int(np.searchsorted(lines.starts, start, side="right")) - 1
+        text[start : lines.ends[line]] = SPACE
 
 
-def _numbers(text: np.ndarray) -> np.ndarray:
-    """All numbers in blank-separated text."""
-    strings = pa.Array.from_buffers(
-        pa.large_string(), 1, [None, pa.py_buffer(np.array([0, len(text)], np.int64)), pa.py_buffer(text)]
-    )
+def _parse_numbers(text: np.ndarray) -> np.ndarray:
+    """Return all numbers in blank-separated text, float64."""
+    # The bytes become one Arrow string without a copy.
+    offsets = pa.py_buffer(np.array([0, len(text)], np.int64))
+    strings = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(text)])
     tokens = pc.ascii_split_whitespace(pc.ascii_trim_whitespace(strings)).values
+
     if len(tokens) == 1 and tokens[0].as_py() == "":
         return np.zeros(0)
     return tokens.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
-def _name_the_line(lines: Lines, begins: np.ndarray, first_index: int) -> None:
-    """Raise MalformedInput for the first line that is not as it should be."""
+def _raise_for_first_bad_line(lines: Lines, pair_starts: np.ndarray, first_index: int) -> None:
+    """Raise MalformedInput for the first line that is not pairs of a row."""
     for i in range(lines.rows):
-        one = lines.data[begins[i] : lines.ends[i]].tobytes().decode("utf-8", "replace").partition("#")[0]
-        seen = set()
-        for token in one.split():
+        text = lines.data[pair_starts[i] : lines.ends[i]].tobytes().decode("utf-8", "replace").partition("#")[0]
+        columns = set()
+        for token in text.split():
             index, colon, value = token.partition(":")
             try:
-                column, number = int(index), float(value)
+                column = int(index)
+                number = float(value)
             except ValueError:
                 lines.fail(i, f"{token!r} is not index:value; every token after the label must be.")
+
             if not colon or not abs(number) <= LARGEST:
                 lines.fail(i, f"{token!r}: the value must be finite and at most 1e100 in size.")
             if not 0 <= column - first_index < _WIDEST:
-                lines.fail(i, f"index {column} is out of range; {_NUMBERED[first_index]}")
-            if column in seen:
+                lines.fail(i, f"index {column} is out of range; {_RANGE_MESSAGES[first_index]}")
+            if column in columns:
                 lines.fail(i, f"index {column} stands twice in this row.")
-            seen.add(column)
+            columns.add(column)

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from stream_dr.datasets.readers.labels import LabelFields
-from stream_dr.datasets.readers.libsvm import check_stated_width
+from stream_dr.aliases import FileName
+from stream_dr.datasets.readers.labels import LabelParser
+from stream_dr.datasets.readers.libsvm import refuse_undeclared_columns
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_lines
 from stream_dr.datasets.readers.pairs import parse_pairs
-from stream_dr.disk import FileName
 from stream_dr.rows.block import Block
 
 
@@ -27,26 +27,48 @@ def read_vw(
     n_features: int | None = None,
     rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Blocks of sparse float64 rows with targets, and weights where lines carry them.
+    """Yield blocks of sparse float64 rows with their targets.
 
-    one_based: columns are numbered from 1. Raises SourceMissing, and MalformedInput naming file and line.
+    Blocks have weights if the first line has one.
+
+    Parameters
+    ----------
+    path : path
+        File to read, plain or packed.
+    target : str
+        Kind of targets. With "auto" the first rows decide.
+    one_based : bool
+        True if columns are numbered from 1.
+    n_features : int or None
+        Declared width. Without it a block's width is the largest column so far.
+    rows : int
+        Number of rows in a block.
+
+    Raises SourceMissing, and MalformedInput that names file and line.
     """
-    parser, width = LabelFields(target), n_features or 0
-    weighted: bool | None = None
+    parser = LabelParser(target)
+    width = n_features or 0
+    is_weighted: bool | None = None
     for lines in read_lines(path, rows, comment=b""):
-        fields, weights, begins = _heads(lines)
-        X = parse_pairs(lines, begins, int(one_based), width)
-        check_stated_width(lines, X, n_features)
+        fields, weights, pair_starts = _split_heads(lines)
+        X = parse_pairs(lines, pair_starts, int(one_based), width)
+        refuse_undeclared_columns(lines, X, n_features)
         width = X.shape[1]
-        weighted = weights[0] is not None if weighted is None else weighted
-        yield Block(
-            X, parser.parse(fields, lines.fail), _weights(weights, weighted), width_stated=n_features is not None
-        )
+
+        if is_weighted is None:
+            is_weighted = weights[0] is not None
+        row_weights = _weight_array(weights) if is_weighted else None
+        yield Block(X, parser.parse(fields, lines.fail), row_weights, width_stated=n_features is not None)
 
 
-def _heads(lines: Lines) -> tuple[list[str], list[float | None], np.ndarray]:
-    """Labels, weights (None where absent) and where the pairs begin."""
-    fields, weights, begins = [], [], np.empty(lines.rows, np.int64)
+def _split_heads(lines: Lines) -> tuple[list[str], list[float | None], np.ndarray]:
+    """Return each line's label, its weight, and where its pairs start.
+
+    The weight is None if a line has none.
+    """
+    fields = []
+    weights = []
+    pair_starts = np.empty(lines.rows, np.int64)
     data = lines.data.tobytes()
     for i, (start, end) in enumerate(zip(lines.starts.tolist(), lines.ends.tolist(), strict=True)):
         bar = data.find(b"|", start, end)
@@ -54,24 +76,28 @@ def _heads(lines: Lines) -> tuple[list[str], list[float | None], np.ndarray]:
             lines.fail(i, "there is no '|' between label and features; is this a libsvm file?")
         if data.find(b"|", bar + 1, end) >= 0:
             lines.fail(i, "several namespaces; one is taken. Number the features across namespaces first.")
+
         head = data[start:bar].decode("utf-8", "replace").split()
         fields.append(head[0] if head else "")
-        weights.append(_number(head[1]) if len(head) > 1 else None)
+        weights.append(_parse_weight(head[1]) if len(head) > 1 else None)
+
+        # The namespace ends at the next blank.
         blank = data.find(b" ", bar, end)
-        begins[i] = blank if blank >= 0 else end
-    return fields, weights, begins
+        pair_starts[i] = blank if blank >= 0 else end
+    return fields, weights, pair_starts
 
 
-def _number(text: str) -> float | None:
+def _parse_weight(text: str) -> float | None:
+    """Return the weight, or None if the text is no number but a tag."""
     try:
         return float(text)
     except ValueError:
         return None
 
 
-def _weights(weights: list[float | None], weighted: bool) -> np.ndarray | None:
+def _weight_array(weights: list[float | None]) -> np.ndarray:
     """Return weights (rows,) float64.
 
     A row without a weight counts as 1, as in Vowpal Wabbit.
     """
-    return np.array([1.0 if w is None else w for w in weights]) if weighted else None
+    return np.array([1.0 if weight is None else weight for weight in weights])

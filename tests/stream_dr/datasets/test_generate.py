@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr.datasets.generate import rcv1_like, write_rcv1_like
-from stream_dr.datasets.language import TOP_SHARES, TOPICS, WIDTH, the_language
+from stream_dr.datasets.language import TOP_SHARES, TOPICS, WIDTH, build_language
 from stream_dr.errors import InvalidParameter
 from stream_dr.shards.dataset import open_dataset
 
@@ -48,7 +48,7 @@ def test_topics_have_their_shares_and_their_ancestors(blocks):
     assert 3.1 < np.mean([len(row) for row in labels]) < 3.4
     assert {topic for row in labels for topic in row} == set(TOPICS)
     assert len(set(TOPICS)) == 103
-    above = the_language().ancestors
+    above = build_language().ancestors
     names = {topic: {TOPICS[j] for j in above[i] if j >= 0} for i, topic in enumerate(TOPICS)}
     assert names["C1511"] == {"C1511", "C151", "C15", "CCAT"}
     assert names["GPOL"] == {"GPOL", "GCAT"}

@@ -108,11 +108,11 @@ def test_the_first_rows_of_a_long_file_are_those_of_all(tmp_path, encoding, monk
     path = tmp_path / "a.csv"
     path.write_text("\n".join(["n,word,x,y", *lines, ""]), encoding=encoding)
     roles = Roles(label="y", raw=None)
-    some, every = (list(read_csv(path, roles, encoding=encoding, some=some)) for some in (True, False))
+    head, every = (list(read_csv(path, roles, encoding=encoding, head_only=head_only)) for head_only in (True, False))
     assert sum(block.rows for block in every) == 3_000
-    assert 0 < sum(block.rows for block in some) < 600
-    np.testing.assert_array_equal(some[0].X.column("x").values, every[0].X.column("x").values[: some[0].rows])
-    assert some[0].names == every[0].names == ("n", "word", "x")
+    assert 0 < sum(block.rows for block in head) < 600
+    np.testing.assert_array_equal(head[0].X.column("x").values, every[0].X.column("x").values[: head[0].rows])
+    assert head[0].names == every[0].names == ("n", "word", "x")
 
 
 def test_an_index_without_a_name_is_no_feature_unless_it_is_said(tmp_path):
