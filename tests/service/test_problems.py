@@ -15,7 +15,7 @@ SCOPE = {"type": "http", "method": "POST", "raw_path": b"/partial%5Ffit"}
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda c: c.__name__)
 def test_every_error_has_a_status_and_keeps_its_code_and_facts(kind: type[errors.StreamDRError]) -> None:
-    answer = problems.answer(SCOPE, kind("what was given, needed, to do", row=3))
+    answer = problems.log_and_respond(SCOPE, kind("what was given, needed, to do", row=3))
     told = json.loads(answer.body)
     assert answer.media_type == "application/problem+json"
     assert (told["code"], told["status"], told["row"]) == (kind.code, problems.STATUS[kind.code], 3)
@@ -25,7 +25,7 @@ def test_every_error_has_a_status_and_keeps_its_code_and_facts(kind: type[errors
 
 
 def test_an_unforeseen_error_is_logged_and_not_told(caplog: pytest.LogCaptureFixture) -> None:
-    answer = problems.answer(SCOPE, RuntimeError("the password is sesame"))
+    answer = problems.log_and_respond(SCOPE, RuntimeError("the password is sesame"))
     told = json.loads(answer.body)
     assert answer.status_code == 500
     assert told["code"] == "internal"
@@ -39,7 +39,7 @@ def test_facts_cannot_overwrite_the_problem() -> None:
 
 
 def test_429_says_when_to_come_back() -> None:
-    answer = problems.answer(SCOPE, errors.Overloaded("full", retry_after=3.2))
+    answer = problems.log_and_respond(SCOPE, errors.Overloaded("full", retry_after=3.2))
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "3")
 
 
@@ -51,8 +51,8 @@ def test_facts_that_json_cannot_say_are_told_all_the_same() -> None:
 
 def test_an_error_is_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
-        problems.answer(SCOPE, errors.NotFinite("row 0 is not finite"))
-        problems.answer(SCOPE, errors.InsufficientStorage("the disk is full"))
+        problems.log_and_respond(SCOPE, errors.NotFinite("row 0 is not finite"))
+        problems.log_and_respond(SCOPE, errors.InsufficientStorage("the disk is full"))
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
         ("INFO", "POST /partial%5Ffit: 422, NotFinite"),
         ("ERROR", "POST /partial%5Ffit: 507, InsufficientStorage('the disk is full')"),
