@@ -42,7 +42,7 @@ ENGINE = frozenset(
 
 
 def __dir__() -> list[str]:
-    """Return the names for use in Python."""
+    """Return the public names without those of the service's engine."""
     return sorted({*__all__, "__version__", "__doc__"} - ENGINE)
 
 

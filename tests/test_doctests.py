@@ -4,6 +4,7 @@ import doctest
 import importlib
 import inspect
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -23,13 +24,30 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield served.url
 
 
+@contextmanager
+def engine(folder: Path) -> Iterator[dict[str, object]]:
+    """Yield `running`, `directory` and `model` as the example of Running makes them."""
+    body = b'{"rows": [[1, 2], [3, 1], [2, 2], [4, 0]], "labels": ["a", "b", "a", "b"]}'
+    with stream_dr.Directory(folder, limits=stream_dr.Limits(min_free_bytes=0)) as directory:
+        running = stream_dr.Running(directory)
+        running.start()
+        model, _ = running.add_model("lda", "lda", {})
+        assert running.wait_applied(running.submit(stream_dr.rows_draft(body, "json")).result().position, timeout=60)
+        try:
+            yield {"running": running, "directory": directory, "model": model}
+        finally:
+            running.stop()
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_print_what_they_say(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Run them in a folder of their own; those of the client have the URL of a service."""
+    """Run them in a folder of their own; those of the client have the URL of a service, those of the engine a model."""
+    module = importlib.import_module(name)
     known = {"url": request.getfixturevalue("url")} if name.startswith("stream_dr.client.") else {}
-    with pytest.MonkeyPatch.context() as patch:
+    needs_engine = "those of the example of Running" in Path(str(module.__file__)).read_text("utf8")
+    with pytest.MonkeyPatch.context() as patch, engine(tmp_path / "D") if needs_engine else nullcontext({}) as made:
         patch.chdir(tmp_path)
-        result = doctest.testmod(importlib.import_module(name), extraglobs=known)
+        result = doctest.testmod(module, extraglobs=known | made)
     assert result.attempted > 0
     assert result.failed == 0
 

@@ -38,7 +38,7 @@ import orjson
 from stream_dr.arrow.json_targets import (
     NUMBER,
     JsonObject,
-    JsonValue,
+    ParsedJson,
     json_type_name,
     number_array,
     targets_from_json,
@@ -60,7 +60,7 @@ COLUMN_OVERHEAD = 64
 """Memory that a column takes by itself, as a number of values."""
 
 
-def check_gaps(obj: JsonValue) -> None:
+def check_gaps(obj: ParsedJson) -> None:
     """Raise LimitExceeded if rows or targets lack too many values.
 
     Missing values take memory although they take no byte of the body. O(values).
@@ -89,7 +89,7 @@ def _check_gap_count(rows: int, columns: int, present: int, noun: str) -> None:
         )
 
 
-def block_from_json(obj: JsonValue, n_features: int | None = None, max_features: int | None = None) -> Block:
+def block_from_json(obj: ParsedJson, n_features: int | None = None, max_features: int | None = None) -> Block:
     """Return the Block that a JSON object describes.
 
     Raises MalformedInput, SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, InvalidTargets or
@@ -152,14 +152,14 @@ def json_rows(block: Block) -> JsonObject:
     return obj
 
 
-def _parse(text: bytes | bytearray | memoryview | str) -> JsonValue:
+def _parse(text: bytes | bytearray | memoryview | str) -> ParsedJson:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as e:
         raise MalformedInput(f"the body is not JSON ({e}); numbers must be finite, keys and strings quoted.") from e
 
 
-def _declared_width(n_features: JsonValue, setting: int | None) -> int | None:
+def _declared_width(n_features: ParsedJson, setting: int | None) -> int | None:
     """Return the width that the object or the setting declares, or None."""
     if n_features is None:
         return setting
@@ -173,7 +173,7 @@ def _declared_width(n_features: JsonValue, setting: int | None) -> int | None:
 
 
 def _rows(
-    rows: list[JsonValue], declared_width: int | None, limit: int | None
+    rows: list[ParsedJson], declared_width: int | None, limit: int | None
 ) -> tuple[Rows, tuple[str, ...] | None, bool]:
     """Return the rows, their names, and True if they are sparse."""
     if not rows:
@@ -206,7 +206,7 @@ def _is_sparse(row: JsonObject) -> bool:
     return isinstance(row.get("indices"), list) or isinstance(row.get("values"), list)
 
 
-def _dense(rows: list[list[JsonValue]]) -> np.ndarray:
+def _dense(rows: list[list[ParsedJson]]) -> np.ndarray:
     width = len(rows[0])
     if width == 0:
         raise InvalidRows("row 0 has no features; send at least one number a row.", row=0)
@@ -218,7 +218,7 @@ def _dense(rows: list[list[JsonValue]]) -> np.ndarray:
     return number_array(list(chain.from_iterable(rows))).reshape(len(rows), width)
 
 
-def _named(rows: list[JsonObject], names: tuple[str, ...]) -> list[list[JsonValue]]:
+def _named(rows: list[JsonObject], names: tuple[str, ...]) -> list[list[ParsedJson]]:
     """Return the values of each row in the order of the names."""
     known = set(names)
     for i, row in enumerate(rows):
@@ -252,14 +252,14 @@ def _sparse(rows: list[JsonObject], declared_width: int | None, limit: int | Non
     return canonical_csr(values, indices, indptr, width)
 
 
-def _check_numbers(rows: list[list[JsonValue]]) -> None:
+def _check_numbers(rows: list[list[ParsedJson]]) -> None:
     for i, row in enumerate(rows):
         if not set(map(type, row)) <= NUMBER:
             j = next(j for j, v in enumerate(row) if type(v) not in NUMBER)
             raise InvalidRows(f"row {i}, column {j} is {json_type_name(row[j])}; send a number.", row=i, column=j)
 
 
-def _check_weights(weights: JsonValue) -> list[float] | None:
+def _check_weights(weights: ParsedJson) -> list[float] | None:
     if weights is None:
         return None
     if not isinstance(weights, list) or not {type(v) for v in weights} <= NUMBER:
@@ -267,7 +267,7 @@ def _check_weights(weights: JsonValue) -> list[float] | None:
     return weights
 
 
-def _ids(ids: JsonValue, rows: int) -> Ids | None:
+def _ids(ids: ParsedJson, rows: int) -> Ids | None:
     if ids is None:
         return None
     types = {type(v) for v in ids} if isinstance(ids, list) and len(ids) == rows else {None}

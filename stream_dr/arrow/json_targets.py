@@ -14,10 +14,10 @@ import numpy as np
 from stream_dr.errors import InvalidRows, InvalidTargets, SchemaMismatch
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
-JsonValue = Any
+ParsedJson = Any
 """A parsed JSON value."""
 
-JsonObject = dict[str, JsonValue]
+JsonObject = dict[str, ParsedJson]
 """A parsed JSON object."""
 
 NUMBER = {int, float}
@@ -43,7 +43,7 @@ def targets_from_json(obj: JsonObject, rows: int) -> Targets | None:
     return _labels(entries) if key == "labels" else _numbers(entries)
 
 
-def _labels(entries: list[JsonValue]) -> Targets:
+def _labels(entries: list[ParsedJson]) -> Targets:
     types = {type(v) for v in entries if v is not None}
     if list not in types:
         _check_labels(entries)
@@ -55,7 +55,7 @@ def _labels(entries: list[JsonValue]) -> Targets:
     return multilabel_targets(entries)
 
 
-def _check_labels(labels: list[JsonValue], absent: type | None = type(None)) -> None:
+def _check_labels(labels: list[ParsedJson], absent: type | None = type(None)) -> None:
     """Raise InvalidTargets unless all labels have one type.
 
     `absent` is a type that is allowed in addition, or None.
@@ -72,7 +72,7 @@ def _check_labels(labels: list[JsonValue], absent: type | None = type(None)) -> 
         )
 
 
-def _numbers(entries: list[JsonValue]) -> Targets:
+def _numbers(entries: list[ParsedJson]) -> Targets:
     first = next((v for v in entries if v is not None), None)
     width = len(first) if isinstance(first, list) else 1
 
@@ -87,7 +87,7 @@ def _numbers(entries: list[JsonValue]) -> Targets:
     return targets if present.all() else targets._replace(present=present)
 
 
-def number_array(numbers: list[JsonValue]) -> np.ndarray:
+def number_array(numbers: list[ParsedJson]) -> np.ndarray:
     """Return numbers as float64.
 
     Raises InvalidRows if a number is larger than the largest double.
@@ -98,7 +98,7 @@ def number_array(numbers: list[JsonValue]) -> np.ndarray:
         raise InvalidRows("a number is too large for a double; values are at most 1e100 in size.") from e
 
 
-def json_type_name(value: JsonValue) -> str:
+def json_type_name(value: ParsedJson) -> str:
     """Return the JSON type of a value, in words for a message."""
     names: dict[type, str] = {
         dict: "an object",

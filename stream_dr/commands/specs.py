@@ -56,7 +56,6 @@ Sources = Annotated[
     ),
 ]
 SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Pass over damaged shards, and say which.")]
-Params = JsonDict
 Specs = list[tuple[str, str, JsonDict]]
 """Name, estimator key (or file of a saved estimator) and parameters of each model."""
 
@@ -172,7 +171,7 @@ def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict)
     return mapped
 
 
-def _ridge(name: str, key: str, params: Params, feature_map: Params | None, first: "Block") -> Params:
+def _ridge(name: str, key: str, params: JsonDict, feature_map: JsonDict | None, first: "Block") -> JsonDict:
     """Return the ridge that LDA gets if its feature map makes words.
 
     Empty for other estimators and maps, and if the command gives a ridge.

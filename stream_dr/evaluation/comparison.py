@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
+from stream_dr.aliases import JsonDict
 from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, StreamDRError
 from stream_dr.estimators import make
@@ -83,9 +84,6 @@ RIDGES: dict[str, dict[str, Any]] = {
 }
 """Ridge of a model that the caller does not choose, by the kind of its rows."""
 
-Params = dict[str, Any]
-"""Parameters of an estimator, or the spec of a feature map."""
-
 Progress = Callable[[str, int, int], object]
 """Callback with the stage ("read" or "learn"), the number of rows done and of all rows."""
 
@@ -95,7 +93,7 @@ class _Method(NamedTuple):
 
     name: str
     key: str
-    params: Params
+    params: JsonDict
 
 
 @runtime_checkable
@@ -139,7 +137,7 @@ class Compared(NamedTuple):
 
     method: str
     key: str
-    params: Params
+    params: JsonDict
     score: float
     components: int = 0
     seconds: float = 0.0
@@ -193,7 +191,7 @@ def suggest(
     *,
     target: str = "auto",
     time: bool = False,
-    feature_map: Params | None = None,
+    feature_map: JsonDict | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare the methods that fit rows and targets, on a sample.
@@ -247,7 +245,7 @@ def suggest(
 def _learn_folds(
     sample: Block,
     methods: Sequence[_Method],
-    map_params: Params,
+    map_params: JsonDict,
     folds: Sequence[tuple[np.ndarray, np.ndarray]],
     progress: Progress,
 ) -> tuple[list[list[Compared]], int]:
@@ -277,7 +275,7 @@ def _learn_folds(
     return outcomes, max(1, min(map(len, outcomes)))
 
 
-def default_method(first: Block, table: Params) -> tuple[str, Params]:
+def default_method(first: Block, table: JsonDict) -> tuple[str, JsonDict]:
     """Return key and parameters of the method for rows like these.
 
     The method is lda for one label a row, opls for other targets, and pca without targets. `table`
@@ -293,7 +291,7 @@ def default_method(first: Block, table: Params) -> tuple[str, Params]:
     return "opls", RIDGES[kind] if words else {}
 
 
-def kind_of_rows(rows: Block, spec: Params | None) -> str:
+def kind_of_rows(rows: Block, spec: JsonDict | None) -> str:
     """Return the kind of rows, a key of RIDGES.
 
     `spec` describes the map of a table's columns, None if there is none.
@@ -315,7 +313,7 @@ def _check_labels(sample: Block) -> None:
         )
 
 
-def _compile(sample: Block, methods: Iterable[_Method], map_params: Params) -> None:
+def _compile(sample: Block, methods: Iterable[_Method], map_params: JsonDict) -> None:
     """Let every method learn a few rows.
 
     Then no measured time includes compiling.
@@ -325,15 +323,15 @@ def _compile(sample: Block, methods: Iterable[_Method], map_params: Params) -> N
         _measured(method, map_params, few, few)
 
 
-def _methods(sample: Block, table: Params) -> list[_Method]:
+def _methods(sample: Block, table: JsonDict) -> list[_Method]:
     """Return the methods that fit the rows and their targets."""
     kind = sample.y.kind
     key, params = default_method(sample, table)
     # Words are weighted already.
     words = "words" in kind_of_rows(sample, table)
-    scaling: Params = {} if words else {"standardize": True}
+    scaling: JsonDict = {} if words else {"standardize": True}
 
-    choices: list[tuple[str, Params]] = [(key, params)]
+    choices: list[tuple[str, JsonDict]] = [(key, params)]
     shrunk = {"shrinkage": 0.1, **scaling}
     if shrunk != params:
         choices.append((key, shrunk))
@@ -350,7 +348,7 @@ def _methods(sample: Block, table: Params) -> list[_Method]:
     return [_Method(_name(key, params), key, params) for key, params in choices]
 
 
-def _name(key: str, params: Params) -> str:
+def _name(key: str, params: JsonDict) -> str:
     """Return a method's key and parameters, as one text."""
     return " ".join([key, *(f"{k}={v['map'] if isinstance(v, dict) else v}" for k, v in params.items())])
 
@@ -380,7 +378,7 @@ def _line(method: _Method, measured: list[Compared]) -> Compared:
     )
 
 
-def _measured(method: _Method, map_params: Params, train: Block, test: Block) -> Compared:
+def _measured(method: _Method, map_params: JsonDict, train: Block, test: Block) -> Compared:
     """Learn rows by a method or a baseline, and score it on others."""
     name, key = method.name, method.key
     params = method.params | map_params

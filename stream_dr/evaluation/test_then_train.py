@@ -184,7 +184,7 @@ def _labelled(source: Source) -> Iterator[Block]:
 
 
 class Shuffled:
-    """Source of another source's rows in random order.
+    """Rows of another source, in random order.
 
     The batches are small pieces of the source's. All rows are held in memory.
     """

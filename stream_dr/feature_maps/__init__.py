@@ -130,7 +130,7 @@ def nystroem(
     first: int | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Return the spec of coordinates on landmarks.
+    """Return the spec of a map to coordinates on landmark rows (Nyström).
 
     landmarks: number of landmarks, or the rows (landmarks, features) as an array, sparse matrix or
     table. See nystroem.Nystroem for the other parameters. Raises InvalidParameter.

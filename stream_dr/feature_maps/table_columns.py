@@ -135,7 +135,7 @@ class TableColumn(NamedTuple):
         return np.array([*self.places.tolist(), *hashed, *missing], dtype=np.int64)
 
     def words(self, encoding: EncodingSpec) -> Words:
-        """Return the encoding of this column's texts."""
+        """Return how this column's texts become weighted words."""
         return encoding.words._replace(n_features=len(self.places))
 
     @property

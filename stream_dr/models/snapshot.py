@@ -108,19 +108,9 @@ def export_model(model: Model) -> bytes:
 
     `load` reads it, and so does a service as a saved estimator. Raises ModelFailed.
 
-    >>> import stream_dr
-    >>> body = b'{"rows": [[1, 2], [3, 1], [2, 2], [4, 0]], "labels": ["a", "b", "a", "b"]}'
-    >>> directory = stream_dr.Directory("export", limits=stream_dr.Limits(min_free_bytes=0))
-    >>> running = stream_dr.Running(directory)
-    >>> running.start()
-    >>> model, new = running.add_model("lda", "lda", {})
-    >>> receipt = running.submit(stream_dr.rows_draft(body, "json")).result()
-    >>> running.wait_applied(receipt.position, timeout=60)
-    True
+    >>> import stream_dr  # running, directory and model are those of the example of Running
     >>> stream_dr.load(stream_dr.export_model(model))
     LDA()
-    >>> running.stop()
-    >>> directory.close()
     """
     return file_bytes(*_snapshot(model, model.freeze(), model.published))
 

@@ -41,20 +41,10 @@ class Job:
 
     Examples
     --------
-    >>> import stream_dr
-    >>> body = b'{"rows": [[1, 2], [3, 1], [2, 2], [4, 0]], "labels": ["a", "b", "a", "b"]}'
-    >>> directory = stream_dr.Directory("job", limits=stream_dr.Limits(min_free_bytes=0))
-    >>> running = stream_dr.Running(directory)
-    >>> running.start()
-    >>> model, new = running.add_model("lda", "lda", {})
-    >>> receipt = running.submit(stream_dr.rows_draft(body, "json")).result()
-    >>> running.wait_applied(receipt.position, timeout=60)
-    True
+    >>> import stream_dr  # running, directory and model are those of the example of Running
     >>> job = running.snapshot("lda")
     >>> job.kind, job.model
     ('snapshot', 'lda')
-    >>> running.stop()
-    >>> directory.close()
     """
 
     def __init__(self, id: str, kind: str, target: Model) -> None:

@@ -100,20 +100,10 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
     Raises CannotPredict for a method that does not predict or a model without labelled rows, and
     what `transform` raises.
 
-    >>> import stream_dr
-    >>> body = b'{"rows": [[1, 2], [3, 1], [2, 2], [4, 0]], "labels": ["a", "b", "a", "b"]}'
-    >>> directory = stream_dr.Directory("predict", limits=stream_dr.Limits(min_free_bytes=0))
-    >>> running = stream_dr.Running(directory)
-    >>> running.start()
-    >>> model, new = running.add_model("lda", "lda", {})
-    >>> receipt = running.submit(stream_dr.rows_draft(body, "json")).result()
-    >>> running.wait_applied(receipt.position, timeout=60)
-    True
+    >>> import stream_dr  # running, directory and model are those of the example of Running
     >>> version = running.publish("lda").version
     >>> stream_dr.predict(model, stream_dr.one_row([1.0, 2.0]), directory.schema).predicted
     ['a']
-    >>> running.stop()
-    >>> directory.close()
     """
     published = model.published
     if published is None:

@@ -114,20 +114,10 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
     Raises NotFitted before any row, CatchingUp until the rows of the log are learned and solved,
     ModelFailed, WidthMismatch, SchemaMismatch, NotFinite.
 
-    >>> import stream_dr
-    >>> body = b'{"rows": [[1, 2], [3, 1], [2, 2], [4, 0]], "labels": ["a", "b", "a", "b"]}'
-    >>> directory = stream_dr.Directory("transform", limits=stream_dr.Limits(min_free_bytes=0))
-    >>> running = stream_dr.Running(directory)
-    >>> running.start()
-    >>> model, new = running.add_model("lda", "lda", {})
-    >>> receipt = running.submit(stream_dr.rows_draft(body, "json")).result()
-    >>> running.wait_applied(receipt.position, timeout=60)
-    True
+    >>> import stream_dr  # running, directory and model are those of the example of Running
     >>> version = running.publish("lda").version
     >>> stream_dr.transform(model, stream_dr.one_row([1.0, 2.0]), directory.schema).z.shape
     (1, 1)
-    >>> running.stop()
-    >>> directory.close()
     """
     published = model.published
     if published is None:
@@ -210,20 +200,10 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
 
     Raises NotFitted or CatchingUp (nothing is published), ModelFailed, UnknownVersion.
 
-    >>> import stream_dr
-    >>> body = b'{"rows": [[1, 2], [3, 1], [2, 2], [4, 0]], "labels": ["a", "b", "a", "b"]}'
-    >>> directory = stream_dr.Directory("projection", limits=stream_dr.Limits(min_free_bytes=0))
-    >>> running = stream_dr.Running(directory)
-    >>> running.start()
-    >>> model, new = running.add_model("lda", "lda", {})
-    >>> receipt = running.submit(stream_dr.rows_draft(body, "json")).result()
-    >>> running.wait_applied(receipt.position, timeout=60)
-    True
+    >>> import stream_dr  # running, directory and model are those of the example of Running
     >>> version = running.publish("lda").version
     >>> list(stream_dr.export_projection(model).arrays)
     ['mean', 'components', 'eigenvalues']
-    >>> running.stop()
-    >>> directory.close()
     """
     newest = model.published
     if newest is None:

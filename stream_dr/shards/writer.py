@@ -167,7 +167,7 @@ class ShardWriter:
         return self.manifest
 
     def _locked_mark(self) -> IO[bytes]:
-        """Return the mark, locked until it is closed.
+        """Open and lock the file that marks a folder being written.
 
         Raises OutputExists if another process writes.
         """

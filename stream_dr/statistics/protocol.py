@@ -119,7 +119,7 @@ class Accumulator(Protocol):
 
     @property
     def scatter(self) -> str:
-        """Part of Cxx that is stored.
+        """Part of the scatter matrix Cxx that is stored.
 
         "auto", "exact", "diagonal", "none", or "" for accumulators without a scatter.
         """

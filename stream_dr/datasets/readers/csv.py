@@ -60,8 +60,8 @@ class CsvFormat(NamedTuple):
     delimiter : str
         Character between fields.
     header : bool or None
-        True if the first line names the columns. None takes it as names, and refuses it if they
-        are numbers, as those of a row.
+        True if the first line names the columns. If None, it does, and a line of numbers is
+        refused, because it looks like a row.
     decimal : str
         Character before a number's fraction.
     encoding : str

@@ -136,9 +136,9 @@ def _split(path: FileName) -> tuple[str, str]:
 
 
 def _choose_table(path: FileName, name: str, tables: list[str]) -> str:
-    """Return the table of this name.
+    """Return the table of this name, or the only one if the name is empty.
 
-    An empty name means the only table. Raises SourceMissing.
+    Raises SourceMissing.
     """
     if not name and len(tables) == 1:
         return tables[0]

@@ -3,27 +3,16 @@
 `stream_dr/rows/kinds.py` decides which of them a value is.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from stream_dr.rows.block import Block
 from stream_dr.rows.interfaces import ArrowScanner, ArrowStream, DaskCollection, LazyBatches
+from stream_dr.rows.source import Source
 from stream_dr.targets.targets import Targets
-
-
-class EventSource(Protocol):
-    """Stream that can be read again.
-
-    It is a log, a data set or an iterable of batches.
-    """
-
-    def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (position, Block) of the events after `after` and up to `until`."""
-        ...
-
 
 TableLike = ArrowStream | ArrowScanner | LazyBatches
 """A table with named columns, whole or batch by batch."""
@@ -43,7 +32,7 @@ TargetsLike = ArrayLike | Sequence[object] | Targets | TableLike | DaskCollectio
 WeightsLike = ArrayLike | TableLike | DaskCollection | None
 """Weights (rows,), each at least 0, or None for 1 each."""
 
-RefineSource = EventSource | Iterable[tuple[RowsLike, TargetsLike] | tuple[RowsLike, TargetsLike, WeightsLike]]
+RefineSource = Source | Iterable[tuple[RowsLike, TargetsLike] | tuple[RowsLike, TargetsLike, WeightsLike]]
 """Rows learned before, to be read again.
 
 They are a source of events, or (X, y) or (X, y, weights) of each batch.

@@ -19,11 +19,11 @@ from sklearn.base import clone
 
 from stream_dr.errors import CannotRefine
 from stream_dr.estimators.fitting.fitted_state import FittedState
-from stream_dr.estimators.fitting.inputs import EventSource
 from stream_dr.estimators.fitting.moments import Moments, moments_of
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import add, emptied, mapped_rows
 from stream_dr.rows.block import Block
+from stream_dr.rows.source import Source
 from stream_dr.solve.scatter_product import ScatterProduct
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.accumulator import MomentState
@@ -96,7 +96,7 @@ class Replayed:
         self.scale = np.where(moments.rounding.varying(moments.diagonal), moments.scale, 0.0)
 
     def sums(
-        self, source: EventSource, columns: np.ndarray, check: bool, progress: Callable[[int], None] | None = None
+        self, source: Source, columns: np.ndarray, check: bool, progress: Callable[[int], None] | None = None
     ) -> "Sums":
         """Return the sums of a pass over a source, or over a part of one.
 
@@ -186,7 +186,7 @@ class MappedSource:
     """
 
     def __init__(
-        self, estimator: "ClosedForm", state: MappedState, source: EventSource, names: tuple[str, ...] | None
+        self, estimator: "ClosedForm", state: MappedState, source: Source, names: tuple[str, ...] | None
     ) -> None:
         self._estimator = estimator
         self._source = source
@@ -215,8 +215,8 @@ class MappedSource:
 
 
 def unmapped(
-    estimator: "ClosedForm", state: State, source: EventSource, names: tuple[str, ...] | None
-) -> tuple["ClosedForm", MomentState, EventSource, tuple[str, ...] | None]:
+    estimator: "ClosedForm", state: State, source: Source, names: tuple[str, ...] | None
+) -> tuple["ClosedForm", MomentState, Source, tuple[str, ...] | None]:
     """Return (estimator, state, source, names) as there would be without a feature map.
 
     The rows are then the mapped ones.
