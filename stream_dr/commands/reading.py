@@ -77,7 +77,8 @@ class ReadAs(NamedTuple):
 
         A single file of shards is, unless an option or its format says how to read it.
         """
-        from stream_dr.datasets.sources import Options, are_shards
+        from stream_dr.datasets.sources import Options
+        from stream_dr.shards.dataset import are_shards
         from stream_dr.shards.uri import RemotePath
 
         if isinstance(path, RemotePath):

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_dr.aliases import FileName, JsonDict
-from stream_dr.arrow.rows import EXTRA_COLUMNS, is_layout
 from stream_dr.datasets.readers.columns import Roles
 from stream_dr.datasets.readers.csv import read_csv
 from stream_dr.datasets.readers.databases import read_duckdb, read_sqlite
@@ -27,7 +26,6 @@ from stream_dr.datasets.readers.parquet import read_ipc, read_parquet
 from stream_dr.datasets.readers.rcv1 import read_lyrl2004
 from stream_dr.datasets.readers.vw import read_vw
 from stream_dr.errors import (
-    DamagedShard,
     InvalidParameter,
     InvalidTargets,
     MalformedInput,
@@ -36,9 +34,6 @@ from stream_dr.errors import (
     unknown_parameter,
 )
 from stream_dr.rows.block import Block
-from stream_dr.rows.table_rows import is_numeric
-from stream_dr.shards.dataset import open_shard
-from stream_dr.shards.file import begins_as_shard
 from stream_dr.targets.targets import KINDS
 
 
@@ -118,11 +113,6 @@ _READERS: dict[str, tuple[Callable[..., Iterator[Block]], tuple[str, ...]]] = {
 FORMATS = tuple(_READERS)
 """Names of the formats."""
 
-_EVENT_BYTES = 256 << 20
-"""Bytes of a Parquet row group above which its rows are read some at a time.
-
-Smaller row groups are read as a shard's are, an event each.
-"""
 
 DATABASES = ("sqlite", "duckdb")
 """Formats whose files hold several tables. Each is a source, FILE!TABLE."""
@@ -306,30 +296,6 @@ def open_source(
     if error := unknown_parameter("reading a file", more_options, Options._fields):
         raise error
     return FileSource(path_list, format or format_of(path_list[0]), (options or Options())._replace(**more_options))
-
-
-def are_shards(path: Path) -> bool:
-    """Return True if a path names shards, or nothing that exists.
-
-    Shards are a folder, a manifest, or one file.
-    """
-    archive = Path(str(path).partition("!")[0])
-    if not archive.is_file() or path.suffix == ".json":
-        return archive == path
-    if archive != path or not begins_as_shard(path):
-        return False
-
-    try:
-        shard = open_shard(path)
-        schema = shard.schema
-    except DamagedShard:
-        return True
-
-    # A row group of many rows is read some rows at a time, which the reader of shards does not do.
-    if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not is_layout(schema.names):
-        return False
-    features = [field for field in schema if field.name not in EXTRA_COLUMNS]
-    return is_layout(schema.names) or all(is_numeric(field.type) for field in features)
 
 
 def _check(format: str, options: Options) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stream_dr.aliases import JsonDict
-from stream_dr.datasets.sources import are_shards, open_source
+from stream_dr.datasets.sources import open_source
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.rows.batches import as_block, batches
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source
-from stream_dr.shards.dataset import open_dataset
+from stream_dr.shards.dataset import are_shards, open_dataset
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -17,13 +17,16 @@ memory of the process.
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from stream_dr.arrow.codec import block_from_arrow
+from stream_dr.arrow.rows import EXTRA_COLUMNS, is_layout
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, MalformedInput, SourceMissing, StreamDRError
 from stream_dr.rows.block import Block
+from stream_dr.rows.table_rows import is_numeric
 from stream_dr.shards.file import (
     Identity,
     begins_as_shard,
@@ -40,7 +43,13 @@ from stream_dr.shards.uri import AnyPath, RemotePath, path_of
 from stream_dr.shards.writer import ShardWriter
 from stream_dr.targets.label_codes import Label
 
-__all__ = ["Dataset", "Shard", "ShardWriter", "open_dataset", "open_shard"]
+__all__ = ["Dataset", "Shard", "ShardWriter", "are_shards", "open_dataset", "open_shard"]
+
+_EVENT_BYTES = 256 << 20
+"""Bytes of a Parquet row group above which its rows are read some at a time.
+
+Smaller row groups are read as a shard's are, an event each.
+"""
 
 _SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc", ".parquet")
 
@@ -352,3 +361,27 @@ def _common_description(
 @lru_cache(maxsize=64)
 def _manifest(path: AnyPath, _size: int, _changed: int) -> Manifest:
     return read_manifest(path)
+
+
+def are_shards(path: Path) -> bool:
+    """Return True if a path names shards, or nothing that exists.
+
+    Shards are a folder, a manifest, or one file.
+    """
+    archive = Path(str(path).partition("!")[0])
+    if not archive.is_file() or path.suffix == ".json":
+        return archive == path
+    if archive != path or not begins_as_shard(path):
+        return False
+
+    try:
+        shard = open_shard(path)
+        schema = shard.schema
+    except DamagedShard:
+        return True
+
+    # A row group of many rows is read some rows at a time, which the reader of shards does not do.
+    if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not is_layout(schema.names):
+        return False
+    features = [field for field in schema if field.name not in EXTRA_COLUMNS]
+    return is_layout(schema.names) or all(is_numeric(field.type) for field in features)
