@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import httpx
 import numpy as np
@@ -20,6 +19,7 @@ import pytest
 import scipy.sparse as sp
 
 import stream_dr
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.test_all
 
@@ -101,16 +101,18 @@ class Serving:
         self.client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=60)
 
     def __enter__(self):
-        for _ in range(600):
+        def is_ready():
             try:
                 if self.client.get("/readyz").status_code == 200:
-                    return self.client
+                    return True
             except httpx.TransportError:
                 pass
             if self.process.poll() is not None:
                 raise RuntimeError(self.process.stderr.read())
-            time.sleep(0.1)
-        raise RuntimeError("the service did not become ready in 60 s")
+            return False
+
+        wait_until(is_ready, 60)
+        return self.client
 
     def __exit__(self, *_):
         self.client.close()

@@ -132,6 +132,26 @@ def test_what_rests_on_none_is_let_be(source: str) -> None:
     assert not list(offences(source))
 
 
+SLEEPING = {
+    "tests/image_check.py": "runs in the image, where nothing else of tests is",
+    "tests/service/test_learn.py": "requests that wait in the service are in no figure",
+    "tests/stream_dr/running/test_running.py": "how long a solver takes is what is tested",
+    "tests/stream_dr/shards/test_uri.py": "how long a bucket is gone is what is tested",
+}
+"""Files outside tests/support that sleep, each with the reason. This list only gets shorter."""
+
+
+def test_only_listed_tests_sleep() -> None:
+    files = (path for path in (ROOT / "tests").rglob("*.py") if path.parent != ROOT / "tests" / "support")
+    sleeping = {
+        path.relative_to(ROOT).as_posix()
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf8")))
+        if isinstance(node, ast.Call) and names(node.func)[-1] == "sleep"
+    }
+    assert sleeping == set(SLEEPING)
+
+
 REACHED_BY_TESTS = {
     "os._exit": "the end of a forked child",
     "many._rows": "the rows that river's adapter makes of a data frame",

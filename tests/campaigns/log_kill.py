@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+from contextlib import suppress
 
 from stream_dr.log.log import Log, draft
 
@@ -56,7 +56,8 @@ def kill_one(folder: str, seed: int, after: float) -> tuple[int, int]:
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
     try:
         first = child.stdout.readline()
-        time.sleep(after)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(after)
     finally:
         child.send_signal(signal.SIGKILL)
     said = (first + child.stdout.read()).split("\n")

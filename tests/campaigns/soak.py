@@ -16,6 +16,7 @@ import os
 import random
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -88,7 +89,7 @@ class Load:
             if answer.status not in AGAIN:
                 break
             self.counts[f"answered {answer.status}"] += 1
-            time.sleep(0.2)
+            self.stop.wait(0.2)
         self.counts[f"answered {answer.status}"] += 1
         if answer.status < 300:
             return told
@@ -109,7 +110,7 @@ class Load:
             if told is not None:
                 self.acknowledged[key] = told["position"]
             sent += 1
-            time.sleep(draw.uniform(0, 0.6))
+            self.stop.wait(draw.uniform(0, 0.6))
 
     def _ask(self, connection: HTTPConnection, number: int, draw: random.Random) -> None:
         values = ",".join(["0.5"] * FEATURES)
@@ -117,7 +118,7 @@ class Load:
             begun = time.monotonic()
             self._asked(connection, "GET", f"/transform?model={draw.choice(('lda', 'pca'))}&x={values}")
             self.times["ask"].append(time.monotonic() - begun)
-            time.sleep(draw.uniform(0, 0.2))
+            self.stop.wait(draw.uniform(0, 0.2))
 
     def _manage(self, connection: HTTPConnection, number: int, draw: random.Random) -> None:
         """Models made and deleted, seven seconds each on average; now and then one is refined, or a batch unlearned."""
@@ -178,7 +179,8 @@ def part(folder: Path, seconds: float, seed: int) -> dict[str, float]:
     load, samples = Load(process.url, seed, seconds), []
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.popen.poll() is None:
-        time.sleep(min(5.0, seconds / 20))
+        with suppress(subprocess.TimeoutExpired):
+            process.popen.wait(min(5.0, seconds / 20))
         with suppress(FileNotFoundError):
             samples.append(used(process.popen.pid))
     load.ending.set()

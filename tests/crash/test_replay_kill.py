@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.inspect import inspect
 from stream_dr.directory.verify import verify
 from tests.support.batches import shards
+from tests.support.waiting import wait_until
 
 MODELS = ["--model", "lda=lda", "--model", "pca=ccipca", "--model", "skm=iskm", "--model", "cm=class_means"]
 POINTS = ["log.before_commit", "log.after_commit", "snapshot.tmp", "snapshot.rename", "snapshot.dir_fsync"]
@@ -93,11 +95,9 @@ def test_interrupted_from_the_keyboard(folder: Path, uninterrupted: tuple[Path, 
     process = subprocess.Popen(
         command(folder, tmp_path / "d"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    while (
-        not (tmp_path / "d" / "log").exists() and process.poll() is None
-    ):  # however long a busy machine takes to import
-        time.sleep(0.01)
-    time.sleep(0.1 * seconds)
+    wait_until(lambda: (tmp_path / "d" / "log").exists() or process.poll() is not None)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(0.1 * seconds)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     if process.returncode and errors:  # without a word: it had finished

@@ -30,6 +30,7 @@ import stream_dr
 from service.settings import PREFIX, Settings
 from tests.service.test_heads import MIB, anonymous
 from tests.support.serving import ARROW, ROOT, Process, in_thread
+from tests.support.waiting import wait_until
 
 IMAGE = re.sub(r"\\\n\s*", " ", (ROOT / "Dockerfile").read_text())
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -125,13 +126,14 @@ def nginx(folder: Path, service: str, under: tuple[str, ...] = (), **changed: st
     command = [*under, "nginx", "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", told]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         try:
-            deadline = time.monotonic() + 10
-            while True:
+
+            def is_listening() -> bool:
                 assert process.poll() is None, process.stderr.read()  # type: ignore[union-attr]
                 with contextlib.suppress(OSError), socket.create_connection(address.split(":")):  # type: ignore[arg-type]
-                    break
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+                    return True
+                return False
+
+            wait_until(is_listening, 10)
             yield f"http://{address}"
         finally:
             process.terminate()

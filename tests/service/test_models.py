@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import stream_dr
 from stream_dr import RunSettings
 from stream_dr.running import driver
 from tests.support.serving import ARROW, Served, arrow, in_thread, post
-from tests.support.waiting import wait_until
+from tests.support.waiting import assert_stays, wait_until
 
 RANDOM = np.random.default_rng(3)
 Y = [["x", "y", "z"][i % 3] for i in range(90)]
@@ -58,13 +57,12 @@ def put(served: Served, name: str, key: str = "lda", **spec: Any) -> Any:
 
 def wait_for(served: Served, name: str, rows: int) -> dict[str, Any]:
     """The model once it has learned that many rows and published them."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        told = served.http.get(f"/models/{name}").json()
-        if told["rows"] == rows and told["published_position"] == told["position"] and told["state"] == "live":
-            return told
-        time.sleep(0.01)
-    raise TimeoutError(told)
+
+    def is_published(model: dict[str, Any]) -> bool:
+        published = model["published_position"] == model["position"]
+        return published and model["rows"] == rows and model["state"] == "live"
+
+    return until(served, name, is_published)
 
 
 def test_labels_of_one_row_wait_and_are_named(served: Served) -> None:
@@ -220,8 +218,7 @@ def test_when_a_model_is_published_can_be_changed(tmp_path: Path) -> None:
         assert put(served, "a").json()["publish"] == demand
         post(served.http, arrow(X, Y)).raise_for_status()
         wait_until(lambda: served.http.get("/models/a").json()["rows"] >= 90)
-        time.sleep(0.1)
-        assert served.http.get("/models/a").json()["version"] == 0
+        assert_stays(lambda: served.http.get("/models/a").json()["version"] == 0, 0.1)
         changed = put(served, "a", publish=soon)
         assert (changed.status_code, changed.json()["publish"]) == (200, soon)
         wait_for(served, "a", 90)
@@ -299,13 +296,9 @@ def test_an_ended_job_stays_what_it_is_when_cancelled(filled: Served) -> None:
 
 def ended(served: Served, id: str) -> dict[str, Any]:
     """The job at its end."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        told = served.http.get(f"/jobs/{id}").json()
-        if told["state"] not in ("waiting", "running"):
-            return told
-        time.sleep(0.02)
-    raise TimeoutError(told)
+    path = f"/jobs/{id}"
+    wait_until(lambda: served.http.get(path).json()["state"] not in ("waiting", "running"), 20)
+    return served.http.get(path).json()
 
 
 def test_what_is_exact_already_is_not_refined(filled: Served) -> None:

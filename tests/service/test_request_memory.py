@@ -1,6 +1,5 @@
 """A request takes at most 64 times its unpacked bytes and 64 MB, whatever it holds; measured in a process of its own."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from tests.campaigns.memory import allowed, grown, reset
 from tests.support.serving import ARROW, Process, packed, stream
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="this system tells no peak")
 TABLE = {"feature_map": {"map": "table"}}
@@ -112,5 +112,5 @@ def test_memory_comes_back(process: Process) -> None:
             content=BODIES["a key a row"],
             headers={"Content-Type": "application/json"},
         )
-        time.sleep(0.05)
+        wait_until(lambda: "stream_dr_body_bytes 0.0\n" in httpx.get(f"{process.url}/metrics").text, 10)
     assert grown(pid, before) <= allowed(len(BODIES["a key a row"]))

@@ -14,6 +14,7 @@ import pytest
 
 import stream_dr
 from tests.support.serving import Process, arrow, in_thread, post
+from tests.support.waiting import wait_until
 
 X = np.random.default_rng(2).normal(size=(50, 4))
 Y = ["ab"[i % 2] for i in range(50)]
@@ -66,6 +67,15 @@ def test_an_open_events_connection_does_not_hold_up_the_end(tmp_path: Path) -> N
     thread.join(10)
 
 
+def refuses_connections(address: tuple[str, int]) -> bool:
+    """Return True if nobody listens at an address."""
+    try:
+        socket.create_connection(address, 20).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
 @pytest.mark.every_run
 @pytest.mark.parametrize("signals", [1, pytest.param(2, marks=pytest.mark.test_all)])
 def test_a_request_that_stalls_does_not_hold_up_the_end_and_is_told_so(tmp_path: Path, signals: int) -> None:
@@ -79,10 +89,10 @@ def test_a_request_that_stalls_does_not_hold_up_the_end_and_is_told_so(tmp_path:
         silent.sendall(b"GET /li")
         for half, path in zip(halves, paths, strict=True):
             half.sendall(head % path.encode())
-        time.sleep(0.2)
+        wait_until(lambda: "stream_dr_body_bytes 0.0\n" not in httpx.get(f"{process.url}/metrics").text)
         process.popen.send_signal(signal.SIGTERM)
         if signals == 2:
-            time.sleep(0.2)
+            wait_until(lambda: refuses_connections(address))
             process.popen.send_signal(signal.SIGTERM)
         for half in halves:
             answer = b"".join(iter(lambda: half.recv(10_000), b""))  # noqa: B023
@@ -116,7 +126,7 @@ def test_posts_that_meet_the_end_are_refused_or_kept(tmp_path: Path) -> None:
     threads = [threading.Thread(target=keep_posting) for _ in range(4)]
     for thread in threads:
         thread.start()
-    time.sleep(0.5)
+    wait_until(lambda: len(acknowledged) >= 20)
     assert process.stop() == 0, process.said
     for thread in threads:
         thread.join(20)

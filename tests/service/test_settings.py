@@ -1,6 +1,5 @@
 """Settings: the documented table is the table; sources in order; what is refused."""
 
-import time
 import typing
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from service.settings import Settings
 from stream_dr.directory.directory import Directory
 from tests.support.batches import SMALL, dense, put
 from tests.support.serving import Served, arrow, in_thread, post
+from tests.support.waiting import assert_stays, wait_until
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -89,13 +89,14 @@ def test_the_largest_numbers_that_are_taken_can_be_used(tmp_path: Path) -> None:
 
 def told(served: Served, **wanted: int) -> dict[str, typing.Any]:
     """What is told of the model "lda" once that is as wanted."""
-    until = time.monotonic() + 20
-    while True:
+
+    def model() -> dict[str, typing.Any] | None:
         found: dict[str, typing.Any] = served.http.get("/models/lda").json()
-        if wanted.items() <= found.items():
-            return found
-        assert time.monotonic() < until, found
-        time.sleep(0.02)
+        return found if wanted.items() <= found.items() else None
+
+    found = wait_until(model, 20)
+    assert found is not None
+    return found
 
 
 def test_rows_or_seconds_hold_publishing_back_once_it_is_not_done_when_idle(tmp_path: Path) -> None:
@@ -104,8 +105,8 @@ def test_rows_or_seconds_hold_publishing_back_once_it_is_not_done_when_idle(tmp_
         served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
         post(served.http, arrow([[1, 2], [3, 4]], ["a", "b"])).raise_for_status()
         told(served, position=0)
-        time.sleep(0.5)  # ten times as long as an idle model of that size waits
-        assert told(served, position=0)["version"] == 0
+        # Ten times as long as an idle model of that size waits.
+        assert_stays(lambda: told(served, position=0)["version"] == 0, 0.5)
         post(served.http, arrow([[1, 2], [3, 4]] * 9, ["a", "b"] * 9)).raise_for_status()
         assert told(served, version=1)["publish"] == {"rows": 20, "seconds": 1_000.0, "idle": False}
     assert run_settings(Settings()).publish.idle

@@ -89,8 +89,8 @@ def test_a_second_lock_names_the_holders_pid(tmp_path):
 
 def test_a_killed_holder_holds_nothing(tmp_path):
     code = (
-        "import sys, time; from stream_dr.disk import DirectoryLock;"
-        "lock = DirectoryLock(sys.argv[1]); print(1, flush=True); time.sleep(60)"
+        "import signal, sys; from stream_dr.disk import DirectoryLock;"
+        "lock = DirectoryLock(sys.argv[1]); print(1, flush=True); signal.pause()"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as child:
         child.stdout.readline()

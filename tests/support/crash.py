@@ -246,16 +246,14 @@ def _free_port() -> int:
 
 def _until_it_answers(url: str, pid: int) -> None:
     """Return once it answers, or has been killed before it could."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not _gone(pid):
-        try:
+
+    def answers_or_gone() -> bool:
+        with suppress(httpx.TransportError):
             httpx.get(f"{url}/readyz", timeout=5)
-        except httpx.TransportError:
-            time.sleep(0.01)
-        else:
-            return
-    if not _gone(pid):
-        raise TimeoutError(f"{url} does not answer")
+            return True
+        return _gone(pid)
+
+    wait_until(answers_or_gone, 60)
 
 
 def _models(url: str) -> list[dict[str, Any]]:

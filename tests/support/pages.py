@@ -15,7 +15,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from unittest import SkipTest
@@ -24,6 +23,8 @@ import httpx
 import pytest
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, SkipParser
+
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -79,13 +80,14 @@ class Reader:
     def _serve(self, command: str) -> None:
         words = [*shlex.split(command, comments=True), "--port", self.port]
         self.servers.append(subprocess.Popen(words, cwd=self.folder, env=self.environment))
-        for _ in range(600):
+
+        def is_ready() -> bool:
             assert self.servers[-1].poll() is None, f"{command} ended"
             with contextlib.suppress(httpx.TransportError):
-                if httpx.get(f"http://127.0.0.1:{self.port}/readyz").is_success:
-                    return
-            time.sleep(0.1)
-        raise TimeoutError(command)
+                return httpx.get(f"http://127.0.0.1:{self.port}/readyz").is_success
+            return False
+
+        wait_until(is_ready, 60)
 
 
 def follow(page: Path, folder: Path) -> None:

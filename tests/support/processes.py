@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 import threading
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,14 @@ class Cluster:
         file.unlink(missing_ok=True)
         options = ["--port", f"{port}", "--no-dashboard", "--host", "127.0.0.1", "--scheduler-file", str(file)]
         self.scheduler = self.start_process("scheduler", *options)
-        wait_until(lambda: bool(file.exists() and file.stat().st_size))
-        time.sleep(0.1)
-        self.address = json.loads(file.read_text())["address"]
+
+        def address() -> str | None:
+            # The scheduler may not have written the whole file yet.
+            with suppress(FileNotFoundError, json.JSONDecodeError):
+                return str(json.loads(file.read_text())["address"])
+            return None
+
+        self.address = wait_until(address) or ""
 
     def start(self, count: int = 1, *options: str) -> None:
         """So many workers more, once they are known to the scheduler."""

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pyarrow as pa
 from service.app import create_app
 from service.serve import Serving, listen, open_directory
 from service.settings import Settings
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 ARROW = "application/vnd.apache.arrow.stream"
@@ -56,14 +56,14 @@ def in_thread(path: Path, until_ready: bool = True, **settings: Any) -> Iterator
 
 
 def _answers(url: str) -> bool:
-    """Wait until the service answers; whether it is alive then."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            return httpx.get(f"{url}/livez").status_code == 200
-        except httpx.ConnectError:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+    """Wait until the service answers. Return True if it is alive then."""
+
+    def status() -> int | None:
+        with contextlib.suppress(httpx.ConnectError):
+            return httpx.get(f"{url}/livez").status_code
+        return None
+
+    return wait_until(status, 30) == 200
 
 
 class Process:

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -340,7 +341,8 @@ def _keep_two(made: Cluster) -> None:
             made.workers.remove(worker)
             given = ["--no-nanny", "--no-dashboard", "--nthreads", "1", "--preload", preload]
             made.workers.append(made.start_process("worker", made.address, *given))
-        time.sleep(0.1)
+        with suppress(subprocess.TimeoutExpired):
+            made.scheduler.wait(0.1)
 
 
 END = """

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -13,6 +12,7 @@ from stream_dr import errors
 from stream_dr.log.log import Log
 from stream_dr.log.sqlite_file import JOURNAL_BYTES
 from tests.support.logs import drafts, filled
+from tests.support.waiting import wait_until
 
 
 def test_readers_in_other_threads_see_only_whole_groups(folder):
@@ -25,7 +25,7 @@ def test_readers_in_other_threads_see_only_whole_groups(folder):
                 events = log.read(after, limit=7)
                 assert [e.position for e in events] == list(range(after + 1, after + 1 + len(events)))
                 after += len(events)
-                time.sleep(0.002)
+                wait_until(lambda: after >= end or log.last > after)  # noqa: B023
         except BaseException as e:
             failed.append(e)
 

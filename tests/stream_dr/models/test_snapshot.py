@@ -1,6 +1,6 @@
 """Snapshots: going on from one is never having stopped; the newest valid one wins; saved estimators come back."""
 
-import time
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -48,15 +48,30 @@ def test_going_on_from_a_snapshot_is_never_having_stopped(key: str, tmp_path: Pa
         assert sha(model) == straight
 
 
+class AnnouncedLock:
+    """A lock that reports that somebody wants it."""
+
+    def __init__(self) -> None:
+        self.lock, self.wanted = threading.Lock(), threading.Event()
+
+    def __enter__(self) -> None:
+        self.wanted.set()
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
 def test_a_snapshot_that_waited_for_another_has_what_was_published_meanwhile(tmp_path: Path) -> None:
     with opened(tmp_path, m=("lda", {})) as directory:
         model = directory.model("m")
         learn(directory, model, 0, 1)
         model.publish(model.freeze())
         with ThreadPoolExecutor(1) as pool:
-            with model.snapshotting:
+            model.snapshotting = lock = AnnouncedLock()
+            with lock.lock:
                 begun = pool.submit(snapshot, model, model.freeze(), directory.path)
-                time.sleep(0.1)
+                assert lock.wanted.wait(30)
                 newest = model.publish(model.freeze())
             begun.result()
         assert model.snapshot_version == newest.version

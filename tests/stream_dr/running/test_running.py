@@ -34,7 +34,7 @@ from stream_dr.running.advance import Steps, backfill
 from stream_dr.running.query import transform
 from stream_dr.running.running import Running, RunSettings
 from tests.support.batches import SMALL, body, dense, draft, opened, put
-from tests.support.waiting import wait_until
+from tests.support.waiting import assert_stays, wait_until
 
 WAIT = 20.0
 ON_DEMAND = PublishPolicy(rows=None, seconds=None, idle=False)
@@ -160,9 +160,7 @@ def test_who_gave_up_waiting_makes_no_model_hurry(tmp_path: Path) -> None:
         kept.result(WAIT)
         run.submit(draft(dense(1))).result(WAIT)
         eventually(lambda: model.position == 1)
-        time.sleep(0.2)
-        assert model.published is not None
-        assert model.published.position == 0
+        assert_stays(lambda: model.published is not None and model.published.position == 0, 0.2)
         assert run.applied(1).result(WAIT) is None
         left = run.applied(99)
     assert left.cancelled()
@@ -177,8 +175,7 @@ def test_on_demand_publishes_nothing_by_itself(tmp_path: Path) -> None:
             run.publish("cm")
         run.submit(draft(dense(0))).result(WAIT)
         eventually(lambda: model.position == 0)
-        time.sleep(0.2)
-        assert model.published is None
+        assert_stays(lambda: model.published is None, 0.2)
         with pytest.raises(errors.NotFitted):
             transform(model, dense(1), run.directory.schema)
         assert run.publish("cm").position == 0
@@ -445,8 +442,10 @@ def test_jobs(tmp_path: Path) -> None:
 def test_snapshots_of_one_position_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They have the same temporary file, so one waits for the other."""
 
+    all_started = threading.Event()
+
     def slowly(*args: Any) -> bytes:
-        time.sleep(0.1)
+        all_started.wait(WAIT)
         return save(*args)
 
     monkeypatch.setattr(snapshot_file, "save", slowly)
@@ -455,6 +454,7 @@ def test_snapshots_of_one_position_at_once(tmp_path: Path, monkeypatch: pytest.M
         run.submit(draft(dense(0))).result(WAIT)
         assert run.wait_applied(0, WAIT)
         jobs = [run.snapshot("lda") for _ in range(4)]
+        all_started.set()
         assert all(job.wait(WAIT) for job in jobs)
         assert [(job.state, job.error) for job in jobs] == [("done", None)] * 4
 
@@ -799,8 +799,7 @@ def test_who_waited_before_a_model_was_there_has_not_asked_for_it(tmp_path: Path
         assert first.published is not None
         later, _ = run.add_model("later", "class_means", {})
         eventually(lambda: later.status == "live")
-        time.sleep(0.2)
-        assert later.published is None
+        assert_stays(lambda: later.published is None, 0.2)
 
 
 def test_what_was_frozen_before_does_not_take_the_place_of_what_is_published(tmp_path: Path) -> None:

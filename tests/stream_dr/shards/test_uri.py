@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -77,13 +78,14 @@ class Store:
             "AWS_ENDPOINT_URL": f"http://{self.address}",
             "PYTHONPATH": os.pathsep.join(sys.path),
         }
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                assert self.process.poll() is None
-                time.sleep(0.1)
+
+        def is_listening() -> bool:
+            assert self.process.poll() is None
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                return True
+            return False
+
+        wait_until(is_listening)
         self.files = fs.S3FileSystem(
             access_key="a",
             secret_key="b",
@@ -142,8 +144,7 @@ def test_shards_of_a_bucket_are_learned_though_it_is_gone_for_seconds(
     store.run("replay", str(folder), "--dir", str(tmp_path / "local"), "--model", "lda=lda")
 
     def pause() -> None:
-        while not list(tmp_path.glob("d/log/*")):  # until the first batches are in the log
-            time.sleep(0.01)
+        wait_until(lambda: list(tmp_path.glob("d/log/*")))
         store.process.send_signal(signal.SIGSTOP)
         time.sleep(GONE_SECONDS)
         store.process.send_signal(signal.SIGCONT)
@@ -176,8 +177,7 @@ def test_a_bucket_that_is_gone_in_mid_read_is_named_and_the_same_command_goes_on
         store.run("replay", str(folder), *local)
 
         def lose() -> None:
-            while not list(tmp_path.glob("d/log/*")):  # until the first batches are in the log
-                time.sleep(0.01)
+            wait_until(lambda: list(tmp_path.glob("d/log/*")))
             store.process.send_signal(signal.SIGKILL if for_good else signal.SIGSTOP)
 
         losing = threading.Thread(target=lose, daemon=True)
