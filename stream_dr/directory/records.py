@@ -71,11 +71,14 @@ _LASTING_PREFIXES = (b'{"kind":"pass"', b'{"kind":"failed"')
 class Records:
     """Records of a directory, in the file at `path`.
 
+    most_bytes: size at which the older half is thinned out.
+
     All threads may add. Readers get complete lines only.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
         self.path = path
+        self._most_bytes = most_bytes
         self._lock = threading.Lock()
 
     def add(self, kind: str, **fields: Any) -> None:
@@ -89,7 +92,7 @@ class Records:
         try:
             with self._lock, self.path.open("ab") as file:
                 file.write(line)
-                if file.tell() > MOST_BYTES:
+                if file.tell() > self._most_bytes:
                     self._thin()
         except OSError as e:
             log.warning("%s is not kept up: %s", self.path, e)

@@ -94,11 +94,13 @@ class Versions:
     """The last published projections, at most `most`.
 
     folder: path of the folder for older ones. None keeps them in memory.
+    file_bytes: size of a file in the folder, unless one array is larger.
 
     One thread at a time adds. All threads may read.
     """
 
-    def __init__(self, most: int, folder: Path | None = None) -> None:
+    def __init__(self, most: int, folder: Path | None = None, file_bytes: int = FILE_BYTES) -> None:
+        self._file_bytes = file_bytes
         self._folder = folder
         self._published: deque[Published] = deque(maxlen=most)
         self._file: _File | None = None
@@ -141,7 +143,7 @@ class Versions:
     def _append_to_file(self, array: np.ndarray) -> np.ndarray:
         """Return an array's copy in the file."""
         if self._file is None or self._file.free_bytes < array.nbytes:
-            self._file = _File(self._folder, max(FILE_BYTES, array.nbytes))
+            self._file = _File(self._folder, max(self._file_bytes, array.nbytes))
         return self._file.append(array)
 
 

@@ -122,10 +122,11 @@ class Job:
 class Jobs:
     """All jobs of a running directory, oldest first.
 
-    Holds every job that has not ended, and at most `JOBS_KEPT` in total beyond those.
+    Holds every job that has not ended, and at most `most` in total beyond those.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = JOBS_KEPT) -> None:
+        self._most = most
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
 
@@ -145,7 +146,7 @@ class Jobs:
             job = Job(uuid.uuid4().hex, kind, model)
             self._jobs[job.id] = job
             ended = [j.id for j in self._jobs.values() if j.ended]
-            for id in ended[: max(0, len(self._jobs) - JOBS_KEPT)]:
+            for id in ended[: max(0, len(self._jobs) - self._most)]:
                 del self._jobs[id]
 
         pool.submit(job.run, work, previous)
@@ -161,7 +162,7 @@ class Jobs:
         job = self._jobs.get(id)
         if job is None:
             raise UnknownJob(
-                f"no job has the id {id!r}; the last {JOBS_KEPT} are known, and none from before the service was started."
+                f"no job has the id {id!r}; the last {self._most} are known, and none from before the service was started."
             )
         return job
 

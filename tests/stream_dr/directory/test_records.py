@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 
-from stream_dr.directory import records
 from stream_dr.directory.inspect import inspect
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.projection import Linear
@@ -36,9 +35,8 @@ def _pass(facts: dict[str, object]) -> bool:
     return facts["kind"] == "pass"
 
 
-def test_the_file_is_bounded_and_keeps_the_newest_the_refines_and_a_thinner_past(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(records, "MOST_BYTES", 10_000)
-    kept = Records(tmp_path / RECORDS)
+def test_the_file_is_bounded_and_keeps_the_newest_the_refines_and_a_thinner_past(tmp_path: Path) -> None:
+    kept = Records(tmp_path / RECORDS, most_bytes=10_000)
     kept.add("pass", model="lda", number=1)
     for i in range(1_000):
         kept.add("progress", position=i)

@@ -82,9 +82,8 @@ def test_descriptors_are_few_and_given_back(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
-def test_a_projection_larger_than_a_file_has_a_longer_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(versions, "FILE_BYTES", 100_000)
-    kept = Versions(4, tmp_path)
+def test_a_projection_larger_than_a_file_has_a_longer_one(tmp_path: Path) -> None:
+    kept = Versions(4, tmp_path, file_bytes=100_000)
     for number in range(6):
         kept.add(published(number))
     np.testing.assert_array_equal(kept.find(2).projection.loadings, published(2).projection.loadings)  # type: ignore[attr-defined]

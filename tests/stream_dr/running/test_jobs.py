@@ -7,13 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from stream_dr import errors
-from stream_dr.running import jobs as jobs_module
 from stream_dr.running.jobs import Job, Jobs
 
 
-def test_of_ended_jobs_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs_module, "JOBS_KEPT", 3)
-    jobs, m, go_on = Jobs(), SimpleNamespace(name="m"), threading.Event()
+def test_of_ended_jobs_the_last_are_kept() -> None:
+    jobs, m, go_on = Jobs(most=3), SimpleNamespace(name="m"), threading.Event()
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
         waiting = jobs.start("refine", m, one, lambda _: bool(go_on.wait()) and None)
         ended = [jobs.start("snapshot", m, other, lambda _: None) for _ in range(3)]
