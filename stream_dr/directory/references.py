@@ -65,6 +65,7 @@ class Batches:
 
     shuffle: seed of the shards' order, which differs in each pass. None keeps the given order.
     skip_damaged: skip shards that cannot be read.
+    group_events, group_bytes: largest number of batches, and of bytes, in one commit.
 
     shards: number of shards read so far, over all passes.
     skipped: reason why each skipped shard was skipped.
@@ -72,12 +73,23 @@ class Batches:
     Used by one thread. Others may read the attributes.
     """
 
-    def __init__(self, log: Log, dataset: Dataset, passes: int, shuffle: int | None, skip_damaged: bool) -> None:
+    def __init__(
+        self,
+        log: Log,
+        dataset: Dataset,
+        passes: int,
+        shuffle: int | None = None,
+        skip_damaged: bool = False,
+        group_events: int = GROUP_EVENTS,
+        group_bytes: int = GROUP_BYTES,
+    ) -> None:
         self._log = log
         self._dataset = dataset
         self._passes = passes
         self._shuffle = shuffle
         self._skip_damaged = skip_damaged
+        self._group_events = group_events
+        self._group_bytes = group_bytes
         self._nothing_logged = log.last < 0
         self.shards = 0
         self.skipped = list(dataset.skipped)
@@ -89,15 +101,15 @@ class Batches:
         """
         group: list[Draft] = []
         size = 0
-        limit = min(FIRST_EVENTS, GROUP_EVENTS)
+        limit = min(FIRST_EVENTS, self._group_events)
 
         try:
             for draft in self._drafts():
                 group.append(draft)
                 size += draft.size
-                if len(group) >= limit or size >= GROUP_BYTES:
+                if len(group) >= limit or size >= self._group_bytes:
                     yield group
-                    group, size, limit = [], 0, min(2 * limit, GROUP_EVENTS)
+                    group, size, limit = [], 0, min(2 * limit, self._group_events)
         except StreamDRError:
             # The batches before the one that could not be read are good.
             if group:

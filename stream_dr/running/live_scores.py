@@ -105,14 +105,16 @@ class TestThenTrain:
     solves: whether models are solved for the tests, because they publish at the end alone, as in a
         replay. They are solved each time that their rows have doubled. Of the first event, every
         second row teaches what is tested on the others.
+    share: one part in `share` of the time goes to testing. 0 tests every event.
     """
 
     # Tells pytest that this is no test class.
     __test__ = False
 
-    def __init__(self, earlier: Mapping[int, JsonDict] | None = None, solves: bool = False) -> None:
+    def __init__(self, earlier: Mapping[int, JsonDict] | None = None, solves: bool = False, share: int = SHARE) -> None:
         self._earlier = earlier or {}
         self._solves = solves
+        self._share = share
         self._started = time.monotonic()
         self._spent = 0.0
         self._solving_spent = 0.0
@@ -145,7 +147,7 @@ class TestThenTrain:
                 seconds = time.monotonic() - started
                 self._spent += seconds
                 if self._spent > FREE_SECONDS:
-                    self._next_test = max(self._next_test, started + SHARE * seconds)
+                    self._next_test = max(self._next_test, started + self._share * seconds)
 
     def scores(self, model: Model) -> JsonDict:
         """Return a model's scores on the rows tested last.

@@ -19,9 +19,8 @@ from stream_dr.targets.targets import continuous_targets
 from tests.support.batches import dense, draft, opened, put, sparse
 
 
-def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("stream_dr.running.live_scores.SHARE", 0)  # every batch is tested, however long that takes
-    tests = TestThenTrain()
+def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path: Path) -> None:
+    tests = TestThenTrain(share=0)
     blocks = [dense(seed) for seed in range(8)]
     with opened(tmp_path, lda=("lda", {})) as directory:
         put(directory, *blocks)
@@ -64,9 +63,8 @@ def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path:
     assert np.sum(confusion["counts"]) == sum(confusion["rows"]) == tested
 
 
-def test_unlearned_rows_leave_scores_and_several_labels_are_tested(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("stream_dr.running.live_scores.SHARE", 0)  # every batch is tested, however long that takes
-    tests = TestThenTrain()
+def test_unlearned_rows_leave_scores_and_several_labels_are_tested(tmp_path: Path) -> None:
+    tests = TestThenTrain(share=0)
     with opened(tmp_path, opls=("opls", {})) as directory:
         blocks = [sparse(seed) for seed in range(6)]
         put(directory, *blocks)
@@ -155,9 +153,8 @@ def test_numbers_as_targets_are_tested_by_least_squares_on_the_components(tmp_pa
     assert scores["error"] is scores["most_frequent"] is scores["confusion"] is None
 
 
-def test_models_are_compared_on_rows_that_all_were_tested_on(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("stream_dr.running.live_scores.SHARE", 0)
-    tests = TestThenTrain()
+def test_models_are_compared_on_rows_that_all_were_tested_on(tmp_path: Path) -> None:
+    tests = TestThenTrain(share=0)
     with opened(tmp_path, first=("lda", {})) as directory:
         blocks = [dense(seed, rows=100) for seed in range(8)]
         put(directory, *blocks[:4])
