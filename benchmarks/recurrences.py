@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 
 import stream_dr
 from stream_dr.datasets.generate import rcv1_like
-from stream_dr.statistics.recurrences.row_products import gather, scatter
+from stream_dr.statistics.recurrences.row_products import gather_products, scatter_row
 
 Batches = list[tuple[Any, list[str]]]
 
@@ -230,8 +230,8 @@ def run_parts(rows: int, rounds: int) -> None:
         size = -(-(p + 1) // 8) * 8
         runs = [
             ("CCIPCA", learner(lambda p=p: stream_dr.CCIPCA(p)), 0),
-            ("gather alone", touch(gather, size), 0),
-            ("scatter alone", touch(scatter, size), 0),
+            ("gather alone", touch(gather_products, size), 0),
+            ("scatter alone", touch(scatter_row, size), 0),
             ("checks of partial_fit alone", check_rows, 0),
         ]
         compare(f"parts of a row, p = {p}", batches, runs, rounds)

@@ -19,7 +19,7 @@ from benchmarks.papers.two_stage_methods import by_lsqr
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.refining import refine_steps
 from stream_dr.shards.dataset import Dataset
-from stream_dr.solve.conjugate_gradient import angle
+from stream_dr.solve.conjugate_gradient import largest_angle
 
 
 def in_memory(dataset: Dataset, gamma: float) -> tuple[np.ndarray, int]:
@@ -52,7 +52,7 @@ def main() -> None:
             reached: dict[float, int] = {}
             began = time.perf_counter()
             for step in refine_steps(lda, learner.freeze(), dataset, tol=0.0, max_passes=given.passes):
-                off = angle(reference, step.projection.loadings)
+                off = largest_angle(reference, step.projection.loadings)
                 for bound in (1e-3, 1e-6):
                     if off < bound and bound not in reached:
                         reached[bound] = step.report.number

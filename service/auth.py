@@ -59,7 +59,7 @@ class Access:
         if scope["type"] == "http":
             right = needed_right(scope["method"], scope["path"])
             if right is not None:
-                check(self.settings, Headers(scope=scope), right)
+                check_rights(self.settings, Headers(scope=scope), right)
         await self.app(scope, receive, send)
 
 
@@ -70,7 +70,7 @@ def needed_right(method: str, path: str) -> Right | None:
     return "read" if method in ("GET", "HEAD") or (method, path) in READING else "write"
 
 
-def check(settings: Settings, headers: Headers, right: Right) -> None:
+def check_rights(settings: Settings, headers: Headers, right: Right) -> None:
     """Raise ServiceError unless a request with these headers has the right."""
     if settings.write_token is None:
         _check_local(headers, settings.cors_origins)
@@ -91,7 +91,7 @@ def check(settings: Settings, headers: Headers, right: Right) -> None:
 def may_write(settings: Settings, headers: Headers) -> bool:
     """Return True if a request with these headers could write."""
     try:
-        check(settings, headers, "write")
+        check_rights(settings, headers, "write")
     except ServiceError:
         return False
     return True

@@ -33,9 +33,9 @@ class WarmUp:
                 break
             line = f"compiling for {kind.__name__}, {number} of {len(kinds)}: once on this machine"
             self.reason = f"The service starts, {line}."
-            await asyncio.to_thread(stream_dr.warm_up, [kind()], functools.partial(_say, line))
+            await asyncio.to_thread(stream_dr.warm_up, [kind()], functools.partial(_log_line, line))
         self.reason = None
 
 
-def _say(line: str, _: str) -> None:
+def _log_line(line: str, _: str) -> None:
     log.info(line)

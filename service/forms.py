@@ -10,7 +10,7 @@ FORMS = "forms.json"
 """Name of the file that the dashboard loads."""
 
 
-def forms() -> JsonDict:
+def estimator_forms() -> JsonDict:
     """Return the description of each estimator, by its key.
 
     A description has these fields:
@@ -20,18 +20,19 @@ def forms() -> JsonDict:
     - `params`: list of {"name", "kind", "choices", "default"}. The kind is "integer", "number",
       "boolean", "choice", or "json" for any other type.
     """
-    return {key: _form(kind) for key, kind in stream_dr.ESTIMATORS.items()}
+    return {key: _estimator_form(kind) for key, kind in stream_dr.ESTIMATORS.items()}
 
 
-def _form(kind: type) -> JsonDict:
+def _estimator_form(kind: type) -> JsonDict:
     about = (kind.__doc__ or "").strip().partition("\n")[0].partition(" [")[0]
     params = [
-        {"name": name, "default": default} | _kind(hint) for name, hint, default in stream_dr.parameter_types(kind)
+        {"name": name, "default": default} | _field_kind(hint)
+        for name, hint, default in stream_dr.parameter_types(kind)
     ]
     return {"about": about, "refines": getattr(kind, "refined_by", None) is not None, "params": params}
 
 
-def _kind(hint: Any) -> JsonDict:
+def _field_kind(hint: Any) -> JsonDict:
     """Return the kind and the choices of a parameter with this type hint."""
     if get_origin(hint) is Literal:
         return {"kind": "choice", "choices": list(get_args(hint))}

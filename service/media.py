@@ -20,7 +20,7 @@ SAVED = (OCTETS, SAFETENSORS)
 """Media types of the file of a saved estimator."""
 
 
-def accepted(request: Request, offers: Sequence[str]) -> str:
+def preferred_media(request: Request, offers: Sequence[str]) -> str:
     """Return the media type among `offers` that the client prefers.
 
     Between equals, and for a client without an Accept header, the first offer is taken. Raises

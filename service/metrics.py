@@ -113,20 +113,20 @@ class _Gauges(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield every metric with its current value."""
         directory = self._directory
-        yield _gauge("position", "Position of the log's last event; -1: it is empty.", directory.position)
-        yield _gauge("rows", "Rows in the log.", directory.rows)
-        yield _gauge("listeners", "Open /events connections.", self._metrics.listeners)
-        yield _gauge("body_bytes", "Bytes of request bodies held in memory.", self._memory.bytes)
+        yield _gauge_metric("position", "Position of the log's last event; -1: it is empty.", directory.position)
+        yield _gauge_metric("rows", "Rows in the log.", directory.rows)
+        yield _gauge_metric("listeners", "Open /events connections.", self._metrics.listeners)
+        yield _gauge_metric("body_bytes", "Bytes of request bodies held in memory.", self._memory.bytes)
 
         anonymous = _anonymous_bytes()
         if anonymous is not None:
-            yield _gauge("anonymous_bytes", "Memory of the process without mapped files.", anonymous)
+            yield _gauge_metric("anonymous_bytes", "Memory of the process without mapped files.", anonymous)
 
         figures = self._running.figures()
         for name, meaning in COUNTED.items():
             yield CounterMetricFamily(f"stream_dr_engine_{name}", meaning, value=figures[name])
         for name, meaning in GAUGED.items():
-            yield _gauge(f"engine_{name}", meaning, figures[name])
+            yield _gauge_metric(f"engine_{name}", meaning, figures[name])
         yield from self._model_metrics()
 
     def _model_metrics(self) -> Iterable[Metric]:
@@ -143,7 +143,7 @@ class _Gauges(Collector):
             yield family
 
 
-def _gauge(name: str, meaning: str, value: float) -> Metric:
+def _gauge_metric(name: str, meaning: str, value: float) -> Metric:
     return GaugeMetricFamily(f"stream_dr_{name}", meaning, value=value)
 
 

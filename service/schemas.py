@@ -406,7 +406,7 @@ class Health(BaseModel):
 _REF = "#/components/schemas/{model}"
 
 
-def _ref(kind: type[BaseModel]) -> dict[str, str]:
+def _schema_ref(kind: type[BaseModel]) -> dict[str, str]:
     return {"$ref": _REF.format(model=kind.__name__)}
 
 
@@ -416,7 +416,9 @@ def binary_body(description: str) -> JsonDict:
 
 
 _STREAM = binary_body(f"an Arrow stream; {media.ARROW_STREAM} says the same")
-ROWS_BODY = {"requestBody": {"required": False, "content": {media.JSON: {"schema": _ref(Rows)}, media.OCTETS: _STREAM}}}
+ROWS_BODY = {
+    "requestBody": {"required": False, "content": {media.JSON: {"schema": _schema_ref(Rows)}, media.OCTETS: _STREAM}}
+}
 """OpenAPI description of a body of rows.
 
 Generated clients know no Arrow type, so it is declared as octets. The body is declared optional
@@ -430,7 +432,7 @@ Answers = dict[int | str, JsonDict]
 
 def problems(*statuses: int) -> Answers:
     """Return the responses of a route that may fail with these statuses."""
-    content = {"application/problem+json": {"schema": _ref(Problem)}}
+    content = {"application/problem+json": {"schema": _schema_ref(Problem)}}
     return {s: {"description": "a problem; see its code", "content": content} for s in statuses}
 
 

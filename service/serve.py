@@ -77,7 +77,7 @@ def serve(
     raise_file_limit(settings)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
-    listening = listen(settings)
+    listening = bound_socket(settings)
     try:
         with _one_blas_thread(), open_directory(settings) as directory:
             prepare(directory)
@@ -95,12 +95,12 @@ def serve_command(**overrides: Any) -> int:
         return serve(**overrides)
     except ValidationError as e:
         messages = "; ".join(f"{'.'.join(map(str, w['loc'])) or 'settings'}: {w['msg']}" for w in e.errors())
-        return _refuse("settings", f"{messages} (docs/settings.md)")
+        return _print_refusal("settings", f"{messages} (docs/settings.md)")
     except (ValueError, OSError) as e:
-        return _refuse(getattr(e, "code", "settings" if isinstance(e, ValueError) else "io"), str(e))
+        return _print_refusal(getattr(e, "code", "settings" if isinstance(e, ValueError) else "io"), str(e))
 
 
-def _refuse(code: str, message: str) -> int:
+def _print_refusal(code: str, message: str) -> int:
     print(f"error ({code}): {message}", file=sys.stderr, flush=True)
     return 1
 
@@ -293,7 +293,7 @@ def warn_of_ignored(settings: Settings, directory: stream_dr.Directory) -> None:
             log.warning("%s=%s is passed over: the stream in %s has %s", name, setting, settings.dir, actual)
 
 
-def listen(settings: Settings) -> socket.socket:
+def bound_socket(settings: Settings) -> socket.socket:
     """Return a socket bound to the address of the settings. Raises OSError."""
     host = settings.host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

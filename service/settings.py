@@ -202,7 +202,7 @@ def _fits_header(token: str) -> bool:
     return token.isascii() and token.isprintable() and token == token.strip()
 
 
-def rows() -> Iterator[tuple[str, str, str, str]]:
+def setting_rows() -> Iterator[tuple[str, str, str, str]]:
     """Yield (environment variable, default, unit, meaning) of every setting, in order."""
     for name, field in Settings.model_fields.items():
         extra = field.json_schema_extra
@@ -213,7 +213,7 @@ def rows() -> Iterator[tuple[str, str, str, str]]:
 def settings_table() -> str:
     """Return all settings as the Markdown table of docs/settings.md."""
     lines = ["| variable | default | unit | meaning |", "|---|---|---|---|"]
-    lines += [f"| `{name}` | {default} | {unit} | {meaning} |" for name, default, unit, meaning in rows()]
+    lines += [f"| `{name}` | {default} | {unit} | {meaning} |" for name, default, unit, meaning in setting_rows()]
     return "\n".join(lines) + "\n"
 
 

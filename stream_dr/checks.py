@@ -37,7 +37,7 @@ class WithLabels(Protocol):
 
 
 class LearnedState(WithLabels, Protocol):
-    """State of an estimator, as far as `learned` checks it."""
+    """State of an estimator, as far as `check_learned` checks it."""
 
     @property
     def target_kind(self) -> str | None:
@@ -64,20 +64,20 @@ class CsrFields(Protocol):
         ...
 
 
-def typed(fields: object) -> None:
+def check_field_types(fields: object) -> None:
     """Raise DamagedFile unless every field has the type that the NamedTuple declares.
 
     Floats must be finite.
     """
     kind: type = type(fields)
-    for name, hint in _hints(kind).items():
+    for name, hint in _type_hints(kind).items():
         value = getattr(fields, name)
         if not _has_type(value, hint):
             description = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"{value!r:.60}"
-            raise wrong(fields, name, description, f"of type {getattr(hint, '__name__', hint)}")
+            raise field_error(fields, name, description, f"of type {getattr(hint, '__name__', hint)}")
 
 
-def shaped(fields: object, dtype: type, **shapes: tuple[int, ...]) -> None:
+def check_array_shapes(fields: object, dtype: type, **shapes: tuple[int, ...]) -> None:
     """Raise DamagedFile unless arrays have this dtype and their shapes.
 
     shapes: shape of each array, by the name of its field.
@@ -86,22 +86,22 @@ def shaped(fields: object, dtype: type, **shapes: tuple[int, ...]) -> None:
         array = getattr(fields, name)
         if array.dtype != dtype or array.shape != shape:
             description = f"{array.dtype} of shape {array.shape}"
-            raise wrong(fields, name, description, f"{np.dtype(dtype)} of shape {shape}")
+            raise field_error(fields, name, description, f"{np.dtype(dtype)} of shape {shape}")
 
 
-def matrix(fields: object, name: str) -> tuple[int, int]:
+def require_matrix(fields: object, name: str) -> tuple[int, int]:
     """Return the shape of a field that must be a float64 matrix.
 
     Raises DamagedFile.
     """
     array = getattr(fields, name)
     if array.ndim != 2 or array.dtype != np.float64:
-        raise wrong(fields, name, f"{array.dtype} of shape {array.shape}", "a float64 matrix")
+        raise field_error(fields, name, f"{array.dtype} of shape {array.shape}", "a float64 matrix")
     rows, columns = array.shape
     return int(rows), int(columns)
 
 
-def finite(fields: object, *names: str) -> None:
+def check_finite_arrays(fields: object, *names: str) -> None:
     """Raise DamagedFile if an array of these names has NaN or infinity.
 
     A field may be None.
@@ -109,18 +109,18 @@ def finite(fields: object, *names: str) -> None:
     for name in names:
         array = getattr(fields, name)
         if array is not None and not np.isfinite(array).all():
-            raise wrong(fields, name, "not finite everywhere", "finite")
+            raise field_error(fields, name, "not finite everywhere", "finite")
 
 
-def at_least(fields: object, low: float, *names: str) -> None:
+def check_at_least(fields: object, low: float, *names: str) -> None:
     """Raise DamagedFile unless numbers and arrays are finite and at least `low`."""
     for name in names:
         value = np.asarray(getattr(fields, name))
         if not ((value >= low) & (value < np.inf)).all():
-            raise wrong(fields, name, f"{value.min()} at its least", f"finite and at least {low}")
+            raise field_error(fields, name, f"{value.min()} at its least", f"finite and at least {low}")
 
 
-def within(fields: object, low: int, high: int, *names: str) -> None:
+def check_within(fields: object, low: int, high: int, *names: str) -> None:
     """Raise DamagedFile unless whole numbers are at least `low` and below `high`.
 
     Each field is a number or an array.
@@ -128,24 +128,24 @@ def within(fields: object, low: int, high: int, *names: str) -> None:
     for name in names:
         value = np.asarray(getattr(fields, name))
         if value.size and not (low <= value.min() and value.max() < high):
-            raise wrong(fields, name, f"from {value.min()} to {value.max()}", f"from {low} to {high - 1}")
+            raise field_error(fields, name, f"from {value.min()} to {value.max()}", f"from {low} to {high - 1}")
 
 
-def one_of(fields: object, name: str, choices: tuple[object, ...]) -> None:
+def check_one_of(fields: object, name: str, choices: tuple[object, ...]) -> None:
     """Raise DamagedFile unless the field is one of `choices`."""
     value = getattr(fields, name)
     if value not in choices:
-        raise wrong(fields, name, f"{value!r:.60}", f"one of {', '.join(map(repr, choices))}")
+        raise field_error(fields, name, f"{value!r:.60}", f"one of {', '.join(map(repr, choices))}")
 
 
-def same(fields: object, name: str, needed: object) -> None:
+def check_equal(fields: object, name: str, needed: object) -> None:
     """Raise DamagedFile unless the field is equal to `needed`."""
     value = getattr(fields, name)
     if value != needed:
-        raise wrong(fields, name, f"{value!r:.60}", f"{needed!r:.60}")
+        raise field_error(fields, name, f"{value!r:.60}", f"{needed!r:.60}")
 
 
-def csr(fields: CsrFields, rows: int, width: int) -> None:
+def check_csr_arrays(fields: CsrFields, rows: int, width: int) -> None:
     """Raise DamagedFile unless the arrays are rows, CSR or dense.
 
     CSR rows are finite, and the indices of each row ascend and are below `width`. Dense rows are
@@ -155,49 +155,49 @@ def csr(fields: CsrFields, rows: int, width: int) -> None:
     indices = fields.indices
     indptr = fields.indptr
     if (indices is None) != (indptr is None):
-        raise wrong(fields, "indptr", "there without indices, or they without it", "there with them")
+        raise field_error(fields, "indptr", "there without indices, or they without it", "there with them")
     if indices is None or indptr is None:
-        shaped(fields, np.float64, values=(rows, width))
-        finite(fields, "values")
+        check_array_shapes(fields, np.float64, values=(rows, width))
+        check_finite_arrays(fields, "values")
         return
 
     entries = values.size
-    shaped(fields, np.float64, values=(entries,))
-    shaped(fields, np.int32, indices=(entries,))
-    shaped(fields, np.int64, indptr=(rows + 1,))
+    check_array_shapes(fields, np.float64, values=(entries,))
+    check_array_shapes(fields, np.int32, indices=(entries,))
+    check_array_shapes(fields, np.int64, indptr=(rows + 1,))
     if indptr[0] != 0 or indptr[-1] != entries or (np.diff(indptr) < 0).any():
-        raise wrong(fields, "indptr", "not ascending", f"ascending from 0 to {entries}")
-    within(fields, 0, width, "indices")
+        raise field_error(fields, "indptr", "not ascending", f"ascending from 0 to {entries}")
+    check_within(fields, 0, width, "indices")
 
     # The first index of a row may be less than the one before it.
     starts = np.zeros(entries + 1, dtype=bool)
     starts[indptr] = True
     if not (starts[1:-1] | (np.diff(indices) > 0)).all():
-        raise wrong(fields, "indices", "not ascending within a row", "ascending and distinct within each row")
-    finite(fields, "values")
+        raise field_error(fields, "indices", "not ascending within a row", "ascending and distinct within each row")
+    check_finite_arrays(fields, "values")
 
 
-def learned(state: LearnedState, kinds: tuple[str, ...]) -> None:
+def check_learned(state: LearnedState, kinds: tuple[str, ...]) -> None:
     """Raise DamagedFile unless the fields that every state has are in range.
 
     They are rows, width, kind of targets (one of `kinds`, or None), and labels, which are distinct
     and of one type.
     """
-    within(state, 0, MOST_ROWS, "rows", "rows_skipped")
-    within(state, 0, WIDEST, "n_features")
-    one_of(state, "target_kind", (None, *kinds))
-    labels(state)
+    check_within(state, 0, MOST_ROWS, "rows", "rows_skipped")
+    check_within(state, 0, WIDEST, "n_features")
+    check_one_of(state, "target_kind", (None, *kinds))
+    check_distinct_labels(state)
     if state.labels and state.target_kind in (None, "continuous"):
-        raise wrong(state, "labels", f"{len(state.labels)} labels", f"none where targets are {state.target_kind}")
+        raise field_error(state, "labels", f"{len(state.labels)} labels", f"none where targets are {state.target_kind}")
 
 
-def labels(fields: WithLabels) -> None:
+def check_distinct_labels(fields: WithLabels) -> None:
     """Raise DamagedFile unless the field `labels` holds distinct labels of one type."""
     if len(set(map(type, fields.labels))) > 1 or len(set(fields.labels)) != len(fields.labels):
-        raise wrong(fields, "labels", f"{fields.labels!r:.60}", "distinct labels of one type")
+        raise field_error(fields, "labels", f"{fields.labels!r:.60}", "distinct labels of one type")
 
 
-def wrong(fields: object, name: str, description: str, needed: str) -> DamagedFile:
+def field_error(fields: object, name: str, description: str, needed: str) -> DamagedFile:
     """Return the error for a field.
 
     description: what the field is. needed: what it must be.
@@ -206,7 +206,7 @@ def wrong(fields: object, name: str, description: str, needed: str) -> DamagedFi
 
 
 @lru_cache(maxsize=64)
-def _hints(kind: type) -> dict[str, object]:
+def _type_hints(kind: type) -> dict[str, object]:
     return get_type_hints(kind)
 
 

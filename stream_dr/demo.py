@@ -40,7 +40,7 @@ from stream_dr.running.replay import ReplaySettings, Watch, replay
 from stream_dr.running.warm_up import warm_up
 from stream_dr.shards import writer
 from stream_dr.shards.dataset import open_dataset
-from stream_dr.solve.nearest_mean import means_by_class, nearest
+from stream_dr.solve.nearest_mean import means_by_class, nearest_mean
 from stream_dr.targets.targets import class_targets
 
 Models = dict[str, tuple[str, JsonDict]]
@@ -191,7 +191,7 @@ def post_shards(address: str, shards: list[Path]) -> Iterator[Mapping[str, objec
             yield client.partial_fit(block.X, block.y, key=f"demo-{number}")
 
     last = blocks[-1]
-    body = {"rows": [_entries(row) for row in last.X], "labels": last.y.row_labels()}
+    body = {"rows": [_row_as_json(row) for row in last.X], "labels": last.y.row_labels()}
     headers = {"Idempotency-Key": "demo-json"}
     response = httpx.post(f"{address}/partial_fit?wait=applied", json=body, headers=headers, timeout=60)
     response.raise_for_status()
@@ -207,10 +207,12 @@ def score_lines(address: str, data: Labelled, rates: dict[str, float]) -> list[L
     with Client(address) as client:
         for name in MODELS:
             rows = client.model(name)["rows"]
-            z = np.concatenate([client.transform(part, model=name) for part in _parts(data.X)])
+            z = np.concatenate([client.transform(part, model=name) for part in _request_sized_parts(data.X)])
 
             start = time.perf_counter()
-            z_held_out = np.concatenate([client.transform(part, model=name) for part in _parts(data.X_held_out)])
+            z_held_out = np.concatenate(
+                [client.transform(part, model=name) for part in _request_sized_parts(data.X_held_out)]
+            )
             projecting = time.perf_counter() - start
 
             accuracy, searching = one_nearest(z, data.y, z_held_out, data.y_held_out)
@@ -274,20 +276,20 @@ def nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray)
     """Return the accuracy of the nearest class mean's label, and the seconds it took."""
     means = means_by_class(X, y, y.max() + 1)
     start = time.perf_counter()
-    return float((nearest(X_test, means) == y_test).mean()), time.perf_counter() - start
+    return float((nearest_mean(X_test, means) == y_test).mean()), time.perf_counter() - start
 
 
 def ask_one(address: str, row: Rows) -> JsonDict:
     """Return the service's response to a row (1, features), through LDA."""
-    response = httpx.get(f"{address}/transform", params={"model": "lda"} | _query(row), timeout=60)
+    response = httpx.get(f"{address}/transform", params={"model": "lda"} | _row_as_query(row), timeout=60)
     response.raise_for_status()
     return dict(response.json())
 
 
 def curl_lines(address: str, row: Rows) -> list[str]:
     """Return three commands that work while the service runs."""
-    query = "&".join(f"{name}={numbers}" for name, numbers in _query(row).items())
-    body = json.dumps({"rows": [_entries(row)]})
+    query = "&".join(f"{name}={numbers}" for name, numbers in _row_as_query(row).items())
+    body = json.dumps({"rows": [_row_as_json(row)]})
     return [
         f"curl '{address}/models'",
         f"curl '{address}/transform?model=lda&{query}'",
@@ -295,16 +297,16 @@ def curl_lines(address: str, row: Rows) -> list[str]:
     ]
 
 
-def _parts(X: Rows) -> list[Rows]:
+def _request_sized_parts(X: Rows) -> list[Rows]:
     """Return the rows in parts that fit into a request each."""
     return [X[start : start + 4_000] for start in range(0, X.shape[0], 4_000)]
 
 
-def _entries(row: Rows) -> dict[str, list[float]]:
+def _row_as_json(row: Rows) -> dict[str, list[float]]:
     """Return a sparse row (1, features) in the form of a JSON body."""
     return {"indices": row.indices.tolist(), "values": row.data.tolist()}
 
 
-def _query(row: Rows) -> dict[str, str]:
+def _row_as_query(row: Rows) -> dict[str, str]:
     """Return a sparse row (1, features) as parameters of a query."""
-    return {name: ",".join(f"{number:g}" for number in numbers) for name, numbers in _entries(row).items()}
+    return {name: ",".join(f"{number:g}" for number in numbers) for name, numbers in _row_as_json(row).items()}

@@ -58,7 +58,7 @@ def write_atomically(path: FileName, write: Callable[[BinaryIO], object], point:
     except BaseException as e:
         temporary.unlink(missing_ok=True)
         if is_full(e) or is_broken(e):
-            raise no_room(path, str(e)) from e
+            raise storage_error(path, str(e)) from e
         raise
 
 
@@ -130,7 +130,7 @@ def is_broken(error: BaseException) -> TypeGuard[OSError]:
     return isinstance(error, OSError) and error.errno == errno.EIO
 
 
-def no_room(path: FileName, reason: str) -> InsufficientStorage:
+def storage_error(path: FileName, reason: str) -> InsufficientStorage:
     """Return the error for a file that could not be written.
 
     The disk is full or refuses to write.

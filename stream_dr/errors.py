@@ -41,11 +41,11 @@ class StreamDRError(ValueError):
     code: ClassVar[str] = "invalid"
 
     def __init__(self, message: str, **details: Any) -> None:
-        super().__init__(_short(message))
-        self.details = {name: _short(value) if isinstance(value, str) else value for name, value in details.items()}
+        super().__init__(_shorten(message))
+        self.details = {name: _shorten(value) if isinstance(value, str) else value for name, value in details.items()}
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} …"
 
 
@@ -180,7 +180,7 @@ class WidthMismatch(StreamDRError):
     code = "width_mismatch"
 
 
-def other_width(width: int, known: int) -> WidthMismatch:
+def width_mismatch(width: int, known: int) -> WidthMismatch:
     """Return the error for a batch of another width than the accumulator's."""
     return WidthMismatch(
         f"batch has {width} features; this model was started with {known}. Send those columns or start a new model."
@@ -343,7 +343,7 @@ class SchemaMismatch(StreamDRError):
     code = "schema_mismatch"
 
 
-def other_table(known: tuple[str, ...], names: tuple[str, ...]) -> SchemaMismatch:
+def columns_mismatch(known: tuple[str, ...], names: tuple[str, ...]) -> SchemaMismatch:
     """Return the error for rows that have none of a table's columns.
 
     names: the rows' column names. Those of an array are x0, x1 …

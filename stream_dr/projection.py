@@ -19,15 +19,32 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import WIDEST, finite, matrix, one_of, same, shaped, within, wrong
+from stream_dr.checks import (
+    WIDEST,
+    check_array_shapes,
+    check_equal,
+    check_finite_arrays,
+    check_one_of,
+    check_within,
+    field_error,
+    require_matrix,
+)
 from stream_dr.errors import WidthMismatch
 from stream_dr.feature_maps import FeatureMap, feature_map
 from stream_dr.feature_maps.nystroem import Landmarks, Nystroem
-from stream_dr.feature_maps.table import Table, TableState, Text, feature_names_of, mapped_rows, table_parts, unseen
+from stream_dr.feature_maps.table import (
+    Table,
+    TableState,
+    Text,
+    count_unseen,
+    feature_names_of,
+    mapped_rows,
+    table_parts,
+)
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Rows
 from stream_dr.rows.kinds import Kind, rows_kind
-from stream_dr.rows.raw_rows import raw_of, refuse_table
+from stream_dr.rows.raw_rows import raw_from_array, refuse_table
 
 ProjectionKind = Literal["linear", "columns", "mapped", "landmarks"]
 """Form of a projection."""
@@ -144,12 +161,12 @@ class Linear(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless its arrays are of the same features and components."""
-        one_of(self, "solution", SOLUTIONS)
-        d, p = matrix(self, "loadings")
-        shaped(self, np.float64, mean=(d,), eigenvalues=(p,))
+        check_one_of(self, "solution", SOLUTIONS)
+        d, p = require_matrix(self, "loadings")
+        check_array_shapes(self, np.float64, mean=(d,), eigenvalues=(p,))
         if self.offset is not None:
-            shaped(self, np.float64, offset=(p,))
-        finite(self, "mean", "loadings", "eigenvalues", "offset")
+            check_array_shapes(self, np.float64, offset=(p,))
+        check_finite_arrays(self, "mean", "loadings", "eigenvalues", "offset")
         if self.readout is not None:
             self.readout.check(d, p)
 
@@ -261,12 +278,12 @@ class Columns(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless its columns are below `width`."""
-        one_of(self, "solution", SOLUTIONS)
-        within(self, 0, WIDEST, "width")
-        shaped(self, np.int64, columns=(self.columns.size,))
-        shaped(self, np.float64, scores=(len(self.columns),))
-        within(self, 0, self.width, "columns")
-        finite(self, "scores")
+        check_one_of(self, "solution", SOLUTIONS)
+        check_within(self, 0, WIDEST, "width")
+        check_array_shapes(self, np.int64, columns=(self.columns.size,))
+        check_array_shapes(self, np.float64, scores=(len(self.columns),))
+        check_within(self, 0, self.width, "columns")
+        check_finite_arrays(self, "scores")
 
     @property
     def kind(self) -> ProjectionKind:
@@ -330,12 +347,12 @@ class Mapped(NamedTuple):
 
         The map must have the statistics that it needs.
         """
-        within(self, 0, WIDEST, "width")
+        check_within(self, 0, WIDEST, "width")
         mapping = check_map(self, self.width)
         if isinstance(self.inner, Mapped) or not isinstance(self.inner, Projection):
-            raise wrong(self, "inner", type(self.inner).__name__, "a projection of mapped rows")
+            raise field_error(self, "inner", type(self.inner).__name__, "a projection of mapped rows")
         if mapping.learns and self.table is None:
-            raise wrong(self, "table", "None", "there, rows having been learned")
+            raise field_error(self, "table", "None", "there, rows having been learned")
         self.inner.check()
 
     @property
@@ -394,7 +411,7 @@ class Mapped(NamedTuple):
 
     def unseen(self, X: Rows) -> int:
         """Return the number of values in categories or columns that were never learned."""
-        return 0 if self.table is None else unseen(feature_map(self.feature_map), self.table, X)
+        return 0 if self.table is None else count_unseen(feature_map(self.feature_map), self.table, X)
 
     def apply(self, X: Rows, names: tuple[str, ...] | None = None) -> np.ndarray:
         """Map rows (rows, features), dense or CSR, and project them.
@@ -419,7 +436,7 @@ class Mapped(NamedTuple):
         if self.table is not None:
             if rows_kind(X) is not Kind.RAW and X.shape[1] != len(names or ()):
                 check_width(X, self.width)
-            raw = raw_of(X, names)
+            raw = raw_from_array(X, names)
             for part in table_parts(mapping, self.table, raw):
                 yield part, mapped_rows(mapping, self.table, raw[part])
             return
@@ -476,17 +493,19 @@ def check_map(state: MappedFields, width: int) -> FeatureMap:
     """
     mapping: FeatureMap = feature_map(state.feature_map)
     if width and not mapping.settled:
-        raise wrong(state, "feature_map", state.feature_map, "that of rows that were learned, with all its numbers")
+        raise field_error(
+            state, "feature_map", state.feature_map, "that of rows that were learned, with all its numbers"
+        )
     if state.names is not None and (not mapping.by_name or len(state.names) != width):
-        raise wrong(state, "names", f"{len(state.names)} names", f"{width} of a map that goes by name, or None")
+        raise field_error(state, "names", f"{len(state.names)} names", f"{width} of a map that goes by name, or None")
     if not isinstance(mapping, Table | Text):
-        same(state, "table", None)
+        check_equal(state, "table", None)
     elif state.table is not None:
         state.table.check(mapping)
-        same(state, "names", state.table.names)
+        check_equal(state, "names", state.table.names)
 
     if isinstance(mapping, Nystroem) != (state.landmarks is not None):
-        raise wrong(state, "landmarks", "there" if state.landmarks else "None", "there where the map has some")
+        raise field_error(state, "landmarks", "there" if state.landmarks else "None", "there where the map has some")
     if isinstance(mapping, Nystroem) and state.landmarks is not None:
         state.landmarks.check(width, mapping.most)
     return mapping

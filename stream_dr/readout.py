@@ -11,7 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import softmax
 
-from stream_dr.checks import finite, labels, matrix, one_of, shaped, wrong
+from stream_dr.checks import (
+    check_array_shapes,
+    check_distinct_labels,
+    check_finite_arrays,
+    check_one_of,
+    field_error,
+    require_matrix,
+)
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.targets import KINDS
 
@@ -52,16 +59,16 @@ class Readout(NamedTuple):
         k = len(self.offset)
         n_rest = 0
         if self.rest is not None:
-            n_rest = matrix(self, "rest")[1]
-            shaped(self, np.float64, rest=(features, n_rest))
-        shaped(self, np.float64, weights=(components + n_rest, k), offset=(k,))
-        finite(self, "weights", "offset", "rest")
-        one_of(self, "kind", KINDS)
-        one_of(self, "scores", (TARGETS, LOG_POSTERIORS))
+            n_rest = require_matrix(self, "rest")[1]
+            check_array_shapes(self, np.float64, rest=(features, n_rest))
+        check_array_shapes(self, np.float64, weights=(components + n_rest, k), offset=(k,))
+        check_finite_arrays(self, "weights", "offset", "rest")
+        check_one_of(self, "kind", KINDS)
+        check_one_of(self, "scores", (TARGETS, LOG_POSTERIORS))
 
-        labels(self)
+        check_distinct_labels(self)
         if len(self.labels) != (0 if self.kind == "continuous" else k):
-            raise wrong(self, "labels", f"{len(self.labels)} labels", f"of {k} scores")
+            raise field_error(self, "labels", f"{len(self.labels)} labels", f"of {k} scores")
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Readout":
         """Return the readout of components in another order and with other signs.
@@ -76,7 +83,7 @@ class Readout(NamedTuple):
         """Labels (k,), sorted."""
         return label_array(self.labels)
 
-    def predicted(self, scores: np.ndarray) -> np.ndarray:
+    def predict(self, scores: np.ndarray) -> np.ndarray:
         """Return the targets predicted by scores (rows, k).
 
         They are the labels (rows,) of the highest scores, or indicators (rows, k) int64 of several

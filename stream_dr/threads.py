@@ -35,12 +35,12 @@ _END = object()
 """Result of a future after the last item."""
 
 
-def thread(name: str, run: Callable[[], None]) -> threading.Thread:
+def engine_thread(name: str, run: Callable[[], None]) -> threading.Thread:
     """Return a thread of the engine, not started yet."""
     return threading.Thread(target=run, name=f"stream_dr-{name}", daemon=True)
 
 
-def pool(name: str, threads: int | None = None) -> ThreadPoolExecutor:
+def thread_pool(name: str, threads: int | None = None) -> ThreadPoolExecutor:
     """Return a pool of threads of the engine.
 
     threads: number of threads. None takes one a processor.
@@ -48,13 +48,13 @@ def pool(name: str, threads: int | None = None) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads or len(os.sched_getaffinity(0)), thread_name_prefix=f"stream_dr-{name}")
 
 
-def ahead(items: Generator[T, None, None], depth: int = 2) -> Generator[T, None, None]:
+def compute_ahead(items: Generator[T, None, None], depth: int = 2) -> Generator[T, None, None]:
     """Yield the same items, computed by a thread up to `depth` items ahead.
 
     An error of the thread is raised in the place of the item. Closing this generator closes
     `items`.
     """
-    with closing(items), pool("ahead", 1) as executor:
+    with closing(items), thread_pool("ahead", 1) as executor:
         futures = deque(executor.submit(next, items, _END) for _ in range(depth))
         try:
             while (item := futures.popleft().result()) is not _END:
@@ -66,7 +66,7 @@ def ahead(items: Generator[T, None, None], depth: int = 2) -> Generator[T, None,
 
 
 @contextmanager
-def switching() -> Iterator[None]:
+def fast_switching() -> Iterator[None]:
     """Set SWITCH_INTERVAL within the context, unless the interval is shorter."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(SWITCH_INTERVAL, before))

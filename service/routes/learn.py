@@ -45,7 +45,7 @@ async def partial_fit(
 
     receipt = await shared.ingest.append(body, medium, key)
     shared.metrics.count_batch(receipt)
-    return await _answer(shared, receipt, query.wait is not None, response)
+    return await _respond_with_receipt(shared, receipt, query.wait is not None, response)
 
 
 @router.post(
@@ -67,7 +67,7 @@ async def unlearn(
     """
     loop = asyncio.get_running_loop()
     appended = await loop.run_in_executor(shared.slow, shared.running.unlearn, rows.positions, rows.ids, key)
-    return await _answer(shared, await asyncio.wrap_future(appended), query.wait is not None, response)
+    return await _respond_with_receipt(shared, await asyncio.wrap_future(appended), query.wait is not None, response)
 
 
 def _to_schema(receipt: stream_dr.Receipt | stream_dr.DryRunReceipt, position: int | None) -> schemas.Receipt:
@@ -78,7 +78,9 @@ def _to_schema(receipt: stream_dr.Receipt | stream_dr.DryRunReceipt, position: i
     return answer
 
 
-async def _answer(shared: AppState, receipt: stream_dr.Receipt, wait: bool, response: Response) -> schemas.Receipt:
+async def _respond_with_receipt(
+    shared: AppState, receipt: stream_dr.Receipt, wait: bool, response: Response
+) -> schemas.Receipt:
     """Return a receipt, after every model has published the batch if `wait` is true.
 
     If some model does not publish it in time, the status is 202 and the receipt has the reason.

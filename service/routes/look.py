@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 import stream_dr
 from service import media, schemas
 from service.auth import may_write
-from service.forms import FORMS, forms
+from service.forms import FORMS, estimator_forms
 from service.json_types import JsonDict
 from service.shared import Service
 
@@ -83,7 +83,7 @@ def install(app: FastAPI) -> None:
     assert plotly is not None
     assert plotly.submodule_search_locations is not None
     script = Path(plotly.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
-    parameters = forms()
+    parameters = estimator_forms()
 
     @app.get("/dashboard/plotly.js", include_in_schema=False)
     def plotly_script() -> Response:

@@ -24,7 +24,7 @@ import stream_dr
 from service import schemas
 from service.body_limits import media_type
 from service.json_types import JsonDict
-from service.media import ARROW_STREAM, JSON, OCTETS, SAFETENSORS, SAVED, accepted
+from service.media import ARROW_STREAM, JSON, OCTETS, SAFETENSORS, SAVED, preferred_media
 from service.problems import ServiceError
 from service.schemas import Name
 from service.shared import AppState, Service
@@ -59,7 +59,7 @@ PROJECTION: schemas.Answers = {
 @router.get("/models", response_model=schemas.Models)
 def models(shared: Service) -> dict[str, dict[str, JsonDict]]:
     """Return the state of every model, by name."""
-    return {"models": {name: _describe(shared, model) for name, model in shared.directory.models.items()}}
+    return {"models": {name: _describe_model(shared, model) for name, model in shared.directory.models.items()}}
 
 
 @router.get("/models/{name}", response_model=schemas.ModelState, responses=schemas.MODEL)
@@ -68,7 +68,7 @@ def model(shared: Service, name: Name) -> JsonDict:
 
     It has, among others, the position, rows, lag, version, classes, eigenvalues and solution.
     """
-    return _describe(shared, shared.directory.model(name))
+    return _describe_model(shared, shared.directory.model(name))
 
 
 @router.delete("/models/{name}", status_code=204, responses=schemas.MODEL)
@@ -89,7 +89,7 @@ async def publish(shared: Service, response: Response, name: Name) -> JsonDict:
         await asyncio.get_running_loop().run_in_executor(shared.slow, shared.running.publish, name, seconds)
     except TimeoutError:
         response.status_code = 202
-    return _describe(shared, shared.directory.model(name))
+    return _describe_model(shared, shared.directory.model(name))
 
 
 @router.get("/models/{name}/projection", responses=PROJECTION | schemas.MODEL | schemas.problems(406))
@@ -100,7 +100,7 @@ def projection(
 
     For an older version that is still stored they include the map from it to the newest.
     """
-    accept = accepted(request, (JSON, ARROW_STREAM, SAFETENSORS))
+    accept = preferred_media(request, (JSON, ARROW_STREAM, SAFETENSORS))
     exported = stream_dr.export_projection(shared.directory.model(name), query.version)
     if accept == JSON:
         return Response(orjson.dumps(exported.to_json(), option=orjson.OPT_SERIALIZE_NUMPY), media_type=JSON)
@@ -145,7 +145,7 @@ def _add_saved(shared: AppState, response: Response, name: str, content: bytes) 
         raise ServiceError("malformed_input", str(e), reason=e.code) from None
 
     with _refusals_as_conflict():
-        return _added(shared, response, *shared.running.add_saved(name, estimator))
+        return _describe_added(shared, response, *shared.running.add_saved(name, estimator))
 
 
 @contextmanager
@@ -160,13 +160,13 @@ def _refusals_as_conflict() -> Iterator[None]:
         raise ServiceError("model_refuses_stream", str(e), reason=e.code) from e
 
 
-def _added(shared: AppState, response: Response, model: stream_dr.Model, new: bool) -> JsonDict:
+def _describe_added(shared: AppState, response: Response, model: stream_dr.Model, new: bool) -> JsonDict:
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/models/{model.name}"
-    return _describe(shared, model)
+    return _describe_model(shared, model)
 
 
-def _describe(shared: AppState, model: stream_dr.Model) -> JsonDict:
+def _describe_model(shared: AppState, model: stream_dr.Model) -> JsonDict:
     return model.describe(shared.directory.position)
 
 
@@ -174,8 +174,8 @@ def put_router() -> APIRouter:
     """Return the router of the route that creates models."""
     # Made at the call and not at the import, because estimators may have been registered since.
     routes = APIRouter(tags=["models"])
-    examples: Any = {key: {"value": _example(key)} for key in stream_dr.ESTIMATORS}
-    spec: Any = functools.reduce(operator.or_, map(_spec, stream_dr.ESTIMATORS))
+    examples: Any = {key: {"value": _example_body(key)} for key in stream_dr.ESTIMATORS}
+    spec: Any = functools.reduce(operator.or_, map(_body_schema, stream_dr.ESTIMATORS))
 
     @routes.put(
         "/models/{name}",
@@ -205,18 +205,18 @@ def put_router() -> APIRouter:
 
         with _refusals_as_conflict():
             model, new = shared.running.add_model(name, body.estimator, params, body.start, policy, refine)
-        return _added(shared, response, model, new)
+        return _describe_added(shared, response, model, new)
 
     return routes
 
 
-def _example(key: str) -> JsonDict:
+def _example_body(key: str) -> JsonDict:
     """Return a body that creates a model with its default parameters. None is left out."""
     defaults = {name: default for name, _, default in stream_dr.parameter_types(stream_dr.ESTIMATORS[key])}
     return {"estimator": key, "params": {name: value for name, value in defaults.items() if value is not None}}
 
 
-def _spec(key: str) -> type[BaseModel]:
+def _body_schema(key: str) -> type[BaseModel]:
     """Return the schema of a body that creates a model of this estimator."""
     # `create_model` has overloads that do not match fields decided at run time.
     make: Any = create_model

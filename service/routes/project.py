@@ -16,7 +16,7 @@ import stream_dr
 from service import schemas
 from service.body_limits import rows_medium
 from service.json_types import JsonDict
-from service.media import ARROW_STREAM, JSON, accepted
+from service.media import ARROW_STREAM, JSON, preferred_media
 from service.problems import ServiceError
 from service.shared import AppState, Service
 
@@ -29,7 +29,7 @@ ANSWER_BYTES = 32 << 20
 """Number of bytes that a response may take in addition to 32 times those of its rows."""
 
 
-def _many(model: type[BaseModel]) -> JsonDict:
+def _rows_route_options(model: type[BaseModel]) -> JsonDict:
     """Return FastAPI's options of a route that takes many rows."""
     rows: schemas.Answers = {200: {"model": model, "content": {ARROW_STREAM: schemas.binary_body("an Arrow stream")}}}
     return {
@@ -44,29 +44,29 @@ async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Q
 
     A dense row is ?model=lda&x=0.1,0.2 and a sparse one ?model=lda&indices=3,17&values=0.5,1.2.
     """
-    fields = _project(shared, _model(shared, query.model), _row(query)).to_json()
+    fields = _project_block(shared, _model(shared, query.model), _row_of_query(query)).to_json()
     return schemas.Projected(**{name: value for name, value in fields.items() if name not in ("id", "unseen") or value})
 
 
-@router.post("/transform", **_many(schemas.Projected))
+@router.post("/transform", **_rows_route_options(schemas.Projected))
 async def transform(request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
     """Project many rows, in the formats of /partial_fit.
 
     Targets are ignored. A batch without rows gives a response without rows.
     """
-    return await _answer(request, shared, query.model, _project, _projected_width)
+    return await _respond_to_rows(request, shared, query.model, _project_block, _projected_width)
 
 
-@router.post("/predict", **_many(schemas.Predicted))
+@router.post("/predict", **_rows_route_options(schemas.Predicted))
 async def predict(request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
     """Predict the targets of many rows.
 
     The methods lda, class_means, cca, opls and plsda can predict.
     """
-    return await _answer(request, shared, query.model, _predict, _predicted_width)
+    return await _respond_to_rows(request, shared, query.model, _predict_block, _predicted_width)
 
 
-async def _answer(
+async def _respond_to_rows(
     request: Request,
     shared: AppState,
     name: str | None,
@@ -85,13 +85,13 @@ async def _answer(
         Returns how many numbers the response has per row.
     """
     medium = rows_medium(request)
-    accept = accepted(request, (JSON, ARROW_STREAM))
+    accept = preferred_media(request, (JSON, ARROW_STREAM))
     model = _model(shared, name)
     body = b"".join([piece async for piece in request.stream()])
 
     def answer() -> Response:
         block = stream_dr.parse_rows(body, medium, shared.limits)
-        _check_answer(block.rows, width(model), accept, max(len(body), block.nbytes // 8))
+        _check_response_size(block.rows, width(model), accept, max(len(body), block.nbytes // 8))
         result = query(shared, model, block)
         content = result.to_arrow() if accept == ARROW_STREAM else orjson.dumps(result.to_json())
         return Response(content, media_type=accept)
@@ -112,7 +112,7 @@ def _model(shared: AppState, name: str | None) -> stream_dr.Model:
     return shared.directory.model(names[0] if name is None else name)
 
 
-def _check_answer(rows: int, width: int, accept: str, row_bytes: int) -> None:
+def _check_response_size(rows: int, width: int, accept: str, row_bytes: int) -> None:
     """Raise LimitExceeded if the response would take too much memory for the rows sent.
 
     `row_bytes` is the number of bytes of all rows, and `width` the numbers per row of the
@@ -139,17 +139,17 @@ def _predicted_width(model: stream_dr.Model) -> int:
     return 0 if readout is None else len(readout.offset) + sum(len(str(label)) for label in readout.labels) // 8
 
 
-def _project(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> Any:
+def _project_block(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> Any:
     result = stream_dr.transform(model, block, shared.directory.schema)
     shared.metrics.rows_transformed.inc(block.rows)
     return result
 
 
-def _predict(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> Any:
+def _predict_block(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> Any:
     return stream_dr.predict(model, block, shared.directory.schema)
 
 
-def _row(query: schemas.OneRowQuery) -> stream_dr.Block:
+def _row_of_query(query: schemas.OneRowQuery) -> stream_dr.Block:
     """Return the row of a query.
 
     Raises ServiceError `invalid_request`, NotFinite, InvalidRows or InvalidIndex.

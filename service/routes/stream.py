@@ -28,7 +28,7 @@ EVENT = f"event: overview\ndata: {json.dumps(EXAMPLES['Overview'])}\n\n"
 METRIC = "# TYPE stream_dr_position gauge\nstream_dr_position 812.0\n"
 
 
-def _of(media: str, example: str) -> schemas.Answers:
+def _text_response(media: str, example: str) -> schemas.Answers:
     """Return the OpenAPI description of a response in text."""
     return {200: {"content": {media: {"schema": {"type": "string"}, "example": example}}}}
 
@@ -41,7 +41,7 @@ def stream(shared: Service) -> JsonDict:
     return state | directory.schema.describe()
 
 
-@router.get("/events", response_class=StreamingResponse, responses=_of("text/event-stream", EVENT))
+@router.get("/events", response_class=StreamingResponse, responses=_text_response("text/event-stream", EVENT))
 async def events(shared: Service) -> Response:
     """Send position, rows and each model's figures when they change.
 
@@ -56,7 +56,7 @@ async def events(shared: Service) -> Response:
     return StreamingResponse(_changes(shared), 200, headers, "text/event-stream")
 
 
-@router.get("/metrics", response_class=PlainTextResponse, responses=_of("text/plain", METRIC))
+@router.get("/metrics", response_class=PlainTextResponse, responses=_text_response("text/plain", METRIC))
 def metrics(request: Request, shared: Service) -> Response:
     """Return the metrics for Prometheus.
 

@@ -256,12 +256,12 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
 
     def learn_one(self, x: Mapping[Hashable, Any], y: RiverTarget) -> None:  # type: ignore[override]
         """Learn one row with its target."""
-        self.learner.partial_fit(self._row(x, grow=True), one_target(y, self.learner.target_kinds))
+        self.learner.partial_fit(self._row(x, grow=True), targets_of_one_row(y, self.learner.target_kinds))
         self._name_columns()
 
     def learn_many(self, X: Rows, y: Iterable[RiverTarget]) -> None:  # type: ignore[override]
         """Learn the rows of a data frame with their targets (rows,), in order."""
-        self.learner.partial_fit(self._rows(X, grow=True), [target(v) for v in y])
+        self.learner.partial_fit(self._rows(X, grow=True), [estimator_target(v) for v in y])
         self._name_columns()
 
 
@@ -295,15 +295,15 @@ def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransforme
     return (RiverSupervisedTransformer if estimator.target_kinds else RiverTransformer)(estimator, prefix)
 
 
-def one_target(y: RiverTarget, kinds: tuple[str, ...]) -> Targets | list[RowTarget]:
+def targets_of_one_row(y: RiverTarget, kinds: tuple[str, ...]) -> Targets | list[RowTarget]:
     """Return the targets of one row, for these kinds of targets."""
     # Parsing a plain label takes half a row's time, so it is skipped.
     if isinstance(y, str | int) and type(y) in (str, int, bool) and kinds == ("class",):
         return Targets("class", (y,), FIRST_CODE)
-    return [target(y)]
+    return [estimator_target(y)]
 
 
-def target(y: RiverTarget) -> RowTarget:
+def estimator_target(y: RiverTarget) -> RowTarget:
     """Return river's target of one row in the form that estimators learn.
 
     A dict of bools is a set of labels, and a dict of numbers is a row of numbers.

@@ -47,7 +47,7 @@ from stream_dr.arrow.rows import (
     refuse_null,
     sparse_rows,
 )
-from stream_dr.arrow.sound import BytesLike, check_batches, check_types, first_line
+from stream_dr.arrow.sound import BytesLike, check_batches, check_types, first_message_line
 from stream_dr.arrow.target_columns import arrow_from_targets, targets_from_arrow
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch, WidthMismatch
 from stream_dr.rows.block import Block, Ids, Rows, as_weights, check_finite
@@ -100,7 +100,7 @@ def read_arrow(data: BytesLike, max_bytes: int | None = None) -> Validated:
             check_types(reader.schema)
             batches = Validated(reader) or Validated([pa.RecordBatch.from_pylist([], schema=reader.schema)])
     except (pa.ArrowException, OSError, MemoryError, OverflowError, UnicodeDecodeError) as e:
-        raise MalformedInput(f"the bytes are not a valid Arrow stream ({first_line(e)}); write it anew.") from e
+        raise MalformedInput(f"the bytes are not a valid Arrow stream ({first_message_line(e)}); write it anew.") from e
 
     check_batches(batches, max_bytes)
     return batches

@@ -67,7 +67,7 @@ class FlatbufferTable:
 
     def __init__(self, buffer: memoryview, at: int) -> None:
         self._buffer = buffer
-        self._at = at
+        self._same_store = at
         self._vtable = at - struct.unpack_from("<i", buffer, at)[0]
         if self._vtable < 0:
             raise struct.error("a table points before its buffer")
@@ -114,7 +114,7 @@ class FlatbufferTable:
         if entry + 2 > self._size:
             return 0
         offset = struct.unpack_from("<H", self._buffer, self._vtable + entry)[0]
-        return self._at + offset if offset else 0
+        return self._same_store + offset if offset else 0
 
     def _follow(self, at: int) -> int:
         return at + int(struct.unpack_from("<I", self._buffer, at)[0])
@@ -185,7 +185,7 @@ def check_messages(view: memoryview, max_bytes: int | None = None) -> list[Messa
         for message in _messages(view):
             if (message.kind == _SCHEMA) == bool(messages) or message.kind not in (_SCHEMA, _DICTIONARY, _RECORD_BATCH):
                 raise MalformedInput("an Arrow stream is one schema, then dictionaries and batches; write it anew.")
-            checker.message(message)
+            checker.check_message(message)
             messages.append(message)
     except struct.error as e:
         raise MalformedInput(
@@ -212,7 +212,7 @@ def check_footer(view: memoryview, messages: list[Message]) -> tuple[int, ...]:
     try:
         footer = FlatbufferTable.root(view[begin:-10])
         checker.metadata_bytes = len(view) - 10 - begin
-        checker.entries(footer, 4)
+        checker.check_entries(footer, 4)
         schema = footer.table(1)
         if schema is not None:
             checker.schema(schema)
@@ -282,12 +282,12 @@ class _MessageChecker:
         self._column_of_dictionary: dict[int, str] = {}
         self._dictionaries: dict[int, int] = {}
 
-    def message(self, message: Message) -> None:
+    def check_message(self, message: Message) -> None:
         """Check the next message."""
         header = message.header
         size = 0
         self.metadata_bytes += message.size
-        self.entries(message.root, 4)
+        self.check_entries(message.root, 4)
         if message.kind == _SCHEMA:
             self.schema(header)
         elif message.kind == _DICTIONARY:
@@ -295,29 +295,29 @@ class _MessageChecker:
             if header.number(2, "<B"):
                 name = self._column_of_dictionary.get(number, "")
                 raise SchemaMismatch(f"column {name} has a delta dictionary; send whole ones.", column=name)
-            self._dictionaries[number] = size = 0 if rows is None else self._unpacked(rows, message.body)
+            self._dictionaries[number] = size = 0 if rows is None else self._unpacked_size(rows, message.body)
         else:
-            size = self._unpacked(header, message.body)
+            size = self._unpacked_size(header, message.body)
             # pyarrow joins the dictionaries again for each batch after the first.
             size += sum(self._dictionaries.values()) if self._batches else 0
             self._batches += 1
 
         self._messages += 1
-        self._bound(self._messages, MAX_BATCHES + 1, "record batches and dictionaries; join them")
+        self._check_bound(self._messages, MAX_BATCHES + 1, "record batches and dictionaries; join them")
         self._bytes += size
-        self._bound(self._bytes, self._max_bytes, "bytes once unpacked; send fewer rows a request")
+        self._check_bound(self._bytes, self._max_bytes, "bytes once unpacked; send fewer rows a request")
         small = f"values in {self._buffer_bytes} bytes, most of them null or boolean; send fewer rows a request"
-        self._bound(self._values, 2 * self._buffer_bytes + MAX_SMALL_VALUES, small)
+        self._check_bound(self._values, 2 * self._buffer_bytes + MAX_SMALL_VALUES, small)
 
     def schema(self, schema: FlatbufferTable) -> None:
         """Check a schema."""
         if schema.number(0, "<h") != _NATIVE:
             raise MalformedInput("the Arrow stream is of the other byte order; write it in this machine's.")
-        self.entries(schema, 2)
+        self.check_entries(schema, 2)
         for field in schema.tables(1):
             self._field(field)
 
-    def entries(self, table: FlatbufferTable, field: int) -> bool:
+    def check_entries(self, table: FlatbufferTable, field: int) -> bool:
         """Check the metadata entries in a field.
 
         Return True if one of them names an extension type.
@@ -325,7 +325,7 @@ class _MessageChecker:
         extended = False
         for entry in table.tables(field):
             key = entry.text(0)
-            self._count(1, len(key) + len(entry.text(1)))
+            self._count_parts(1, len(key) + len(entry.text(1)))
             extended |= key == b"ARROW:extension:name"
         return extended
 
@@ -334,13 +334,13 @@ class _MessageChecker:
 
         `column` is the name of the column that a nested field belongs to.
         """
-        self._count(1, len(field.text(0)))
+        self._count_parts(1, len(field.text(0)))
         name = _utf8(field.text(0))
         nested = column is not None
         column = name if column is None else column
         code = field.number(2, "<B")
         kind = _Type(code).name if 0 < code <= len(_Type) else "of an unknown type"
-        if self.entries(field, 6):
+        if self.check_entries(field, 6):
             kind = "of an extension type"
 
         # A supported type has at most one child, so the second is enough to refuse.
@@ -354,10 +354,10 @@ class _MessageChecker:
         for child in inner:
             self._field(child, column)
 
-    def _count(self, parts: int, text_bytes: int) -> None:
+    def _count_parts(self, parts: int, text_bytes: int) -> None:
         """Count columns or metadata entries and the bytes of their text."""
         self._parts += parts
-        self._bound(
+        self._check_bound(
             self._parts, MAX_PARTS, "columns, counted in each record batch, and entries of metadata; send fewer"
         )
         # A part takes at least 16 bytes of metadata, unless several references share it.
@@ -365,11 +365,11 @@ class _MessageChecker:
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")
 
-    def _unpacked(self, rows: FlatbufferTable, body: memoryview) -> int:
+    def _unpacked_size(self, rows: FlatbufferTable, body: memoryview) -> int:
         """Return the unpacked size of a record batch's or dictionary's buffers, in bytes."""
         nodes = rows.structs(1, 2)[:, 0].tolist()
         buffers = rows.structs(2, 2).tolist()
-        self._count(len(nodes), 0)
+        self._count_parts(len(nodes), 0)
 
         packed = rows.table(3) is not None
         total = 0
@@ -389,7 +389,7 @@ class _MessageChecker:
         self._buffer_bytes += total
         return max(total, 4 * values)
 
-    def _bound(self, count: int, limit: int | None, description: str) -> None:
+    def _check_bound(self, count: int, limit: int | None, description: str) -> None:
         """Raise LimitExceeded if the count is above the limit."""
         if self._max_bytes is not None and limit is not None and count > limit:
             raise LimitExceeded(f"the batch holds more than {limit} {description}.", limit=limit)

@@ -75,10 +75,12 @@ def check_batches(batches: Sequence[pa.RecordBatch], max_bytes: int | None = Non
                 _check_offsets(array, name)
             batch.validate(full=True)
     except (pa.ArrowException, MemoryError) as e:
-        raise MalformedInput(f"the record batches are not valid Arrow ({first_line(e)}); write them anew.") from e
+        raise MalformedInput(
+            f"the record batches are not valid Arrow ({first_message_line(e)}); write them anew."
+        ) from e
 
 
-def first_line(error: BaseException) -> str:
+def first_message_line(error: BaseException) -> str:
     """Return the first line of an error's message, at most 200 characters."""
     return (str(error) or type(error).__name__).splitlines()[0][:200]
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from stream_dr.errors import InvalidTargets, SchemaMismatch
 from stream_dr.rows.block import LARGEST
 from stream_dr.rows.table_rows import is_string_type, numbers_of
-from stream_dr.targets.label_codes import Label, by_appearance, distinct_within
+from stream_dr.targets.label_codes import Label, distinct_within, renumber_by_appearance
 from stream_dr.targets.targets import Targets
 
 TARGET_COLUMNS = ("label", "labels", "target")
@@ -128,7 +128,7 @@ def _null_label(indptr: np.ndarray, at: int) -> InvalidTargets:
 @np.errstate(invalid="ignore")
 def _continuous(column: pa.Array) -> Targets:
     k = column.type.list_size if pa.types.is_fixed_size_list(column.type) else 1
-    flat = column.values.slice(column.offset * k, len(column) * k) if k != 1 or _nested(column) else column
+    flat = column.values.slice(column.offset * k, len(column) * k) if k != 1 or _holds_lists(column) else column
     if k == 0 or not (pa.types.is_floating(flat.type) or pa.types.is_integer(flat.type)):
         raise SchemaMismatch(
             f"column target is {column.type}; it must be double or fixed_size_list<double>. "
@@ -149,7 +149,7 @@ def _continuous(column: pa.Array) -> Targets:
     return Targets("continuous", (), np.empty(0, dtype=np.int32), values=values, present=present)
 
 
-def _nested(column: pa.Array) -> bool:
+def _holds_lists(column: pa.Array) -> bool:
     return bool(pa.types.is_fixed_size_list(column.type))
 
 
@@ -189,7 +189,7 @@ def _encode_codes(column: pa.DictionaryArray, name: str) -> tuple[tuple[Label, .
     if column.indices.null_count:
         codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1
 
-    used, codes = by_appearance(codes, len(labels))
+    used, codes = renumber_by_appearance(codes, len(labels))
     return tuple(labels[i] for i in used.tolist()), codes
 
 

@@ -29,15 +29,15 @@ import pyarrow as pa
 from stream_dr import errors
 from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import read_arrow
-from stream_dr.client.connection import Connection, error_class, header
+from stream_dr.client.connection import Connection, checked_header, error_class
 from stream_dr.client.remote_rows import (
-    array_of,
     arrow_stream_bytes,
+    as_list,
     checked_ids,
     is_unicode,
     metadata_of,
     rows_and_names,
-    several,
+    single_array,
 )
 from stream_dr.client.responses import (
     Acknowledgement,
@@ -149,14 +149,14 @@ class Client:
 
         Raises the error with which the service refuses the rows.
         """
-        key = header("key", key or uuid.uuid4().hex)
+        key = checked_header("key", key or uuid.uuid4().hex)
         rows = 0
         receipt: Any = {}
         in_parts = rows_kind(X) is Kind.STREAM
         query = {"check": "1"} if check else {"wait": "applied"} if wait else {}
 
         for number, block in enumerate(batches(as_block(X, y, sample_weight))):
-            body = self._batch(block, ids, target)
+            body = self._encode_batch(block, ids, target)
             headers = {"Content-Type": _ARROW, "Idempotency-Key": f"{key}-{number}" if in_parts else key}
             receipt = self._service.send("POST", "/partial_fit", params=query, content=body, headers=headers).json()
             rows += receipt["rows"]
@@ -171,11 +171,12 @@ class Client:
 
         key, wait: as in `partial_fit`.
         """
-        content = {"positions": several("positions", positions), "ids": several("ids", ids)}
-        headers = {"Idempotency-Key": header("key", key or uuid.uuid4().hex)}
+        content = {"positions": as_list("positions", positions), "ids": as_list("ids", ids)}
+        headers = {"Idempotency-Key": checked_header("key", key or uuid.uuid4().hex)}
         query = {"wait": "applied"} if wait else {}
         return cast(
-            Acknowledgement, self._service.send("POST", "/unlearn", params=query, **_json(content, headers)).json()
+            Acknowledgement,
+            self._service.send("POST", "/unlearn", params=query, **_json_request(content, headers)).json(),
         )
 
     def transform(self, X: Any, model: str | None = None) -> ServedArray:
@@ -183,7 +184,7 @@ class Client:
 
         model: its name. Not needed if there is only one.
         """
-        table = pa.Table.from_batches(read_arrow(self._answer("/transform", X, model, _ARROW)))
+        table = pa.Table.from_batches(read_arrow(self._post_rows("/transform", X, model, _ARROW)))
         column = table.column("z").combine_chunks()
         z = np.zeros((len(column), 0))
         if pa.types.is_fixed_size_list(column.type):
@@ -229,7 +230,7 @@ class Client:
 
     def model(self, name: str) -> ModelStatus:
         """Return a model's state, position, rows, lag, version … Raises UnknownModel."""
-        return cast(ModelStatus, self._get(_path(name)))
+        return cast(ModelStatus, self._get(_model_path(name)))
 
     def put_model(
         self,
@@ -263,23 +264,23 @@ class Client:
         """
         spec = {"estimator": estimator, "params": params, "from": start, "publish": publish, "refine": refine}
         if isinstance(estimator, str):
-            return cast(ModelStatus, self._service.send("PUT", _path(name), **_json(spec)).json())
+            return cast(ModelStatus, self._service.send("PUT", _model_path(name), **_json_request(spec)).json())
         if params or start != "start" or publish is not None or refine is not None:
             raise errors.InvalidParameter("a saved estimator has parameters, and goes on from now; give nothing else.")
         headers = {"Content-Type": "application/octet-stream"}
-        response = self._service.send("PUT", _path(name), content=_file(estimator), headers=headers)
+        response = self._service.send("PUT", _model_path(name), content=_saved_bytes(estimator), headers=headers)
         return cast(ModelStatus, response.json())
 
     def delete_model(self, name: str) -> None:
         """Delete a model. The log stays. Raises UnknownModel."""
-        self._service.send("DELETE", _path(name))
+        self._service.send("DELETE", _model_path(name))
 
     def publish(self, name: str) -> ModelStatus:
         """Publish a model now, even if its policy would wait.
 
         Returns the model's description, as `model` does. Raises NotFitted, ModelFailed.
         """
-        return cast(ModelStatus, self._service.send("POST", f"{_path(name)}/publish").json())
+        return cast(ModelStatus, self._service.send("POST", f"{_model_path(name)}/publish").json())
 
     def projection(self, name: str, version: int | None = None) -> ServedProjection:
         """Return a model's projection.
@@ -293,9 +294,9 @@ class Client:
         Raises NotFitted, UnknownVersion.
         """
         query = {} if version is None else {"version": version}
-        answer = self._service.send("GET", f"{_path(name)}/projection", params=query, headers={"Accept": _ARROW})
+        answer = self._service.send("GET", f"{_model_path(name)}/projection", params=query, headers={"Accept": _ARROW})
         table = pa.ipc.open_stream(answer.content).read_all()
-        arrays = {name: array_of(table.column(name).chunk(0)) for name in table.column_names}
+        arrays = {name: single_array(table.column(name).chunk(0)) for name in table.column_names}
         return cast(ServedProjection, metadata_of(table) | arrays)
 
     def export(self, name: str, path: str | os.PathLike[str] | None = None) -> Any:
@@ -307,7 +308,7 @@ class Client:
         """
         from stream_dr.models.saved import load
 
-        content = self._service.send("GET", f"{_path(name)}/export").content
+        content = self._service.send("GET", f"{_model_path(name)}/export").content
         estimator = load(content, max_bytes=None)
         if path is not None:
             Path(path).write_bytes(content)
@@ -327,7 +328,7 @@ class Client:
         progress: receives its progress meanwhile.
         """
         parameters = {"tol": tol, "max_passes": max_passes}
-        job: JobStatus = self._service.send("POST", f"{_path(name)}/refine", **_json(parameters)).json()
+        job: JobStatus = self._service.send("POST", f"{_model_path(name)}/refine", **_json_request(parameters)).json()
         return self.wait_job(job["id"], progress=progress) if wait else job
 
     def snapshot(self, name: str, wait: bool = False) -> JobStatus:
@@ -335,12 +336,12 @@ class Client:
 
         wait: wait until the job ends.
         """
-        job: JobStatus = self._service.send("POST", f"{_path(name)}/snapshot").json()
+        job: JobStatus = self._service.send("POST", f"{_model_path(name)}/snapshot").json()
         return self.wait_job(job["id"]) if wait else job
 
     def job(self, id: str) -> JobStatus:
         """Return a job's state, progress and error. Raises UnknownJob."""
-        return cast(JobStatus, self._get(f"/jobs/{_segment('job', id)}"))
+        return cast(JobStatus, self._get(f"/jobs/{_url_segment('job', id)}"))
 
     def wait_job(self, id: str, timeout: float | None = None, progress: JobCallback | None = None) -> JobStatus:
         """Wait until a job is done or cancelled, and return it.
@@ -375,7 +376,7 @@ class Client:
 
         Return the job. Raises UnknownJob.
         """
-        return cast(JobStatus, self._service.send("DELETE", f"/jobs/{_segment('job', id)}").json())
+        return cast(JobStatus, self._service.send("DELETE", f"/jobs/{_url_segment('job', id)}").json())
 
     def stream(self) -> StreamStatus:
         """Return position, rows, schema, labels and target kind of the stream."""
@@ -422,7 +423,7 @@ class Client:
     def _get(self, path: str) -> JsonDict:
         return dict(self._service.send("GET", path).json())
 
-    def _batch(self, block: Block, ids: Sequence[str] | Sequence[int] | None, target: str) -> bytes:
+    def _encode_batch(self, block: Block, ids: Sequence[str] | Sequence[int] | None, target: str) -> bytes:
         """Return rows with their targets, weights and ids, as they are sent."""
         rows, names = rows_and_names(block.X)
         weights = as_weights(block.weights, rows.shape[0])
@@ -432,9 +433,9 @@ class Client:
         )
 
     def _predict(self, X: Any, model: str | None) -> JsonDict:
-        return dict(orjson.loads(self._answer("/predict", X, model, "application/json")))
+        return dict(orjson.loads(self._post_rows("/predict", X, model, "application/json")))
 
-    def _answer(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
+    def _post_rows(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
         """Send rows X to a model and return the answer in the media type `accept`."""
         rows, names = rows_and_names(X)
         headers = {"Content-Type": _ARROW, "Accept": accept}
@@ -468,7 +469,7 @@ class Client:
         return names[0]
 
 
-def _file(estimator: "os.PathLike[str] | Estimator") -> bytes:
+def _saved_bytes(estimator: "os.PathLike[str] | Estimator") -> bytes:
     """Return the content of a saved estimator's file."""
     if isinstance(estimator, os.PathLike):
         return Path(estimator).read_bytes()
@@ -477,7 +478,7 @@ def _file(estimator: "os.PathLike[str] | Estimator") -> bytes:
     return saved_bytes(estimator)
 
 
-def _json(content: object, headers: dict[str, str] | None = None) -> JsonDict:
+def _json_request(content: object, headers: dict[str, str] | None = None) -> JsonDict:
     """Return the arguments of httpx for a JSON body, which may hold numpy's numbers.
 
     Raises InvalidParameter.
@@ -489,11 +490,11 @@ def _json(content: object, headers: dict[str, str] | None = None) -> JsonDict:
     return {"content": body, "headers": {"Content-Type": "application/json", **(headers or {})}}
 
 
-def _path(name: str) -> str:
-    return f"/models/{_segment('model', name)}"
+def _model_path(name: str) -> str:
+    return f"/models/{_url_segment('model', name)}"
 
 
-def _segment(kind: str, name: str) -> str:
+def _url_segment(kind: str, name: str) -> str:
     """Return a name as it is written in an address. Raises InvalidParameter."""
     if not isinstance(name, str) or name in ("", ".", "..") or not is_unicode(name):
         raise errors.InvalidParameter(f"no {kind} can be called {name!r}; say which {kind}.")

@@ -26,7 +26,7 @@ class Connection:
             raise errors.InvalidParameter(
                 f"retries={retries!r}; give the number of attempts after the first, 0 or more."
             )
-        headers = {"Authorization": f"Bearer {header('token', token)}"} if token else {}
+        headers = {"Authorization": f"Bearer {checked_header('token', token)}"} if token else {}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout)
         self._retries = retries
 
@@ -49,12 +49,12 @@ class Connection:
                         f"{self._http.base_url} did not answer ({type(e).__name__}: {e}) in {attempt + 1} attempts; "
                         "is `stream-dr serve` running there?"
                     ) from e
-                time.sleep(_pause(attempt))
+                time.sleep(_pause_seconds(attempt))
                 continue
 
             if response.status_code not in _RETRY_STATUS or last:
                 break
-            time.sleep(max(_pause(attempt), _retry_after(response)))
+            time.sleep(max(_pause_seconds(attempt), _retry_after(response)))
 
         if response.is_success:
             return response
@@ -120,7 +120,7 @@ for _kind in vars(errors).values():
 _CLASSES["invalid_request"] = errors.InvalidParameter
 
 
-def header(name: str, value: str) -> str:
+def checked_header(name: str, value: str) -> str:
     """Return a value that is valid in a header, or raise InvalidParameter."""
     if not (isinstance(value, str) and value.isascii() and value.isprintable() and value == value.strip()):
         raise errors.InvalidParameter(
@@ -136,7 +136,7 @@ def _retry_after(response: httpx.Response) -> float:
     return float(seconds) if seconds.isdigit() else 0.0
 
 
-def _pause(attempt: int) -> float:
+def _pause_seconds(attempt: int) -> float:
     """Return the seconds to wait before the next attempt."""
     # Spread at random, so that many clients do not return at once.
     return min(5.0, 0.1 * 2.0**attempt) * random.uniform(0.5, 1.0)

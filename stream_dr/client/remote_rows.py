@@ -41,7 +41,7 @@ def checked_ids(ids: Sequence[str] | Sequence[int], rows: int) -> Ids:
 
     Raises InvalidRows.
     """
-    values = several("ids", ids)
+    values = as_list("ids", ids)
     if len(values) != rows:
         raise errors.InvalidRows(f"{len(values)} ids are given for {rows} rows; give one a row.")
     if values and all(isinstance(id, int | np.integer) and -(2**63) <= id < 2**63 for id in values):
@@ -56,7 +56,7 @@ def checked_ids(ids: Sequence[str] | Sequence[int], rows: int) -> Ids:
     return values
 
 
-def several(name: str, values: Any) -> list[Any]:
+def as_list(name: str, values: Any) -> list[Any]:
     """Return a sequence as a list.
 
     Raises InvalidParameter for a single value or string.
@@ -80,7 +80,7 @@ def metadata_of(table: pa.Table) -> JsonDict:
 _NUMBERS = ("version", "newest", "position", "rows", "refined_at", "residual", "map_residual", "unseen")
 
 
-def array_of(column: pa.Array) -> np.ndarray:
+def single_array(column: pa.Array) -> np.ndarray:
     """Return the one array that a column holds."""
     # An empty array is a list, since a tensor cannot be empty.
     if isinstance(column, pa.FixedShapeTensorArray):

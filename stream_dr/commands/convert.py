@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.output import Bar, result
+from stream_dr.commands.output import Bar, print_result
 from stream_dr.commands.reading import ReadAs, reads_files
 from stream_dr.shards.manifest import Manifest
 
@@ -44,7 +44,7 @@ def convert(
             rows_per_batch=rows_per_batch,
             progress=lambda rows: bar.show(rows, rows),
         )
-    result(summary(str(out), manifest))
+    print_result(summary(str(out), manifest))
 
 
 def summary(folder: str, manifest: Manifest) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stream_dr.commands.output import Bar, result, say
+from stream_dr.commands.output import Bar, print_result, say
 
 HOST = "127.0.0.1"
 
@@ -88,11 +88,11 @@ def _use_service(address: str, dir: Path, shards: list[Path], data: Any, rates: 
     digits = steps.digits_table(dir / "digits")
     _print_table("A handwritten digit: that of the nearest class mean", digits, "of 359 others, of 64 numbers each")
 
-    result(f"\nEverything there is to see is in {steps.report(address, dir)}")
+    print_result(f"\nEverything there is to see is in {steps.report(address, dir)}")
     if not exit:
-        result(f"\nServing until Ctrl-C. Look at {address}/ or try:\n")
+        print_result(f"\nServing until Ctrl-C. Look at {address}/ or try:\n")
         for line in steps.curl_lines(address, first):
-            result(line)
+            print_result(line)
 
 
 def _print_table(title: str, lines: list[Any], caption: str) -> None:

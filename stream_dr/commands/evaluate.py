@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from stream_dr.commands.learn import report_files
-from stream_dr.commands.output import Bar, result, say
+from stream_dr.commands.output import Bar, print_result, say
 from stream_dr.commands.reading import ReadAs, first_table, reads_tables
 from stream_dr.commands.specs import SkipDamaged, Sources, Specs, parse_specs, path_or_uri, through_map
 
@@ -149,14 +149,14 @@ def _evaluate_on_workers(
 def _print_scores(scores: list["Score"], as_json: bool) -> None:
     if as_json:
         figures = [_nan_as_none(s.figures) for s in scores]
-        result(json.dumps([{**s._asdict(), "figures": f, **f} for s, f in zip(scores, figures, strict=True)]))
+        print_result(json.dumps([{**s._asdict(), "figures": f, **f} for s, f in zip(scores, figures, strict=True)]))
         return
 
-    result(f"{'model':<16} {'classifier':<10} components  accuracy  micro F1  macro F1     AUC      rows")
+    print_result(f"{'model':<16} {'classifier':<10} components  accuracy  micro F1  macro F1     AUC      rows")
     for s in scores:
         f = s.figures
         auc = f"{f['auc']:7.4f}" if "auc" in f else f"{'-':>7}"
-        result(
+        print_result(
             f"{s.model:<16} {s.probe:<10} {s.components:>10} {f['accuracy']:9.4f} {f['micro_f1']:9.4f} {f['macro_f1']:9.4f} "
             f"{auc} {int(f['rows']):>9}"
         )

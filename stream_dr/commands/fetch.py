@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from stream_dr.commands.convert import summary
-from stream_dr.commands.output import Bar, result
+from stream_dr.commands.output import Bar, print_result
 
 
 def fetch(
@@ -25,4 +25,4 @@ def fetch(
     with Bar("fetch", None) as bar:
         manifests = run(name, out, progress=lambda rows: bar.show(rows, rows))
     for folder, manifest in manifests.items():
-        result(summary(folder, manifest))
+        print_result(summary(folder, manifest))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from stream_dr.commands.convert import summary
-from stream_dr.commands.output import Bar, result
+from stream_dr.commands.output import Bar, print_result
 
 
 def generate(
@@ -32,4 +32,4 @@ def generate(
 
     with Bar("generate", rows) as bar:
         manifest = write_rcv1_like(out, rows, targets, seed, rows_per_shard, lambda done: bar.show(done, rows))
-    result(summary(str(out), manifest))
+    print_result(summary(str(out), manifest))

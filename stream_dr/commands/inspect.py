@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stream_dr.aliases import JsonDict
-from stream_dr.commands.output import result
+from stream_dr.commands.output import print_result
 
 
 def inspect(
@@ -22,16 +22,16 @@ def inspect(
 
     description = describe(directory)
     if as_json:
-        result(json.dumps(description, indent=2))
+        print_result(json.dumps(description, indent=2))
         return
 
     schema = description["schema"]
     kind = schema["target_kind"] or "no"
     layout = schema["layout"] or "no"
-    result(
+    print_result(
         f"position {description['position']}, {description['rows']} rows, {layout} rows of {schema['features']} features"
     )
-    result(f"{kind} targets, {len(schema['labels'])} labels, weights: {schema['weighted']}")
+    print_result(f"{kind} targets, {len(schema['labels'])} labels, weights: {schema['weighted']}")
     for name, model in description["models"].items():
         _print_model(name, model)
 
@@ -39,11 +39,11 @@ def inspect(
 def _print_model(name: str, model: JsonDict) -> None:
     stale = f", {model['stale_rows']} stale rows" if model["stale_rows"] else ""
     params = ", ".join(f"{k}={v}" for k, v in model["params"].items())
-    result(
+    print_result(
         f"{name}: {model['estimator']}({params}), {model['state']}, {model['rows']} rows, position {model['position']}, "
         f"version {model['version']}, {model['components']} components, {model['solution']}{stale}, "
         f"sha256 {model['state_sha256'][:16]}"
     )
     failure = model["failure"]
     if failure:
-        result(f"  failed at position {failure['position']} ({failure['code']}): {failure['message']}")
+        print_result(f"  failed at position {failure['position']} ({failure['code']}): {failure['message']}")

@@ -12,7 +12,7 @@ import typer
 
 from stream_dr.aliases import JsonDict
 from stream_dr.commands.output import Bar, say
-from stream_dr.commands.reading import AsClasses, ReadAs, first_table, reads_tables, stop_at_ids
+from stream_dr.commands.reading import AsClasses, ReadAs, first_table, reads_tables, refuse_ids_as_labels
 from stream_dr.commands.replaying import replay_into
 from stream_dr.commands.specs import (
     AnyDir,
@@ -76,14 +76,14 @@ def learn(
     _check_name(name, sources, read_as)
     read_as.check(sources)
     if not as_classes:
-        read_as = _with_numbers(read_as, sources)
+        read_as = _with_continuous_labels(read_as, sources)
 
     files = read_as.files(sources)
     feature_map = read_as.map_of(files)
     report_files(files, feature_map)
-    _propose_id(read_as, files)
+    _suggest_id_column(read_as, files)
     if not as_classes:
-        stop_at_ids(files, ctx.obj)
+        refuse_ids_as_labels(files, ctx.obj)
 
     if dir is not None and not check:
         if not specs and not has_models(dir):
@@ -94,12 +94,12 @@ def learn(
 
 def _check_places(dir: Path | None, check: bool, out: Path | None) -> None:
     """Raise an error if no directory is named or `out` cannot be written."""
-    from stream_dr.running.projected_file import check_out
+    from stream_dr.running.projected_file import check_output_path
 
     if dir is None and not check:
         raise typer.BadParameter("say which directory learns the rows.", param_hint="--dir")
     if out is not None:
-        check_out(out)
+        check_output_path(out)
 
 
 def _check_name(name: str | None, sources: list[Path], read_as: ReadAs) -> None:
@@ -107,7 +107,7 @@ def _check_name(name: str | None, sources: list[Path], read_as: ReadAs) -> None:
         raise typer.BadParameter("one file is called so, and there are others.", param_hint="--name")
 
 
-def _with_numbers(read_as: ReadAs, sources: list[Path]) -> ReadAs:
+def _with_continuous_labels(read_as: ReadAs, sources: list[Path]) -> ReadAs:
     """Read the label column as continuous targets if it has fractions, and say so."""
     numbers = read_as.predicting_numbers(sources)
     if numbers is not read_as:
@@ -116,7 +116,7 @@ def _with_numbers(read_as: ReadAs, sources: list[Path]) -> ReadAs:
     return numbers
 
 
-def _propose_id(read_as: ReadAs, files: dict[Path, "FileSource"]) -> None:
+def _suggest_id_column(read_as: ReadAs, files: dict[Path, "FileSource"]) -> None:
     if (column := read_as.likely_id(files)) is not None:
         say(
             f"note: {column} looks like an id. With --id {shlex.quote(column)} its rows can be unlearned by it; else not."
@@ -174,7 +174,7 @@ def learn_files(
     if (first := first_table(files)) is not None:
         specs = through_map(specs, first, read_as.map_of(files), read_as.table())
     check_specs(specs)
-    with _created(dir):
+    with _new_folder(dir):
         shards = _store_as_shards(dir, files, name)
         dataset = open_dataset([shards.get(path, path) for path in sources], settings.skip_damaged)
         replay_into(dir, dataset, specs, settings, out, refine=refine)
@@ -187,10 +187,10 @@ def report_files(files: dict[Path, "FileSource"], spec: JsonDict, hints: bool = 
     that would refuse a file's rows.
     """
     for path, source in files.items():
-        _report(path, source, spec, hints)
+        _report_columns(path, source, spec, hints)
 
 
-def _report(path: Path, source: "FileSource", spec: JsonDict, hints: bool) -> None:
+def _report_columns(path: Path, source: "FileSource", spec: JsonDict, hints: bool) -> None:
     from stream_dr.feature_maps.column_report import describe
 
     # Reading a block raises the error of a file without rows.
@@ -198,7 +198,7 @@ def _report(path: Path, source: "FileSource", spec: JsonDict, hints: bool) -> No
 
     if source.raw:
         report = describe(first.X, spec)
-        lines = {c.name: " ".join(map(_on_the_line, c.options)) for c in report.columns if hints and c.options}
+        lines = {c.name: " ".join(map(_as_command_option, c.options)) for c in report.columns if hints and c.options}
         columns = tuple(c._replace(options=(lines[c.name],) if c.name in lines else ()) for c in report.columns)
         say(
             f"{path} ({source.format}), by its first {first.rows} rows:\n{report._replace(columns=columns, problems=())}"
@@ -213,7 +213,7 @@ def _report(path: Path, source: "FileSource", spec: JsonDict, hints: bool) -> No
     say(f"{path} ({source.format}): {first.features} features, {rows}{names}; {kind}")
 
 
-def _on_the_line(option: str) -> str:
+def _as_command_option(option: str) -> str:
     """Return an option of a feature map in the form of the command line.
 
     as_={"age": "category"} becomes --as age=category, and drop=["age"] becomes --drop age.
@@ -240,7 +240,7 @@ def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | Non
 
 
 @contextmanager
-def _created(dir: Path) -> Iterator[None]:
+def _new_folder(dir: Path) -> Iterator[None]:
     """Create the folder of a directory.
 
     Remove it again if nothing could be learned into it.

@@ -25,7 +25,7 @@ def say(message: str) -> None:
     stderr.print(printable(message), highlight=False, markup=False, soft_wrap=True)
 
 
-def result(text: str) -> None:
+def print_result(text: str) -> None:
     """Print a line of the result on stdout."""
     print(printable(text), flush=True)
 
@@ -89,7 +89,7 @@ class Bar:
             self._progress.update(self._task, completed=done, total=max(total, done, 1), rate=rate, note=note)
         elif elapsed >= self._next_line:
             self._next_line = elapsed + min(elapsed, LINES)
-            say(_line(self._title, self._unit, done, total, rate, note))
+            say(_progress_line(self._title, self._unit, done, total, rate, note))
 
     def __enter__(self) -> "Bar":
         self._progress.start()
@@ -100,7 +100,7 @@ class Bar:
         sys.stderr.flush()
 
 
-def _line(title: str, unit: str, done: int, total: int, rate: float, note: str) -> str:
+def _progress_line(title: str, unit: str, done: int, total: int, rate: float, note: str) -> str:
     """Return a line of progress.
 
     For example "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards".

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.output import result
+from stream_dr.commands.output import print_result
 
 
 def plot(
@@ -38,4 +38,4 @@ def plot(
         shown_model = None if model is None else opened.model(model)
         figure = figure_of(opened, kind, shown_model, FigureOptions(rows, dimensions, component - 1))
     write(figure, out, width, height)
-    result(f"{kind} written to {out}")
+    print_result(f"{kind} written to {out}")

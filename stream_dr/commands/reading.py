@@ -175,7 +175,7 @@ class ReadAs(NamedTuple):
         return dataset
 
 
-def stop_at_ids(files: dict[Path, "FileSource"], words: list[str]) -> None:
+def refuse_ids_as_labels(files: dict[Path, "FileSource"], words: list[str]) -> None:
     """Raise typer.BadParameter if the labels of a file look like numbers or ids.
 
     `words` are those of the command line, for the commands that the error proposes.

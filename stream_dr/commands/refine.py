@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stream_dr.aliases import JsonDict
-from stream_dr.commands.output import Bar, result, say
+from stream_dr.commands.output import Bar, print_result, say
 
 if TYPE_CHECKING:
     from stream_dr.directory.directory import Directory
@@ -50,7 +50,7 @@ def refine_and_say(
     Raises the errors of refine_model.
     """
     from stream_dr.distributed.distributed_refine import refine_on
-    from stream_dr.estimators.fitting.refining import not_reached
+    from stream_dr.estimators.fitting.refining import not_converged_warning
     from stream_dr.running.refine import refine_model
     from stream_dr.running.warm_up import warm_up
 
@@ -76,11 +76,11 @@ def refine_and_say(
             published = refine_on(scheduler, opened, model, tol, max_passes, show)
 
     if not last.get("converged", True):
-        say(f"warning (not_converged): {not_reached(last['pass'], last['residual'], last['angle'], tol)}")
+        say(f"warning (not_converged): {not_converged_warning(last['pass'], last['residual'], last['angle'], tol)}")
     if last.get("exact"):
-        result(f"{model.name}: exact already, from one pass; nothing was changed")
+        print_result(f"{model.name}: exact already, from one pass; nothing was changed")
         return
-    result(
+    print_result(
         f"{model.name}: refined at position {published.position}, residual {published.residual:.3g}, version "
         f"{published.version}, {published.projection.n_components} components"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stream_dr.aliases import JsonDict
-from stream_dr.commands.output import Bar, result, say
+from stream_dr.commands.output import Bar, print_result, say
 from stream_dr.commands.refine import refine_and_say
 from stream_dr.commands.specs import Specs, add_model
 from stream_dr.errors import CannotRefine, InvalidParameter, NeedsRefine, StreamDRError
@@ -67,12 +67,17 @@ def replay_into(
     from stream_dr.running.warm_up import warm_up
 
     allowed = _allowed_labels()
-    with Directory(dir, n_features=dataset.n_features, allowed_labels=allowed) as directory, _added(directory, specs):
+    with (
+        Directory(dir, n_features=dataset.n_features, allowed_labels=allowed) as directory,
+        _with_new_models(directory, specs),
+    ):
         warm_up([model.estimator for model in directory.models.values()], say, json=False)
         with Bar("replay", dataset.rows) as bar:
 
             def show(p: Progress) -> None:
-                bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{_rates(directory)}", p.phase)
+                bar.show(
+                    p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{_rates_text(directory)}", p.phase
+                )
 
             run_replay = run if parts is None else partial(replay_in_parts, parts, store=store)
             report = run_replay(directory, dataset, settings, show)
@@ -86,7 +91,7 @@ def replay_into(
             name = specs[0][0] if specs else next(iter(directory.models))
             with Bar("transform", dataset.rows) as bar:
                 rows = project(directory, directory.model(name), dataset, out, lambda n: bar.show(n, dataset.rows))
-            result(f"{rows} rows projected by {name} written to {out}")
+            print_result(f"{rows} rows projected by {name} written to {out}")
 
 
 def _print_report(directory: "Directory", report: "ReplayReport") -> None:
@@ -95,12 +100,12 @@ def _print_report(directory: "Directory", report: "ReplayReport") -> None:
     if report.columns_missing:
         say(f"note: columns that some rows do not have are taken as missing: {', '.join(report.columns_missing)}")
 
-    result(
+    print_result(
         f"{report.rows} rows of {report.events} batches appended and learned, {report.caught_up} caught up, in "
         f"{report.seconds:.2f} s ({report.rows / max(report.seconds, 1e-9):,.0f} rows/s); position {directory.position}"
     )
     for name, model in directory.models.items():
-        result(f"{name}: {model.rows} rows, position {model.position}, {model.spec.estimator}")
+        print_result(f"{name}: {model.rows} rows, position {model.position}, {model.spec.estimator}")
         if model.rows and model.published and not model.published.projection.n_components:
             say(f"note: {name} has no component yet: {model.estimator.limit}.")
 
@@ -166,7 +171,7 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
     return helps
 
 
-def _rates(directory: "Directory") -> str:
+def _rates_text(directory: "Directory") -> str:
     """Return each model's rows per second, as the end of a line of progress."""
     rates = [(m.name, m.advanced_rows / m.advance_seconds) for m in directory.models.values() if m.advanced_rows]
     return "".join(f", {name} {rate:,.0f}/s" for name, rate in rates)
@@ -190,7 +195,7 @@ def _allowed_labels() -> list[Any] | None:
 
 
 @contextmanager
-def _added(directory: "Directory", specs: Specs) -> Iterator[None]:
+def _with_new_models(directory: "Directory", specs: Specs) -> Iterator[None]:
     """Add models for a replay, and remove them again if it is refused.
 
     A model that an event has reached stays.

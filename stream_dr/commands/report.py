@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.output import Bar, result
+from stream_dr.commands.output import Bar, print_result
 
 
 def report(
@@ -30,4 +30,4 @@ def report(
     check_folder(out)
     with Directory(directory, writable=False) as opened, Bar("report", len(opened.models), "models") as bar:
         write_report(opened, out, rows, bar.show)
-    result(f"report written to {out}")
+    print_result(f"report written to {out}")

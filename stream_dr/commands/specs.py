@@ -166,12 +166,12 @@ def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict)
         if not key.endswith(SAVED):
             feature_map = params.get("feature_map", chosen)
             feature_map = table if feature_map == {"map": "table"} else feature_map
-            mapped_params = {**params, "feature_map": feature_map, **_ridge(name, key, params, feature_map, first)}
+            mapped_params = {**params, "feature_map": feature_map, **_with_ridge(name, key, params, feature_map, first)}
         mapped.append((name, key, mapped_params))
     return mapped
 
 
-def _ridge(name: str, key: str, params: JsonDict, feature_map: JsonDict | None, first: "Block") -> JsonDict:
+def _with_ridge(name: str, key: str, params: JsonDict, feature_map: JsonDict | None, first: "Block") -> JsonDict:
     """Return the ridge that LDA gets if its feature map makes words.
 
     Empty for other estimators and maps, and if the command gives a ridge.

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.output import Bar, result, say
-from stream_dr.commands.reading import AsClasses, ReadAs, reads_files, stop_at_ids
+from stream_dr.commands.output import Bar, print_result, say
+from stream_dr.commands.reading import AsClasses, ReadAs, reads_files, refuse_ids_as_labels
 from stream_dr.commands.specs import Sources, spec_text
 
 
@@ -41,7 +41,7 @@ def suggest(
         say(f"note: {column} looks like an id, by which rows can be unlearned; it is taken for one and for no feature.")
         read_as = read_as.with_options(id=column)
     if not as_classes:
-        stop_at_ids(files, ctx.obj)
+        refuse_ids_as_labels(files, ctx.obj)
 
     source = read_as.open_all(sources)
     with Bar("suggest", None) as bar:
@@ -52,7 +52,7 @@ def suggest(
             feature_map=read_as.map_of(read_as.files(sources)),
             progress=lambda what, done, total: bar.show(done, total, title=what),
         )
-    result(str(comparison))
+    print_result(str(comparison))
 
     # The proposed command is the given one, with `learn` in the place of `suggest`.
     best = comparison.best
@@ -62,4 +62,4 @@ def suggest(
     id_option = [] if column is None else ["--id", column]
     learn = [*ctx.obj[:start], "learn", *words, *id_option, "--dir", "D", "--model", spec]
     say("the best of the methods, learned from all rows into the directory D:")
-    result(f"stream-dr {shlex.join(learn)}")
+    print_result(f"stream-dr {shlex.join(learn)}")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.output import Bar, result, say
+from stream_dr.commands.output import Bar, print_result, say
 from stream_dr.commands.reading import ReadAs, reads_files
 from stream_dr.commands.specs import path_or_uri
 
@@ -37,18 +37,18 @@ def transform(
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.transform import transform_on
     from stream_dr.models.schema import columns_missing
-    from stream_dr.running.projected_file import check_out
+    from stream_dr.running.projected_file import check_output_path
     from stream_dr.running.query import project
     from stream_dr.shards.dataset import Dataset
 
     if scheduler is None:
-        check_out(out)
+        check_output_path(out)
 
     with Directory(directory, writable=False) as opened, Bar("transform", None) as bar:
         projected_by = opened.model(model)
         if scheduler is not None:
             rows = transform_on(scheduler, opened, projected_by, read_as.shards([source]), str(out))
-            result(f"{rows} rows written to {out}")
+            print_result(f"{rows} rows written to {out}")
             return
 
         # The columns of a table may differ from those of the stream. Shards have the stream's.
@@ -63,4 +63,4 @@ def transform(
 
         total = data.rows if isinstance(data, Dataset) else 0
         rows = project(opened, projected_by, data, out, lambda done: bar.show(done, total))
-    result(f"{rows} rows written to {out}")
+    print_result(f"{rows} rows written to {out}")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from stream_dr.commands.output import result
+from stream_dr.commands.output import print_result
 
 
 def verify(
@@ -20,7 +20,7 @@ def verify(
 
     first = None
     for finding in check(directory):
-        result(f"{finding.what}: {f'{finding.error.code}: {finding.error}' if finding.error else 'ok'}")
+        print_result(f"{finding.what}: {f'{finding.error.code}: {finding.error}' if finding.error else 'ok'}")
         first = first or finding.error
     if first is not None:
         raise first

@@ -31,7 +31,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.rows.block import Block
 from stream_dr.shards.manifest import Manifest
 from stream_dr.shards.writer import WriteProgress, write_shards
-from stream_dr.targets.label_codes import by_appearance, distinct_within
+from stream_dr.targets.label_codes import distinct_within, renumber_by_appearance
 from stream_dr.targets.targets import Targets
 
 _CHUNK = 1_000
@@ -190,7 +190,7 @@ def _relabel_by_appearance(targets: Targets) -> Targets:
 
     Labels that do not appear are dropped.
     """
-    order, codes = by_appearance(targets.codes, len(targets.labels))
+    order, codes = renumber_by_appearance(targets.codes, len(targets.labels))
     if targets.indptr is not None:
         codes, _ = distinct_within(codes, targets.indptr)
     return targets._replace(labels=tuple(targets.labels[i] for i in order), codes=codes)

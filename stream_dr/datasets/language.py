@@ -91,7 +91,14 @@ def build_language() -> Language:
     present = 1.0 - np.exp(-WORDS_A_ROW * overall_share)
     idf = np.log(ROWS / np.clip(ROWS * present, 1.0, None))
 
-    return Language(_proportional_table(share, _COMMON_TABLE), topical, idf, _ancestors(), _under(), _pairs())
+    return Language(
+        _proportional_table(share, _COMMON_TABLE),
+        topical,
+        idf,
+        _ancestor_table(),
+        _shares_under_top_topics(),
+        _top_topic_pair_shares(),
+    )
 
 
 def _topic_table(random: np.random.Generator, share: np.ndarray) -> np.ndarray:
@@ -119,7 +126,7 @@ def _proportional_table(share: np.ndarray, size: int) -> np.ndarray:
     return np.searchsorted(np.cumsum(share), middle * share.sum()).astype(np.uint16)
 
 
-def _parent(topic: str) -> str | None:
+def _parent_topic(topic: str) -> str | None:
     """Return the topic above, or None for a top topic.
 
     It is the longest shorter code that is a topic, or else the top topic of its letter.
@@ -130,7 +137,7 @@ def _parent(topic: str) -> str | None:
     return next((p for p in prefixes if p in TOPICS), f"{topic[0]}CAT")
 
 
-def _ancestors() -> np.ndarray:
+def _ancestor_table() -> np.ndarray:
     """Return the table `Language.ancestors`."""
     table = np.full((len(TOPICS), 4), -1, dtype=np.int64)
     for i, topic in enumerate(TOPICS):
@@ -138,11 +145,11 @@ def _ancestors() -> np.ndarray:
         for j in range(4):
             if above is not None:
                 table[i, j] = TOPICS.index(above)
-                above = _parent(above)
+                above = _parent_topic(above)
     return table
 
 
-def _under() -> np.ndarray:
+def _shares_under_top_topics() -> np.ndarray:
     """Return cumulative shares (4, 103) of the topics under each top topic.
 
     They follow Zipf's law, in an order of each top topic's own.
@@ -155,7 +162,7 @@ def _under() -> np.ndarray:
     return np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
 
 
-def _pairs() -> np.ndarray:
+def _top_topic_pair_shares() -> np.ndarray:
     """Return cumulative shares (16,) of (first, second) top topics.
 
     A pair of equal ones has no second. The rows that have a top topic are TOP_SHARES of all.

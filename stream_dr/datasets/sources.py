@@ -180,7 +180,7 @@ class FileSource:
                 raise InvalidParameter(f"option {name} says nothing about {format} files; leave it out.")
         if format == "rcv1" and options.topics is None:
             raise InvalidParameter("rcv1 vector files need their topics file (rcv1-v2.topics.qrels); give topics.")
-        _check(format, options)
+        _check_options(format, options)
 
         # Files of tab-separated values have their delimiter in the suffix.
         if format == "csv" and options.delimiter == "," and all(".tsv" in path.suffixes for path in self.paths):
@@ -212,11 +212,11 @@ class FileSource:
         """
         rows = 0
         for path in self.paths:
-            before = _identity(path)
+            before = _size_and_time(path)
             for block in self._blocks(path):
                 rows += block.rows
                 yield block
-            if _identity(path) != before:
+            if _size_and_time(path) != before:
                 raise MalformedInput(
                     f"{path} was written to while it was read; read it again once it is whole.", file=str(path)
                 )
@@ -298,7 +298,7 @@ def open_source(
     return FileSource(path_list, format or format_of(path_list[0]), (options or Options())._replace(**more_options))
 
 
-def _check(format: str, options: Options) -> None:
+def _check_options(format: str, options: Options) -> None:
     """Raise InvalidParameter or InvalidTargets for a bad value of an option."""
     # Only the check for two kinds of targets matters here.
     if format in TABLES:
@@ -314,7 +314,7 @@ def _check(format: str, options: Options) -> None:
         raise InvalidParameter(f"encoding={options.encoding!r}; name one that Python knows, such as latin-1.") from e
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def _size_and_time(path: Path) -> tuple[int, int]:
     """Return size and modification time of a file.
 
     They change when it is written to. Raises SourceMissing.

@@ -53,8 +53,8 @@ from stream_dr.models.schema import (
     check_declared_width,
     columns_in_order,
     columns_missing,
-    delta,
-    table_of,
+    missing_table_row,
+    schema_delta,
     with_table,
 )
 from stream_dr.rows.block import Block
@@ -159,7 +159,7 @@ def _check_rows(estimator: Estimator, schema: Schema) -> None:
         raise SchemaMismatch(
             "this stream's rows are sparse, and the feature map takes a table's columns. Leave it out."
         )
-    if (columns := table_of(schema)) is not None:
+    if (columns := missing_table_row(schema)) is not None:
         check_table(estimator, columns)
         check_table_width(estimator, dict(zip(columns.names, schema.kinds or (), strict=True)))
 
@@ -168,7 +168,7 @@ def _check_width(estimator: Estimator, schema: Schema) -> None:
     """Raise TooManyFeatures if the stream is wider than the estimator's own limit."""
     if schema.layout is None:
         return
-    widest = estimator.widest(schema.layout == "sparse", schema.stated)
+    widest = estimator.max_width(schema.layout == "sparse", schema.stated)
     if widest is not None and schema.features > widest:
         raise TooManyFeatures(
             f"{type(estimator).__name__} keeps exact scatter of up to {widest} features; the stream would have "
@@ -402,8 +402,8 @@ class Group:
 
     def put(self, draft: Draft) -> None:
         """Admit a draft, or raise the error that refuses it."""
-        outcome = self._known(draft) or self._place(draft)
-        self._outcomes.append(outcome._replace(columns_missing=self._missing(draft)))
+        outcome = self._earlier_result(draft) or self._place(draft)
+        self._outcomes.append(outcome._replace(columns_missing=self._missing_columns(draft)))
 
     def add(self, draft: Draft) -> bool:
         """Admit a draft and return True, or return False if it is refused.
@@ -432,10 +432,10 @@ class Group:
 
         Raises the error that would refuse it.
         """
-        duplicate = self._known(draft) is not None
+        duplicate = self._earlier_result(draft) is not None
         if not duplicate:
             self.admit(draft)
-        return DryRunReceipt(draft.rows, duplicate, self._missing(draft))
+        return DryRunReceipt(draft.rows, duplicate, self._missing_columns(draft))
 
     def admit(self, draft: Draft) -> tuple[Schema, LabelSets]:
         """Return the schema that includes the draft, and its distinct label sets.
@@ -449,7 +449,7 @@ class Group:
         schema = admit_block(draft.block, self.schema, self.models, self._limits)
         return schema, self._check_label_sets(draft, schema)
 
-    def _missing(self, draft: Draft) -> tuple[str, ...]:
+    def _missing_columns(self, draft: Draft) -> tuple[str, ...]:
         """Return the table's columns that the draft's rows lack."""
         return () if draft.block is None else columns_missing(draft.block, self.schema)
 
@@ -461,7 +461,7 @@ class Group:
         """Admit a draft and add its event to the group."""
         schema, label_sets = self.admit(draft)
 
-        changes = delta(self.written, schema)
+        changes = schema_delta(self.written, schema)
         self.schema = self.written = schema
         self.label_sets |= label_sets
         if draft.key is not None:
@@ -472,7 +472,7 @@ class Group:
         self.events.append(event)
         return _Placement(len(self.events) - 1, False)
 
-    def _known(self, draft: Draft) -> Receipt | _Placement | None:
+    def _earlier_result(self, draft: Draft) -> Receipt | _Placement | None:
         """Return the receipt or placement of an earlier draft with the same key.
 
         None if the draft has no key or a new one. Raises KeyConflict if the bodies differ.

@@ -7,7 +7,7 @@ from scipy.sparse import csr_matrix
 
 from stream_dr.directory.admit import NONE, admit_model, try_batch
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.models.schema import Limits, Schema, columns_in_order, table_of, with_learned
+from stream_dr.models.schema import Limits, Schema, columns_in_order, missing_table_row, with_learned
 from stream_dr.rows.block import Block
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS
@@ -33,7 +33,7 @@ def _zeros(schema: Schema) -> Block:
     It has the stream's layout. A table's row has no values.
     """
     shape = (1, schema.features)
-    X: Any = table_of(schema)
+    X: Any = missing_table_row(schema)
     if X is None:
         X = csr_matrix(shape) if schema.layout == "sparse" else np.zeros(shape)
     label = schema.labels[:1]

@@ -20,7 +20,7 @@ from stream_dr.directory.model_table import MODELS_NAME, ModelTable
 from stream_dr.directory.records import RECORDS
 from stream_dr.directory.references import PLACES, SOURCES
 from stream_dr.directory.verify import verify
-from stream_dr.disk import TEMPORARY, DirectoryLock, check_room, fsync_directory, is_full, no_room
+from stream_dr.disk import TEMPORARY, DirectoryLock, check_room, fsync_directory, is_full, storage_error
 from stream_dr.errors import DirectoryMissing, OutputExists, Overloaded
 from stream_dr.failpoints import failpoint
 from stream_dr.log.copying import LogCopy, Progress
@@ -52,20 +52,20 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
     if not (path / "log").is_dir():
         raise DirectoryMissing(f"{path} holds no log; name a directory that `replay` or `serve` has made.")
     with _new_directory(target) as temporary:
-        check_room(temporary, _size(path))
+        check_room(temporary, _total_bytes(path))
 
         copy = LogCopy(path / "log", temporary / "log", progress)
-        copy.bodies()
+        copy.copy_bodies()
         failpoint("backup.log")
 
         with ExitStack() as open_files:
             for name, file in _copy_moment(path, temporary, copy, open_files).items():
-                _write(file, temporary / name)
+                _copy_durably(file, temporary / name)
 
         # A source folder is complete once it has its name, and is not changed afterwards.
         for source in sorted((path / SOURCES).glob("[!.]*/*")):
             with source.open("rb") as file:
-                _write(file, temporary / source.relative_to(path))
+                _copy_durably(file, temporary / source.relative_to(path))
 
         for finding in verify(temporary, shards=False):
             if finding.error is not None:
@@ -96,14 +96,14 @@ def _copy_moment(path: Path, temporary: Path, copy: LogCopy, stack: ExitStack) -
 
             with copy.view() as index:
                 if list(open_files) == _relative_paths(path, models):
-                    copy.rest(index)
+                    copy.copy_rest(index)
                     stack.enter_context(attempt.pop_all())
                     return open_files
 
     raise Overloaded(f"snapshots of {path} come and go too quickly; try again, or stop the service.", retry_after=5)
 
 
-def _size(path: Path) -> int:
+def _total_bytes(path: Path) -> int:
     """Return the number of bytes of a directory's files.
 
     Other processes may remove files meanwhile.
@@ -142,7 +142,7 @@ def _new_directory(target: Path) -> Iterator[Path]:
     temporary.mkdir(parents=True, exist_ok=True)
     with DirectoryLock(temporary):
         try:
-            _clear(temporary)
+            _remove_partial_backup(temporary)
             yield temporary
             failpoint("backup.copied")
             for folder, _, _ in os.walk(temporary):
@@ -154,11 +154,11 @@ def _new_directory(target: Path) -> Iterator[Path]:
         except BaseException as e:
             shutil.rmtree(temporary, ignore_errors=True)
             if is_full(e):
-                raise no_room(target, str(e)) from e
+                raise storage_error(target, str(e)) from e
             raise
 
 
-def _clear(folder: Path) -> None:
+def _remove_partial_backup(folder: Path) -> None:
     """Remove what an interrupted backup left, except the lock that is held."""
     for path in folder.iterdir():
         if path.is_dir():
@@ -167,7 +167,7 @@ def _clear(folder: Path) -> None:
             path.unlink()
 
 
-def _write(file: BinaryIO, path: Path) -> None:
+def _copy_durably(file: BinaryIO, path: Path) -> None:
     """Write the content of an open file to a new file, durable on return."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as copy:

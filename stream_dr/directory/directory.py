@@ -28,7 +28,7 @@ from stream_dr.directory.admit import Group, admit_model
 from stream_dr.directory.admit_saved import admit_saved
 from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, Recent
 from stream_dr.directory.history import History
-from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_name, check_there
+from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_name, check_table_exists
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.retention import Retention
 from stream_dr.disk import DirectoryLock, Reserve, check_room, remove_unfinished
@@ -50,7 +50,7 @@ from stream_dr.log.log import Log
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.model import Model
 from stream_dr.models.opening import READ_TRIES, new_model, restore_model
-from stream_dr.models.saved import completed, estimator_of, plain_spec, same_model, spec_of
+from stream_dr.models.saved import estimator_of, plain_spec, same_model, spec_of, with_defaults
 from stream_dr.models.schema import Limits, Schema, apply_deltas, with_learned
 from stream_dr.models.snapshot import (
     newest_snapshot,
@@ -62,7 +62,7 @@ from stream_dr.models.snapshot import (
     write_start,
 )
 from stream_dr.statistics.protocol import pack
-from stream_dr.targets.label_codes import Label, label_table
+from stream_dr.targets.label_codes import Label, plain_labels
 
 Start = int | Literal["start", "now"]
 
@@ -128,7 +128,7 @@ class Directory(AbstractContextManager["Directory"]):
         allowed_labels: Sequence[Label] | None = None,
     ) -> None:
         self._settings = Schema(
-            stated=n_features or 0, target_kind=target_kind, allowed_labels=label_table(allowed_labels or ())
+            stated=n_features or 0, target_kind=target_kind, allowed_labels=plain_labels(allowed_labels or ())
         )
         self._labels_are_set = allowed_labels is not None
         self.path = Path(path)
@@ -165,7 +165,7 @@ class Directory(AbstractContextManager["Directory"]):
         self.log = Log(
             self.path / "log", writable=self.writable, at_least=newest_snapshot(self.path) if self.writable else -1
         )
-        check_there(self.path, self.log.last)
+        check_table_exists(self.path, self.log.last)
 
         self.table = ModelTable(self.path / MODELS_NAME, self.writable, self.log.check_writer)
         self.records = Records(self.path / RECORDS)
@@ -286,7 +286,7 @@ class Directory(AbstractContextManager["Directory"]):
             The model cannot learn from this stream.
         """
         check_name(name)
-        spec = completed(Spec(key, dict(params)))
+        spec = with_defaults(Spec(key, dict(params)))
         estimator = estimator_of(spec)
         with self.retention.lock, self.append_lock:
             known = self.models.get(name)
@@ -385,14 +385,14 @@ class Directory(AbstractContextManager["Directory"]):
     @property
     def active_models(self) -> list[Model]:
         """Models that learn, or will learn after a restart."""
-        return [m for m in self.models.values() if m.failure is None or m.failure.passing]
+        return [m for m in self.models.values() if m.failure is None or m.failure.is_retried]
 
     def remember_failure(self, model: Model) -> None:
         """Store why a model failed, and what it has published.
 
         So a restart does not try the same event again.
         """
-        if model.failure is not None and not model.failure.passing:
+        if model.failure is not None and not model.failure.is_retried:
             self.table.set_failure(model.id, model.failure)
             write_published(model, self.path)
 

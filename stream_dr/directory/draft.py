@@ -130,7 +130,7 @@ def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits:
     """
     block = parse_rows(body, media, limits or Limits())
     stored: Body = body.cast("B") if isinstance(body, memoryview) and body.readonly else bytes(body)
-    return Draft("rows", stored, quick_digest(body), key, block, block.rows, _hashes(block))
+    return Draft("rows", stored, quick_digest(body), key, block, block.rows, _block_id_hashes(block))
 
 
 def reference_draft(reference: Reference, block: Block) -> Draft:
@@ -141,7 +141,9 @@ def reference_draft(reference: Reference, block: Block) -> Draft:
     fields = reference._asdict()
     fields["pass"] = fields.pop("pass_number")
     digest = sha256_of(reference.key.encode())
-    return Draft("reference", _json(fields), digest, reference.key, block, reference.rows, _hashes(block))
+    return Draft(
+        "reference", _canonical_json(fields), digest, reference.key, block, reference.rows, _block_id_hashes(block)
+    )
 
 
 def parse_reference(body: Body) -> Reference:
@@ -157,7 +159,7 @@ def unlearn_draft(picked: Removal, key: str | None = None, request: bytes | None
     request: bytes of the request, which identify a repetition under the same key. None takes the
     event's body.
     """
-    body = _json({"rows": {str(p): None if r is None else list(r) for p, r in sorted(picked.items())}})
+    body = _canonical_json({"rows": {str(p): None if r is None else list(r) for p, r in sorted(picked.items())}})
     return Draft("unlearn", body, sha256_of(request or body), key)
 
 
@@ -280,11 +282,11 @@ class Recent:
                 self._free_bytes += self._drafts.pop(position).size
 
 
-def _hashes(block: Block) -> np.ndarray | None:
+def _block_id_hashes(block: Block) -> np.ndarray | None:
     """Return the hashes of the block's ids, or None if it has none."""
     return None if block.ids is None else id_hashes(block.ids)
 
 
-def _json(fields: JsonDict) -> bytes:
+def _canonical_json(fields: JsonDict) -> bytes:
     """Return an object as canonical JSON."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()

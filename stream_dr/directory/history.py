@@ -241,7 +241,7 @@ class History:
         for position in positions:
             self._check_position(position)
         removal: Removal = dict.fromkeys(positions)
-        return self._by_ids(set(map(str, ids)), removal) if ids else removal
+        return self._add_rows_by_id(set(map(str, ids)), removal) if ids else removal
 
     def check_removable(self, removal: Removal) -> None:
         """Raise HistoryGone if events needed to unlearn the rows were dropped.
@@ -302,7 +302,7 @@ class History:
         if event.kind == "unlearn":
             raise InvalidParameter(f"the event at position {position} holds no rows; it took some out.")
 
-    def _by_ids(self, wanted: set[str], removal: Removal) -> Removal:
+    def _add_rows_by_id(self, wanted: set[str], removal: Removal) -> Removal:
         """Add the rows with the wanted ids to a removal and return it."""
         found_ids = set[str]()
         decoder = self.decoder()

@@ -27,11 +27,11 @@ def inspect(path: Path) -> JsonDict:
             "rows": directory.rows,
             "first": directory.log.first,
             "schema": directory.schema.describe(),
-            "models": {name: _model(directory, model) for name, model in directory.models.items()},
+            "models": {name: _describe_model(directory, model) for name, model in directory.models.items()},
         }
 
 
-def _model(directory: Directory, model: Model) -> JsonDict:
+def _describe_model(directory: Directory, model: Model) -> JsonDict:
     """Return the description of a model, the digest of its state and its snapshots."""
     folder = snapshot_folder(directory.path, model.name, model.id)
     return model.describe(directory.position) | {

@@ -24,7 +24,7 @@ from stream_dr.disk import TEMPORARY, fsync_directory, write_atomically
 from stream_dr.errors import OutputExists
 from stream_dr.shards.manifest import MANIFEST_NAME, Manifest, read_manifest
 from stream_dr.shards.writer import write_shards
-from stream_dr.threads import ahead
+from stream_dr.threads import compute_ahead
 
 NOTE = "source.json"
 NOTE_FORMAT = 1
@@ -46,7 +46,7 @@ def keep_as_shards(
     """
     name = re.sub(r"[^\w.-]+", "_", name or source.paths[0].name.replace("!", "_"))
     folder = path / SOURCES / name
-    note = _note(source)
+    note = _source_note(source)
     if (folder / NOTE).exists() and json.loads((folder / NOTE).read_bytes()) == note:
         return folder
 
@@ -54,22 +54,22 @@ def keep_as_shards(
     temporary = folder.with_name(f".{name}{TEMPORARY}")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
-        with closing(ahead(source.blocks())) as blocks:
+        with closing(compute_ahead(source.blocks())) as blocks:
             manifest = write_shards(blocks, temporary, n_features=source.options.n_features, progress=progress)
         if not folder.exists():
-            _write_note(temporary, note)
+            _write_source_note(temporary, note)
             temporary.rename(folder)
             fsync_directory(folder.parent)
             return folder
 
-        _check_same(source, manifest, folder)
-        _write_note(folder, note)
+        _check_same_rows(source, manifest, folder)
+        _write_source_note(folder, note)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder
 
 
-def _note(source: FileSource) -> JsonDict:
+def _source_note(source: FileSource) -> JsonDict:
     """Return the content of source.json for a source."""
     path = source.paths[0]
     status = Path(str(path).partition("!")[0]).stat()
@@ -80,13 +80,13 @@ def _note(source: FileSource) -> JsonDict:
     return note
 
 
-def _write_note(folder: Path, note: JsonDict) -> None:
+def _write_source_note(folder: Path, note: JsonDict) -> None:
     """Write source.json."""
     text = json.dumps(note, indent=1, sort_keys=True)
     write_atomically(folder / NOTE, lambda file: file.write(text.encode()), "source")
 
 
-def _check_same(source: FileSource, manifest: Manifest, folder: Path) -> None:
+def _check_same_rows(source: FileSource, manifest: Manifest, folder: Path) -> None:
     """Raise OutputExists unless the rows are those in the folder."""
     known = read_manifest(folder / MANIFEST_NAME)
     if [entry.sha256 for entry in known.shards] != [entry.sha256 for entry in manifest.shards]:

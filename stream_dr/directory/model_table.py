@@ -23,7 +23,14 @@ from typing import Any
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import DamagedFile, InvalidParameter
 from stream_dr.failpoints import failpoint
-from stream_dr.log.sqlite_file import check_integrity, connect, created, damaged_file, transaction, translated
+from stream_dr.log.sqlite_file import (
+    check_integrity,
+    commit_or_rollback,
+    create_file,
+    damaged_file,
+    open_connection,
+    translate_errors,
+)
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.saved import stored_spec
 
@@ -50,7 +57,7 @@ def check_name(name: str) -> None:
         raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
 
 
-def check_there(path: Path, last: int) -> None:
+def check_table_exists(path: Path, last: int) -> None:
     """Raise DamagedFile if the table of models is missing.
 
     path: path of the directory.
@@ -117,8 +124,8 @@ class ModelTable:
             write(id)
             failpoint("models.begun")
 
-        with self._changing("models", "name", name) as db:
-            values = (id, name, _canonical(spec), start, _policies(policy, refine))
+        with self._change_row("models", "name", name) as db:
+            values = (id, name, _spec_json(spec), start, _policies_json(policy, refine))
             row = db.execute(
                 "INSERT INTO models (id, name, spec, start, policy) VALUES (?, ?, ?, ?, ?)", values
             ).lastrowid
@@ -133,7 +140,7 @@ class ModelTable:
         It is noted as that of a removed model.
         """
         self._check_writer()
-        with self._connection() as db, transaction(db):
+        with self._connection() as db, commit_or_rollback(db):
             id = int(db.execute("INSERT INTO models (name, spec, start) VALUES (?, '', 0)", (name,)).lastrowid or 0)
             db.execute("DELETE FROM models WHERE id = ?", (id,))
             db.execute("INSERT INTO removed VALUES (?)", (id,))
@@ -142,7 +149,7 @@ class ModelTable:
 
     def remove(self, id: int) -> None:
         """Remove a model. Its id is never used again."""
-        with self._changing("models", "id", id) as db:
+        with self._change_row("models", "id", id) as db:
             db.execute("DELETE FROM models WHERE id = ?", (id,))
             db.execute("INSERT OR IGNORE INTO removed VALUES (?)", (id,))
             failpoint("models.removing")
@@ -170,22 +177,22 @@ class ModelTable:
 
         Call it once their snapshots are deleted.
         """
-        with self._connection() as db, transaction(db):
+        with self._connection() as db, commit_or_rollback(db):
             db.execute("DELETE FROM removed")
 
     def set_policies(self, id: int, policy: PublishPolicy | None, refine: RefinePolicy | None) -> None:
         """Store when a model is published and when it is refined."""
-        with self._changing("models", "id", id) as db:
-            db.execute("UPDATE models SET policy = ? WHERE id = ?", (_policies(policy, refine), id))
+        with self._change_row("models", "id", id) as db:
+            db.execute("UPDATE models SET policy = ? WHERE id = ?", (_policies_json(policy, refine), id))
 
     def set_failure(self, id: int, failure: ModelFailure) -> None:
         """Store why a model stopped."""
-        with self._changing("models", "id", id) as db:
+        with self._change_row("models", "id", id) as db:
             db.execute("UPDATE models SET failure = ? WHERE id = ?", (json.dumps(failure._asdict()), id))
 
     def set_ceiling(self, id: int, ceiling: int) -> None:
         """Store that versions up to `ceiling` may have been handed out."""
-        with self._changing("models", "id", id) as db:
+        with self._change_row("models", "id", id) as db:
             db.execute("UPDATE models SET version_ceiling = ? WHERE id = ?", (ceiling, id))
 
     def replay_passes(self, dataset: str) -> int:
@@ -204,12 +211,12 @@ class ModelTable:
 
     def begin_replay(self, dataset: str, passes: int) -> None:
         """Store that a replay of a data set is to reach `passes` passes."""
-        with self._changing("replays", "dataset", dataset) as db:
+        with self._change_row("replays", "dataset", dataset) as db:
             db.execute("INSERT OR REPLACE INTO replays (dataset, passes) VALUES (?, ?)", (dataset, passes))
 
     def end_replay(self, dataset: str) -> None:
         """Remove the note of a replay that has ended."""
-        with self._changing("replays", "dataset", dataset) as db:
+        with self._change_row("replays", "dataset", dataset) as db:
             db.execute("DELETE FROM replays WHERE dataset = ?", (dataset,))
 
     def copy_to(self, path: Path) -> list[tuple[str, int]]:
@@ -219,7 +226,7 @@ class ModelTable:
         """
         if not self.path.exists():
             return []
-        with self._connection() as db, created(path, _APPLICATION, _FORMAT) as copy:
+        with self._connection() as db, create_file(path, _APPLICATION, _FORMAT) as copy:
             db.backup(copy)
         return [(entry.name, entry.id) for entry in ModelTable(path, writable=False).entries()]
 
@@ -234,7 +241,7 @@ class ModelTable:
 
     def _entries(self, db: sqlite3.Connection) -> list[Entry]:
         """Return all models, oldest first."""
-        return [_entry(*row) for row in self._rows(db, "models", "ORDER BY id")]
+        return [_entry_of_row(*row) for row in self._rows(db, "models", "ORDER BY id")]
 
     def _rows(self, db: sqlite3.Connection, table: str, which: str = "", values: tuple[Any, ...] = ()) -> list[Any]:
         """Return rows of a table without their digests, which are checked.
@@ -248,14 +255,14 @@ class ModelTable:
         return [row[:-1] for row in rows]
 
     @contextmanager
-    def _changing(self, table: str, column: str, value: Any) -> Iterator[sqlite3.Connection]:
+    def _change_row(self, table: str, column: str, value: Any) -> Iterator[sqlite3.Connection]:
         """Open a transaction that changes the row where `column` is `value`.
 
         The row's digest is updated at its end.
         """
         self._check_writer()
         which = f"WHERE {column} = ?"
-        with self._connection() as db, transaction(db):
+        with self._connection() as db, commit_or_rollback(db):
             self._rows(db, table, which, (value,))
             yield db
             db.create_function("digest", -1, _digest, deterministic=True)
@@ -264,12 +271,15 @@ class ModelTable:
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         """Open the file for the time of the with-block."""
-        with translated(self.path), closing(connect(self.path, self.writable, _APPLICATION, _FORMAT)) as db:
+        with (
+            translate_errors(self.path),
+            closing(open_connection(self.path, self.writable, _APPLICATION, _FORMAT)) as db,
+        ):
             yield db
 
     def _create(self) -> None:
         """Make an empty table."""
-        with created(self.path, _APPLICATION, _FORMAT) as db:
+        with create_file(self.path, _APPLICATION, _FORMAT) as db:
             db.executescript(_TABLES)
 
 
@@ -278,13 +288,13 @@ def _digest(*fields: object) -> int:
     return zlib.crc32("\x1f".join(map(str, fields)).encode("utf-8", "surrogatepass"))
 
 
-def _canonical(spec: Spec) -> str:
+def _spec_json(spec: Spec) -> str:
     """Return a spec as canonical JSON."""
     fields = {name: value for name, value in spec._asdict().items() if value is not None}
     return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 
-def _policies(policy: PublishPolicy | None, refine: RefinePolicy | None) -> str | None:
+def _policies_json(policy: PublishPolicy | None, refine: RefinePolicy | None) -> str | None:
     """Return both policies as one JSON text, or None if there is neither.
 
     Its keys are the fields of the publishing policy, and "refine".
@@ -293,7 +303,7 @@ def _policies(policy: PublishPolicy | None, refine: RefinePolicy | None) -> str 
     return json.dumps(fields) if fields else None
 
 
-def _entry(id: int, name: str, spec: str, start: int, policy: Any, failure: Any, ceiling: int) -> Entry:
+def _entry_of_row(id: int, name: str, spec: str, start: int, policy: Any, failure: Any, ceiling: int) -> Entry:
     """Return the Entry of a row."""
     fields = json.loads(policy) if policy else {}
     refine = fields.pop("refine", None)

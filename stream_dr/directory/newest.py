@@ -37,7 +37,7 @@ class Newest(NamedTuple):
                 scaler.partial_fit(rows)
         return np.sqrt(scaler.var_) if self.blocks else np.zeros(0)
 
-    def captured(self, projection: Projection) -> np.ndarray:
+    def captured_shares(self, projection: Projection) -> np.ndarray:
         """Return the cumulative share of the rows' variance that components capture.
 
         projection: a linear one.
@@ -96,7 +96,7 @@ def _continuous_targets(blocks: tuple[Block, ...]) -> Targets:
     values, present = [], []
     for block in blocks:
         values.append(np.zeros((block.rows, width)) if block.y is None else block.y.values)
-        present.append(_present(block))
+        present.append(_has_target(block))
     return Targets("continuous", (), np.empty(0, np.int32), values=np.vstack(values), present=np.concatenate(present))
 
 
@@ -105,7 +105,7 @@ def _joined_label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
     table: dict[Label, int] = {}
     codes, counts, present = [], [], []
     for block in blocks:
-        present.append(_present(block))
+        present.append(_has_target(block))
         if block.y is None:
             codes.append(np.full(block.rows if kind == "class" else 0, -1))
             counts.append(np.zeros(block.rows, np.int64))
@@ -119,7 +119,7 @@ def _joined_label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
     return Targets(kind, tuple(table), np.concatenate(codes), indptr, present=np.concatenate(present))
 
 
-def _present(block: Block) -> np.ndarray:
+def _has_target(block: Block) -> np.ndarray:
     """Return which rows have a target, as bool (rows,)."""
     if block.y is None:
         return np.zeros(block.rows, bool)

@@ -36,7 +36,7 @@ from stream_dr.disk import TEMPORARY
 from stream_dr.models.model import Model
 from stream_dr.models.versions import Published
 from stream_dr.solve.principal_angles import principal_angles
-from stream_dr.threads import thread
+from stream_dr.threads import engine_thread
 
 log = logging.getLogger("stream_dr.records")
 
@@ -159,7 +159,7 @@ class Recorder:
         self._scores = scores
         self.woken = threading.Event()
         self._stopping = threading.Event()
-        self._thread = thread("records", self._run)
+        self._thread = engine_thread("records", self._run)
         self._rows_before = {m.id: m.rows for m in directory.models.values()}
         self._published: dict[int, Published | None] = {m.id: m.published for m in directory.models.values()}
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}

@@ -65,7 +65,6 @@ class Batches:
 
     shuffle: seed of the shards' order, which differs in each pass. None keeps the given order.
     skip_damaged: skip shards that cannot be read.
-    group_events, group_bytes: largest number of batches, and of bytes, in one commit.
 
     shards: number of shards read so far, over all passes.
     skipped: reason why each skipped shard was skipped.
@@ -73,23 +72,12 @@ class Batches:
     Used by one thread. Others may read the attributes.
     """
 
-    def __init__(
-        self,
-        log: Log,
-        dataset: Dataset,
-        passes: int,
-        shuffle: int | None = None,
-        skip_damaged: bool = False,
-        group_events: int = GROUP_EVENTS,
-        group_bytes: int = GROUP_BYTES,
-    ) -> None:
+    def __init__(self, log: Log, dataset: Dataset, passes: int, shuffle: int | None, skip_damaged: bool) -> None:
         self._log = log
         self._dataset = dataset
         self._passes = passes
         self._shuffle = shuffle
         self._skip_damaged = skip_damaged
-        self._group_events = group_events
-        self._group_bytes = group_bytes
         self._nothing_logged = log.last < 0
         self.shards = 0
         self.skipped = list(dataset.skipped)
@@ -101,15 +89,15 @@ class Batches:
         """
         group: list[Draft] = []
         size = 0
-        limit = min(FIRST_EVENTS, self._group_events)
+        limit = min(FIRST_EVENTS, GROUP_EVENTS)
 
         try:
             for draft in self._drafts():
                 group.append(draft)
                 size += draft.size
-                if len(group) >= limit or size >= self._group_bytes:
+                if len(group) >= limit or size >= GROUP_BYTES:
                     yield group
-                    group, size, limit = [], 0, min(2 * limit, self._group_events)
+                    group, size, limit = [], 0, min(2 * limit, GROUP_EVENTS)
         except StreamDRError:
             # The batches before the one that could not be read are good.
             if group:
@@ -125,14 +113,14 @@ class Batches:
         Raises DamagedShard or SourceMissing.
         """
         for pass_number, shard in self._shards():
-            yield from ((shard, reference) for reference in self._missing(pass_number, shard))
+            yield from ((shard, reference) for reference in self._missing_batches(pass_number, shard))
             self.shards += 1
 
     def _drafts(self) -> Iterator[Draft]:
         """Yield the drafts of missing batches, checking one shard ahead."""
         order = self._shards()
         with pool("look-ahead", 1) as thread:
-            lookups = ((shard, thread.submit(self._missing, pass_number, shard)) for pass_number, shard in order)
+            lookups = ((shard, thread.submit(self._missing_batches, pass_number, shard)) for pass_number, shard in order)
             following = next(lookups, None)
             while following is not None:
                 current, following = following, next(lookups, None)
@@ -149,7 +137,7 @@ class Batches:
                 raise
             self.skipped.append(str(e))
 
-    def _missing(self, pass_number: int, shard: Shard) -> list[Reference]:
+    def _missing_batches(self, pass_number: int, shard: Shard) -> list[Reference]:
         """Return the batches of a shard that the log lacks.
 
         If there are any, the shard's bytes are checked. Raises DamagedShard or SourceMissing.
@@ -190,7 +178,7 @@ def find_shard(path: Path, uri: str, sha256: str) -> Shard:
         return _open_checked(uri, sha256)
     except (SourceMissing, DamagedShard):
         own = path.absolute().joinpath(SOURCES, *Path(unquote(urlparse(uri).path)).parts[-2:])
-        for place in (_places(path / PLACES).get(sha256, uri), own.as_uri()):
+        for place in (_moved_shards(path / PLACES).get(sha256, uri), own.as_uri()):
             if place != uri and (place != own.as_uri() or own.exists()):
                 return _open_checked(place, sha256)
         raise
@@ -210,7 +198,7 @@ def remember_places(path: Path, log: Log, dataset: Dataset) -> None:
 
     places_file = path / PLACES
     try:
-        known = _places(places_file)
+        known = _moved_shards(places_file)
     except SourceMissing:
         # A damaged table is replaced.
         known = {}
@@ -233,7 +221,7 @@ def _open_checked(uri: str, sha256: str) -> Shard:
     return shard
 
 
-def _places(path: Path) -> dict[str, str]:
+def _moved_shards(path: Path) -> dict[str, str]:
     """Return the table of moved shards. It is empty if there is no file."""
     try:
         table = json.loads(path.read_bytes())

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_there
+from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_table_exists
 from stream_dr.directory.references import find_shard
 from stream_dr.errors import DamagedFile, DirectoryMissing, StreamDRError
 from stream_dr.log.log import Log
@@ -86,7 +86,7 @@ def _run_check(what: str, check: Callable[[], object]) -> Finding:
 
 def _check_models(path: Path, last: int) -> None:
     """Check the table of models."""
-    check_there(path, last)
+    check_table_exists(path, last)
     table = ModelTable(path / MODELS_NAME, writable=False)
     folders = snapshot_folders(path)
     table.check()

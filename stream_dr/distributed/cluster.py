@@ -65,7 +65,7 @@ def cluster_runner(address: str, seconds: float = TASK_SECONDS) -> PlanRunner:
     """
 
     def run(plan: TaskPlan, on_batch: ProgressCallback, store: PartStore | None = None) -> Sequence[PartialResult]:
-        with connected(address) as client:
+        with connect(address) as client:
             check_workers(client, STATES_HELD * _state_bytes(plan))
             return _ClusterRun(client, plan, on_batch, store, seconds).result()
 
@@ -73,7 +73,7 @@ def cluster_runner(address: str, seconds: float = TASK_SECONDS) -> PlanRunner:
 
 
 @contextmanager
-def connected(address: str) -> Iterator["Client"]:
+def connect(address: str) -> Iterator["Client"]:
     """Connect to the scheduler at an address.
 
     Raises ClusterError if there is none, or if it is lost meanwhile.
@@ -147,7 +147,7 @@ def _state_bytes(plan: TaskPlan) -> int:
     return sum(bytes_needed(estimator_of(spec), plan.schema) for spec in specs)
 
 
-def gathered(client: "Client", futures: "Sequence[Future]") -> list[Any]:
+def gather_results(client: "Client", futures: "Sequence[Future]") -> list[Any]:
     """Return the results of futures.
 
     Raises what their tasks raise, and ClusterError if one worker after the other is lost.

@@ -16,11 +16,11 @@ import numpy as np
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import find_shard, uri_of
-from stream_dr.distributed.cluster import STATES_HELD, check_workers, connected, gathered, submit
+from stream_dr.distributed.cluster import STATES_HELD, check_workers, connect, gather_results, submit
 from stream_dr.distributed.task_plan import Task, tasks_of
 from stream_dr.errors import CannotMerge, CannotRefine
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.replayed import Replayed, Sums, unmapped
+from stream_dr.estimators.fitting.replayed import Replayed, Sums, without_feature_map
 from stream_dr.models.entry import Spec
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.saved import estimator_of
@@ -53,7 +53,7 @@ def refine_on(
     - ClusterError.
     """
     check_splits(model.estimator)
-    with connected(address) as client:
+    with connect(address) as client:
         check_workers(client)
 
         def new_sums(frozen: Frozen) -> _ClusterSums:
@@ -116,7 +116,7 @@ class _ClusterSums:
             parts = pairs + parts[2 * len(pairs) :]
 
         here = [_sum_source(self._context, self._logged, columns, check)] if self._logged.positions else []
-        total: Sums = reduce(Sums.merge, [*gathered(client, parts), *here])
+        total: Sums = reduce(Sums.merge, [*gather_results(client, parts), *here])
         if on_rows is not None:
             on_rows(total.rows)
         return total
@@ -172,5 +172,5 @@ def _sum_task(task: Task, context: _TaskContext, columns: np.ndarray, check: boo
 def _sum_source(context: _TaskContext, source: Source, columns: np.ndarray, check: bool) -> Sums:
     estimator = estimator_of(context.spec)
     moments = estimator.moments(context.state)
-    estimator, state, source, names = unmapped(estimator, context.state, source, context.schema.names)
+    estimator, state, source, names = without_feature_map(estimator, context.state, source, context.schema.names)
     return Replayed(estimator, state, moments, names).sums(source, columns, check)

@@ -73,7 +73,7 @@ class _PartedReplay:
             self._schema(*missing[0]),
             self._directory.limits,
         )
-        results = self._run(plan, self._count, self._store)
+        results = self._run(plan, self._count_batch, self._store)
         for result in results:
             if result.refusal is not None:
                 raise result.refusal
@@ -85,7 +85,7 @@ class _PartedReplay:
 
         states = [state for result in results for state in result.states]
         for model, state in zip(merging + others, states, strict=True):
-            _take(model, state, self._directory.position)
+            _merge_into_model(model, state, self._directory.position)
         if self._store is not None:
             self._store.remove(plan.keys())
 
@@ -106,7 +106,7 @@ class _PartedReplay:
         row_bytes = [shard.bytes / max(shard.rows, 1) * reference.rows for shard, reference in missing]
         return tasks_of([reference for _, reference in missing], row_bytes, state_bytes)
 
-    def _count(self, reference: Reference) -> None:
+    def _count_batch(self, reference: Reference) -> None:
         """Count a batch as learned."""
         # A batch is learned again if the worker that had learned it was lost.
         if reference.key not in self._counted:
@@ -115,7 +115,7 @@ class _PartedReplay:
         self._replay.show("learning")
 
 
-def _take(model: Model, state: AdditiveState, position: int) -> None:
+def _merge_into_model(model: Model, state: AdditiveState, position: int) -> None:
     """Merge the state of a model's part into the model."""
     current = model.freeze().state
     if merges_parts(model.estimator) and current.rows + current.rows_skipped:

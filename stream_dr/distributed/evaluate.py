@@ -7,7 +7,7 @@ sequence, so the evaluation of one model cannot be split.
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from stream_dr.distributed.cluster import check_workers, connected, gathered, submit
+from stream_dr.distributed.cluster import check_workers, connect, gather_results, submit
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, Score, Shuffled, evaluate
 from stream_dr.models.entry import Spec
@@ -49,10 +49,10 @@ def evaluate_on(
     # The baseline is the same for all models, so only the last task computes it.
     without_baseline = [(specs, own._replace(baseline=False)) for specs, own in jobs[:-1]]
 
-    with connected(address) as client:
+    with connect(address) as client:
         check_workers(client)
         futures = [submit(client, _evaluate, evaluation, *job) for job in (*without_baseline, *jobs[-1:])]
-        results = gathered(client, futures)
+        results = gather_results(client, futures)
 
     for point in (point for _, points in results for point in points):
         (curve or (lambda point: None))(point)

@@ -67,7 +67,7 @@ class _PlanRun:
         plan = self.plan
         spec, state = plan.recurrences[number]
         # Each batch is reported once, by the tasks or else by the first recurrence.
-        on_batch = self._check if plan.specs or number else self._begin_batch
+        on_batch = self._raise_if_stopped if plan.specs or number else self._begin_batch
         return load_or_compute(
             self._store,
             plan.recurrence_key(number),
@@ -95,11 +95,11 @@ class _PlanRun:
         return result
 
     def _begin_batch(self, reference: Reference) -> None:
-        self._check(reference)
+        self._raise_if_stopped(reference)
         with self._lock:
             self._on_batch(reference)
 
-    def _check(self, reference: Reference) -> None:
+    def _raise_if_stopped(self, reference: Reference) -> None:
         """Raise Stopped if the plan has failed elsewhere."""
         if self.stopped:
             raise Stopped

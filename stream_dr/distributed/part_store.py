@@ -25,7 +25,7 @@ from stream_dr.distributed.task_plan import TaskPlan
 from stream_dr.errors import DamagedFile, StreamDRError
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import estimator_of
-from stream_dr.models.snapshot_file import Arrays, contents_of, file_bytes, packed, part, read_bytes
+from stream_dr.models.snapshot_file import Arrays, arrays_under, damaged_contents, file_bytes, packed, read_bytes
 from stream_dr.rows.block import Block
 from stream_dr.shards.uri import filesystem, write_whole
 from stream_dr.statistics.protocol import unpack
@@ -61,12 +61,12 @@ class PartStore:
 
     def read(self, key: str, specs: Sequence[Spec]) -> PartialResult | None:
         """Return the result of a key, or None if it is missing or damaged."""
-        system, path = self._place(key)
+        system, path = self._store_path(key)
         try:
             with system.open_input_file(path) as file:
                 arrays, header = read_bytes(file.read())
-            with contents_of(path):
-                return _result(arrays, header, specs)
+            with damaged_contents(path):
+                return _result_of_file(arrays, header, specs)
         except (FileNotFoundError, StreamDRError):
             return None
 
@@ -82,7 +82,7 @@ class PartStore:
             arrays |= state_arrays
             header |= description
 
-        outlines = [_bytes(outline) for outline in result.outlines]
+        outlines = [_outline_bytes(outline) for outline in result.outlines]
         arrays["outlines"] = np.frombuffer(b"".join(outlines), dtype=np.uint8)
         header |= {"kind": "part", "outlines": [len(outline) for outline in outlines]}
         write_whole(self.uri, f"{key}{SUFFIX}", file_bytes(arrays, header))
@@ -102,21 +102,21 @@ class PartStore:
         """Remove the results of these keys that are stored."""
         stored = self.keys()
         for key in set(keys) & stored:
-            system, path = self._place(key)
+            system, path = self._store_path(key)
             system.delete_file(path)
 
-    def _place(self, key: str) -> tuple[fs.FileSystem, str]:
+    def _store_path(self, key: str) -> tuple[fs.FileSystem, str]:
         system, folder = filesystem(self.uri)
         return system, f"{folder}/{key}{SUFFIX}"
 
 
-def _result(arrays: Arrays, header: JsonDict, specs: Sequence[Spec]) -> PartialResult:
+def _result_of_file(arrays: Arrays, header: JsonDict, specs: Sequence[Spec]) -> PartialResult:
     """Return the result in a file.
 
     Raises DamagedFile, and whatever a wrong header leads to.
     """
     estimators = [estimator_of(spec) for spec in specs]
-    states = [unpack(e.state_type, part(f"{n}", arrays), header[f"{n}"]) for n, e in enumerate(estimators)]
+    states = [unpack(e.state_type, arrays_under(f"{n}", arrays), header[f"{n}"]) for n, e in enumerate(estimators)]
     for estimator, state in zip(estimators, states, strict=True):
         # Refuses a state of another spec.
         estimator.accumulator(state)
@@ -124,7 +124,7 @@ def _result(arrays: Arrays, header: JsonDict, specs: Sequence[Spec]) -> PartialR
     ends = np.cumsum(header["outlines"]).tolist()
     outlines = arrays["outlines"].tobytes()
     pieces = (outlines[a:b] for a, b in zip([0, *ends], ends, strict=False))
-    return PartialResult(tuple(states), tuple(_block(piece) for piece in pieces))
+    return PartialResult(tuple(states), tuple(_outline_block(piece) for piece in pieces))
 
 
 def load_or_compute(
@@ -152,7 +152,7 @@ Results in the store are not computed again.
 """
 
 
-def _bytes(outline: Block) -> bytes:
+def _outline_bytes(outline: Block) -> bytes:
     """Return an outline as an Arrow stream."""
     batch = arrow_from_block(outline)
     metadata = {WIDTH: str(outline.features)}
@@ -161,7 +161,7 @@ def _bytes(outline: Block) -> bytes:
     return bytes(write_arrow([batch.replace_schema_metadata({**(batch.schema.metadata or {}), **metadata})]))
 
 
-def _block(content: bytes) -> Block:
+def _outline_block(content: bytes) -> Block:
     """Return the outline in an Arrow stream."""
     batches = read_arrow(content)
     metadata = batches[0].schema.metadata

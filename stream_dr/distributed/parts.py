@@ -79,7 +79,7 @@ def learn(
         if on_batch is not None:
             on_batch(reference)
 
-        block = _shard(reference.uri, reference.sha256).read(reference.batch)
+        block = _checked_shard(reference.uri, reference.sha256).read(reference.batch)
         try:
             schema = admit_block(block, schema, learners, limits)
             block = columns_in_order(block, schema)
@@ -129,6 +129,6 @@ def _row_of_each_set(block: Block, present: np.ndarray, first: list[int]) -> lis
 
 
 @lru_cache(maxsize=256)
-def _shard(uri: str, sha256: str) -> Shard:
+def _checked_shard(uri: str, sha256: str) -> Shard:
     """Return a shard. Its bytes are checked once in each process."""
     return open_shard(uri, sha256)

@@ -16,7 +16,7 @@ from pyarrow import fs
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference
 from stream_dr.directory.references import references
-from stream_dr.distributed.cluster import check_workers, connected, gathered, submit
+from stream_dr.distributed.cluster import check_workers, connect, gather_results, submit
 from stream_dr.distributed.task_plan import Task, tasks_of
 from stream_dr.errors import InvalidParameter, OutputExists
 from stream_dr.models.model import Model
@@ -50,10 +50,10 @@ def transform_on(address: str, directory: Directory, model: Model, dataset: Data
     tasks = tasks_of([r for r, _ in sized], [size * r.rows for r, size in sized], 0)
 
     write_whole(out, UNFINISHED, b"")
-    with connected(address) as client:
+    with connect(address) as client:
         check_workers(client)
         context = client.scatter(_TaskContext(projection, schema, carried_fields(dataset), out), broadcast=True)
-        entries = gathered(client, [submit(client, _write_file, t, n, context) for n, t in enumerate(tasks)])
+        entries = gather_results(client, [submit(client, _write_file, t, n, context) for n, t in enumerate(tasks)])
 
     rows: int = sum(entry.rows for entry in entries)
     manifest = Manifest(rows, projection.n_components, schema.target_kind, schema.labels, tuple(entries))
@@ -75,7 +75,9 @@ def _write_file(task: Task, number: int, context: _TaskContext) -> ShardEntry:
     """Write a task's rows as a Parquet file, with one row group for each batch."""
     name = f"part-{number:05d}.parquet"
     sink = pa.BufferOutputStream()
-    batches = (projected_batch(_block(r), context.projection, context.schema, context.fields) for r in task.references)
+    batches = (
+        projected_batch(_read_batch(r), context.projection, context.schema, context.fields) for r in task.references
+    )
 
     first = next(batches)
     with pq.ParquetWriter(sink, first.schema, write_page_checksum=True) as writer:
@@ -89,5 +91,5 @@ def _write_file(task: Task, number: int, context: _TaskContext) -> ShardEntry:
     return ShardEntry(name, sum(rows), rows, len(content), hashlib.sha256(content).hexdigest())
 
 
-def _block(reference: Reference) -> Block:
+def _read_batch(reference: Reference) -> Block:
     return open_shard(reference.uri, reference.sha256).read(reference.batch)

@@ -57,7 +57,7 @@ class ClassMeans(LinearClassifier):
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the eigenvectors and eigenvalues of Sb."""
-        vectors, values = moments.between()
+        vectors, values = moments.between_eigenpairs()
         return vectors, values**2
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from stream_dr.aliases import JsonDict
-from stream_dr.estimators.fitting.dependence import criterion
+from stream_dr.estimators.fitting.dependence import hsic_of_sums
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.moments import moments_of
 from stream_dr.estimators.spca import SPCA
@@ -57,4 +57,4 @@ def hsic(
     """
     state = SPCA(kernel=kernel, sigma=sigma, feature_map=feature_map).fit(X, y, sample_weight).state_
     moments = moments_of(state)
-    return criterion(moments, moments.cleaned(moments.cross, moments.target_size))
+    return hsic_of_sums(moments, moments.cleaned(moments.cross, moments.target_size))

@@ -98,9 +98,9 @@ class InformationGain(AdditiveEstimator):
 
     def solve(self, state: State) -> Projection:
         """Return the choice of the best columns of `state`."""
-        return solve_mapped(state, self._best)
+        return solve_mapped(state, self._best_columns)
 
-    def _best(self, state: FeatureCounts) -> Columns:
+    def _best_columns(self, state: FeatureCounts) -> Columns:
         scores = information_gain(state)
         best = np.argsort(-scores, kind="stable")[: self.n_components].astype(np.int64)
         return Columns(best, scores[best], state.n_features)
@@ -200,7 +200,7 @@ def _class_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total
     """
     absent = np.maximum(labels - both, 0.0)
     missing = np.maximum(total - present, 0.0)
-    return (_terms(both, present, labels, total) + _terms(absent, missing, labels, total)) / total
+    return (_entropy_terms(both, present, labels, total) + _entropy_terms(absent, missing, labels, total)) / total
 
 
 def _label_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
@@ -216,7 +216,7 @@ def _count_bytes(n_features: int, n_targets: int) -> int:
     return 8 * (n_features * (n_targets + 1) + 2 * n_targets)
 
 
-def _terms(both: np.ndarray, marginal: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
+def _entropy_terms(both: np.ndarray, marginal: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
     """Return Σ_j n_j log(n_j N / (n m_j)) for each feature.
 
     Exactly 0 where presence is constant, with 0 log 0 = 0.

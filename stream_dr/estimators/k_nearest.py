@@ -13,7 +13,7 @@ from stream_dr.errors import CannotMerge, EmptyInput, TargetsRequired, WidthMism
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.label_column import one_label_a_row
-from stream_dr.estimators.fitting.named_columns import in_learned_order
+from stream_dr.estimators.fitting.named_columns import in_known_order
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters, check_positive_int
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin
@@ -231,7 +231,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         learned = fitted.accumulator.n_features
         if not learned:
             return rows, names
-        rows, names = in_learned_order(fitted.names, names, rows, type(self).__name__)
+        rows, names = in_known_order(fitted.names, names, rows, type(self).__name__)
         if rows.shape[1] != learned:
             raise WidthMismatch(
                 f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {learned} features as input. "

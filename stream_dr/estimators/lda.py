@@ -115,7 +115,7 @@ class LDA(LinearClassifier, TwoStage):
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
         """Return XH = Cxy diag(n_j^−1/2), and its size for the rounding test."""
-        return _weighted(moments), len(moments.label_weights) ** 0.5
+        return _weighted_means(moments), len(moments.label_weights) ** 0.5
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return at most (classes with weight − 1) directions.
@@ -125,15 +125,17 @@ class LDA(LinearClassifier, TwoStage):
         loadings, eigenvalues = super().directions(moments, state)
         most = max(len(moments.label_weights) - 1, 0)
         loadings, eigenvalues = loadings[:, :most], eigenvalues[:most]
-        return (loadings, eigenvalues) if self.priors is None else self._turned(loadings, eigenvalues, moments)
+        return (
+            (loadings, eigenvalues) if self.priors is None else self._turned_by_priors(loadings, eigenvalues, moments)
+        )
 
-    def _turned(self, loadings: np.ndarray, eigenvalues: np.ndarray, moments: Moments) -> Directions:
+    def _turned_by_priors(self, loadings: np.ndarray, eigenvalues: np.ndarray, moments: Moments) -> Directions:
         """Return the directions in which class means weighted by priors differ most.
 
         Sw and the ridge stay as they are, so these directions span the same space. They are found
         among the components, scaled to unit Σ, by a problem of (q, q) numbers at most.
         """
-        share = self.ridge(moments)[0]
+        share = self.ridge_terms(moments)[0]
         unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, CERTAIN))
         priors = self._priors(moments)
         centres = (moments.cross / moments.label_weights).T @ unit
@@ -158,7 +160,7 @@ class LDA(LinearClassifier, TwoStage):
         than this by a times `between`.
         """
         priors = self._priors(moments)
-        share = self.ridge(moments)[0]
+        share = self.ridge_terms(moments)[0]
         centres = moments.offsets.T @ (loadings / moments.scale[:, None])
         apart = centres - priors @ centres
         between = priors @ apart**2
@@ -167,14 +169,14 @@ class LDA(LinearClassifier, TwoStage):
 
     def shrunk_trace(self, moments: Moments) -> float:
         """Return tr Sw, summed over rows."""
-        return max(super().shrunk_trace(moments) - float((_weighted(moments) ** 2).sum()), 0.0)
+        return max(super().shrunk_trace(moments) - float((_weighted_means(moments) ** 2).sum()), 0.0)
 
     def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
         """Return wᵀ Sw w (p,), Sw summed over rows.
 
         Where that is only rounding, return wᵀ Cxx w.
         """
-        total, xh = super().component_variances(loadings, moments, solution), _weighted(moments)
+        total, xh = super().component_variances(loadings, moments, solution), _weighted_means(moments)
         if moments.scatter is None and solution != "refined":
             within = np.maximum(moments.diagonal - (xh**2).sum(axis=1), 0.0) @ loadings**2
         else:
@@ -264,6 +266,6 @@ class LDA(LinearClassifier, TwoStage):
         return means[order], self._priors(moments)[order]
 
 
-def _weighted(moments: Moments) -> np.ndarray:
+def _weighted_means(moments: Moments) -> np.ndarray:
     """Return XH (features, classes), with XH Hᵀ Xᵀ = Sb, summed over rows."""
     return moments.cross / np.sqrt(moments.label_weights)

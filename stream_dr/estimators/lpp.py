@@ -10,7 +10,7 @@ from stream_dr.estimators.fitting.parameter_checks import check_choice, check_nu
 from stream_dr.estimators.fitting.reservoir_method import ByClass, ReservoirMethod
 from stream_dr.projection import Linear
 from stream_dr.solve.graph import Edges, neighbourhood_graph
-from stream_dr.solve.locality import locality
+from stream_dr.solve.locality import locality_projection
 from stream_dr.statistics.reservoir import Reservoir
 
 
@@ -101,4 +101,6 @@ class LPP(ReservoirMethod):
             state.kept, self.n_neighbors, heat, self.temperature, codes, self.edges, self.radius
         )
         D = sp.diags_array(graph.degrees, format="csr")
-        return locality(state.kept, D - graph.weights, D, self.n_components, self.gamma, self.scaling == "unit")
+        return locality_projection(
+            state.kept, D - graph.weights, D, self.n_components, self.gamma, self.scaling == "unit"
+        )

@@ -9,7 +9,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.linear_gaussian import Gaussian, LinearGaussian
 from stream_dr.estimators.fitting.mapping import table_columns
-from stream_dr.estimators.fitting.moments import Moments, rescaled, unscaled
+from stream_dr.estimators.fitting.moments import Moments, divide_by_scale, scale_features
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.projection import Linear
@@ -103,7 +103,7 @@ class PCA(LinearGaussian, ClosedForm):
         factor[categories] = 0.0
         factor[present] = 1.0 / np.sqrt(m.mean[present])
         factor[gaps] = 0.0
-        return rescaled(m, factor)
+        return scale_features(m, factor)
 
     def component_count(self, eigenvalues: np.ndarray, moments: Moments) -> int:
         """Return n_components, or how many components explain the share it states."""
@@ -142,7 +142,7 @@ class PCA(LinearGaussian, ClosedForm):
         loadings = projection.loadings * np.sqrt(variances) if self.whiten else projection.loadings
         total = float(m.diagonal.sum()) / variance_divisor(m)
         most = min(float(np.count_nonzero(m.scale)), m.weight)
-        axes = unscaled(loadings, m.scale)
+        axes = divide_by_scale(loadings, m.scale)
         return Gaussian(projection.mean, axes, variances, total, m.scale, m.weight, most)
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:

@@ -8,7 +8,7 @@ import numpy as np
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.target_regression import TargetRegression
-from stream_dr.solve.pls import rotations
+from stream_dr.solve.pls import pls_rotations
 from stream_dr.statistics.moments.accumulator import MomentState
 
 
@@ -73,7 +73,7 @@ class PLSDA(TargetRegression):
         cross = moments.cross
         most = len(cross) if self.n_components is None else self.n_components
         noise = moments.rounding.noise(moments.diagonal) * moments.target_size
-        return rotations(moments.scatter_or_diagonal, cross, most, noise)
+        return pls_rotations(moments.scatter_or_diagonal, cross, most, noise)
 
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return rᵀ Cxx r (p,), as measured by refine if it found the components."""

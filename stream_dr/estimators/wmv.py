@@ -12,7 +12,7 @@ from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
 from stream_dr.feature_maps.draws import finite_number
-from stream_dr.solve.discriminant import combined_diagonal
+from stream_dr.solve.discriminant import combined_eigenpairs_diagonal
 from stream_dr.solve.spectral import EPS, indefinite_eigenpairs
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.class_scatter import ClassScatter
@@ -150,7 +150,7 @@ class WMV(ClosedForm):
         n = moments.label_weights
         within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
         share = float(factors @ n) / moments.weight
-        roots, vectors = _between(moments, np.diag(factors / n) - self.class_pairs(moments))
+        roots, vectors = _between_eigenpairs(moments, np.diag(factors / n) - self.class_pairs(moments))
         if share > 0.0 or (roots < -len(roots) * EPS * np.abs(roots).max(initial=0.0)).any():
             raise NeedsRefine(
                 "only the diagonal of Cxx is stored (it is past 4,096 features), and where the scatter of "
@@ -158,11 +158,11 @@ class WMV(ClosedForm):
                 "scatter='exact', or choose a smaller alpha."
             )
         G = vectors * np.sqrt(np.maximum(roots, 0.0))
-        loadings, values = combined_diagonal(G, 2.0, np.einsum("ij,ij->i", G, G) - share * within, -1.0)
+        loadings, values = combined_eigenpairs_diagonal(G, 2.0, np.einsum("ij,ij->i", G, G) - share * within, -1.0)
         return loadings, values
 
 
-def _between(moments: Moments, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _between_eigenpairs(moments: Moments, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return eigenvalues (r,) and eigenvectors (features, r) of cross · weights · crossᵀ."""
     basis, _ = moments.reduced(moments.cross, moments.cross.shape[1] ** 0.5)
     inner = basis.T @ moments.cross

@@ -226,16 +226,16 @@ def suggest(
     """
     progress = progress or (lambda stage, done, total: None)
     blocks = X.events() if isinstance(X, Source) else GivenBatches([as_block(X, y)]).events()
-    sample, read = _sample((block for _, block in blocks), target, progress)
+    sample, read = _sample_rows((block for _, block in blocks), target, progress)
     if target == "auto":
         _check_labels(sample)
 
     table = feature_map or (map_for(sample.X, {"map": "table"}) if sample.table else {})
     map_params = {"feature_map": table} if sample.table else {}
-    methods = [*_methods(sample, table), *_baselines(sample.y.kind)]
-    outcomes, folds = _learn_folds(sample, methods, map_params, _folds(sample, time), progress)
+    methods = [*_fitting_methods(sample, table), *_baselines(sample.y.kind)]
+    outcomes, folds = _learn_folds(sample, methods, map_params, _make_folds(sample, time), progress)
 
-    lines = [_line(method, measured[:folds]) for method, measured in zip(methods, outcomes, strict=True)]
+    lines = [_mean_over_folds(method, measured[:folds]) for method, measured in zip(methods, outcomes, strict=True)]
     lines.sort(key=lambda line: (not line.key, -np.nan_to_num(line.score, nan=-np.inf)))
     if np.isnan(lines[0].score):
         raise InvalidParameter(f"no method could learn these rows: {lines[0].cannot}")
@@ -260,7 +260,7 @@ def _learn_folds(
     with warnings.catch_warnings():
         # Warnings of fits on a sample are no use to the caller. The scores are what counts.
         warnings.simplefilter("ignore")
-        _compile(sample, methods, map_params)
+        _compile_kernels(sample, methods, map_params)
         progress("learn", 0, total)
 
         deadline = perf_counter() + SECONDS
@@ -270,7 +270,7 @@ def _learn_folds(
                 if perf_counter() > deadline:
                     break
                 progress("learn", done := done + sample.rows, total)
-                measured.append(_measured(method, map_params, learned, held_out))
+                measured.append(_learn_and_score(method, map_params, learned, held_out))
 
     return outcomes, max(1, min(map(len, outcomes)))
 
@@ -313,17 +313,17 @@ def _check_labels(sample: Block) -> None:
         )
 
 
-def _compile(sample: Block, methods: Iterable[_Method], map_params: JsonDict) -> None:
+def _compile_kernels(sample: Block, methods: Iterable[_Method], map_params: JsonDict) -> None:
     """Let every method learn a few rows.
 
     Then no measured time includes compiling.
     """
     few = sample.take(np.linspace(0, sample.rows - 1, WARM_UP_ROWS).astype(int))
     for method in methods:
-        _measured(method, map_params, few, few)
+        _learn_and_score(method, map_params, few, few)
 
 
-def _methods(sample: Block, table: JsonDict) -> list[_Method]:
+def _fitting_methods(sample: Block, table: JsonDict) -> list[_Method]:
     """Return the methods that fit the rows and their targets."""
     kind = sample.y.kind
     key, params = default_method(sample, table)
@@ -345,10 +345,10 @@ def _methods(sample: Block, table: JsonDict) -> list[_Method]:
         fourier = {"map": "random_fourier", "n_features": 500, "gamma": float(f"{1 / variance if variance else 1:.2g}")}
         choices.append((key, {"gamma": 1.0, "feature_map": fourier}))
 
-    return [_Method(_name(key, params), key, params) for key, params in choices]
+    return [_Method(_method_text(key, params), key, params) for key, params in choices]
 
 
-def _name(key: str, params: JsonDict) -> str:
+def _method_text(key: str, params: JsonDict) -> str:
     """Return a method's key and parameters, as one text."""
     return " ".join([key, *(f"{k}={v['map'] if isinstance(v, dict) else v}" for k, v in params.items())])
 
@@ -359,7 +359,7 @@ def _baselines(kind: str) -> list[_Method]:
     return [_Method(constant, "", {}), _Method("pca", "", {"n_components": 10}), _Method(_ALL_FEATURES, "", {})]
 
 
-def _line(method: _Method, measured: list[Compared]) -> Compared:
+def _mean_over_folds(method: _Method, measured: list[Compared]) -> Compared:
     """Return the mean result of a method over folds.
 
     If it failed on a fold, the error of that fold is in the result.
@@ -378,17 +378,17 @@ def _line(method: _Method, measured: list[Compared]) -> Compared:
     )
 
 
-def _measured(method: _Method, map_params: JsonDict, train: Block, test: Block) -> Compared:
+def _learn_and_score(method: _Method, map_params: JsonDict, train: Block, test: Block) -> Compared:
     """Learn rows by a method or a baseline, and score it on others."""
     name, key = method.name, method.key
     params = method.params | map_params
     start = perf_counter()
     try:
         if name in (_MOST_FREQUENT, _MEAN):
-            return _constant(name, train, test)
+            return _score_constant(name, train, test)
         estimator = make(key or "pca", params).fit(train)
         if name == _ALL_FEATURES:
-            return _all_features(estimator, train, test)
+            return _score_all_features(estimator, train, test)
         if estimator.solution_ == "diagonal":
             estimator.refine([train], tol=1e-3)
         seconds = perf_counter() - start
@@ -396,27 +396,29 @@ def _measured(method: _Method, map_params: JsonDict, train: Block, test: Block) 
         if isinstance(estimator, _Predictor):
             predicted = estimator.predict(test)
         else:
-            linear = _linear(train).fit(estimator.transform(train), _values(train))
+            linear = _linear_pipeline(train).fit(estimator.transform(train), _sklearn_targets(train))
             predicted = linear.predict(estimator.transform(test))
     # scikit-learn raises it too, about a fold with one label only.
     except ValueError as e:
         return Compared(name, key, params, float("nan"), cannot=str(e))
 
     size = estimator.state_bytes(estimator.n_features_in_, len(train.y.labels) or train.y.values.shape[1])
-    score = _score(_values(test), predicted)
-    return Compared(name, key, params, score, estimator.rank_, seconds, size, _cannot(estimator, train.y.kind))
+    score = _score(_sklearn_targets(test), predicted)
+    return Compared(
+        name, key, params, score, estimator.rank_, seconds, size, _missing_abilities(estimator, train.y.kind)
+    )
 
 
-def _constant(name: str, train: Block, test: Block) -> Compared:
+def _score_constant(name: str, train: Block, test: Block) -> Compared:
     """Score the most frequent class, or the mean, on all rows."""
     from sklearn.dummy import DummyClassifier, DummyRegressor
 
     model = DummyClassifier(strategy="most_frequent") if name == _MOST_FREQUENT else DummyRegressor()
-    predicted = model.fit(np.zeros((train.rows, 1)), _values(train)).predict(np.zeros((test.rows, 1)))
-    return Compared(name, "", {}, _score(_values(test), predicted), cannot="tell rows apart")
+    predicted = model.fit(np.zeros((train.rows, 1)), _sklearn_targets(train)).predict(np.zeros((test.rows, 1)))
+    return Compared(name, "", {}, _score(_sklearn_targets(test), predicted), cannot="tell rows apart")
 
 
-def _all_features(estimator: Estimator, train: Block, test: Block) -> Compared:
+def _score_all_features(estimator: Estimator, train: Block, test: Block) -> Compared:
     """Score scikit-learn's linear classifier or regression on all columns.
 
     Columns of a table are mapped as the fitted estimator maps them.
@@ -430,14 +432,14 @@ def _all_features(estimator: Estimator, train: Block, test: Block) -> Compared:
     if sp.issparse(X) and X.shape[1] <= MAX_DENSE_COLUMNS:
         X, Z = X.toarray(), Z.toarray()
 
-    predicted = _linear(train, scaled=not sp.issparse(X)).fit(X, _values(train)).predict(Z)
-    score = _score(_values(test), predicted)
+    predicted = _linear_pipeline(train, scaled=not sp.issparse(X)).fit(X, _sklearn_targets(train)).predict(Z)
+    score = _score(_sklearn_targets(test), predicted)
     seconds = perf_counter() - start
     cannot = "reduce, merge, unlearn, learn row by row"
     return Compared(_ALL_FEATURES, "", {}, score, X.shape[1], seconds, X.data.nbytes, cannot)
 
 
-def _cannot(estimator: Estimator, kind: str) -> str:
+def _missing_abilities(estimator: Estimator, kind: str) -> str:
     """Return the abilities that a method lacks, in words."""
     abilities = {
         "predict": isinstance(estimator, _Predictor),
@@ -449,7 +451,7 @@ def _cannot(estimator: Estimator, kind: str) -> str:
     return ", ".join(ability for ability, present in abilities.items() if not present)
 
 
-def _linear(train: Block, scaled: bool = True) -> "Pipeline | LogisticRegression | Ridge":
+def _linear_pipeline(train: Block, scaled: bool = True) -> "Pipeline | LogisticRegression | Ridge":
     """Return scikit-learn's linear classifier, or its regression."""
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.pipeline import make_pipeline
@@ -459,7 +461,7 @@ def _linear(train: Block, scaled: bool = True) -> "Pipeline | LogisticRegression
     return make_pipeline(StandardScaler(), model) if scaled else model
 
 
-def _values(rows: Block) -> np.ndarray:
+def _sklearn_targets(rows: Block) -> np.ndarray:
     """Return targets as scikit-learn needs them.
 
     They are labels (rows,), or numbers (rows,) or (rows, targets).
@@ -477,7 +479,7 @@ def _score(truth: np.ndarray, predicted: np.ndarray) -> float:
         return float(np.mean(1.0 - ((truth - predicted) ** 2).sum(0) / ((truth - truth.mean(0)) ** 2).sum(0)))
 
 
-def _folds(sample: Block, time: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+def _make_folds(sample: Block, time: bool) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return (rows learned, rows held out) of each fold.
 
     Classes have equal shares in all folds. With `time` the later rows are held out. Raises
@@ -503,10 +505,12 @@ def _folds(sample: Block, time: bool) -> list[tuple[np.ndarray, np.ndarray]]:
     with warnings.catch_warnings():
         # scikit-learn warns about labels with fewer rows than folds.
         warnings.simplefilter("ignore")
-        return list(splitter(n_folds, shuffle=True, random_state=0).split(np.zeros(sample.rows), _values(sample)))
+        return list(
+            splitter(n_folds, shuffle=True, random_state=0).split(np.zeros(sample.rows), _sklearn_targets(sample))
+        )
 
 
-def _sample(blocks: Iterable[Block], target: str, progress: Progress) -> tuple[Block, int]:
+def _sample_rows(blocks: Iterable[Block], target: str, progress: Progress) -> tuple[Block, int]:
     """Return a uniform sample of the rows with a target, in their order.
 
     Also return the number of rows it was drawn from. `target` is the kind that the caller chose.
@@ -519,7 +523,7 @@ def _sample(blocks: Iterable[Block], target: str, progress: Progress) -> tuple[B
     size = 0
     for block in blocks:
         kind = parts[0][0].y.kind if parts else None
-        labelled = labelled_rows(_parsed(block, target, kind))[0]
+        labelled = labelled_rows(_parse_block(block, target, kind))[0]
         if not labelled.rows:
             continue
 
@@ -528,15 +532,15 @@ def _sample(blocks: Iterable[Block], target: str, progress: Progress) -> tuple[B
         size += labelled.nbytes
         capacity = min(capacity, max(1, SAMPLE_BYTES * read // max(size, 1)))
         if sum(part.rows for part, _ in parts) > 2 * capacity:
-            parts = _thinned(parts, capacity)
+            parts = _with_smallest_keys(parts, capacity)
         progress("read", read, read)
 
     if not parts:
         raise InvalidTargets("no row has a target, by which methods are compared. Pass y, or name their column.")
-    return _joined([block for block, _ in _thinned(parts, capacity)]), read
+    return _concatenate([block for block, _ in _with_smallest_keys(parts, capacity)]), read
 
 
-def _parsed(block: Block, target: str, kind: str | None) -> Block:
+def _parse_block(block: Block, target: str, kind: str | None) -> Block:
     """Return the rows as numbers, with their targets.
 
     Rows that are not numbers become the columns of a table. `kind` is the kind of the targets
@@ -551,7 +555,7 @@ def _parsed(block: Block, target: str, kind: str | None) -> Block:
     return parsed._replace(y=y, ids=None)
 
 
-def _thinned(parts: list[tuple[Block, np.ndarray]], capacity: int) -> list[tuple[Block, np.ndarray]]:
+def _with_smallest_keys(parts: list[tuple[Block, np.ndarray]], capacity: int) -> list[tuple[Block, np.ndarray]]:
     """Return the `capacity` rows with the smallest keys."""
     all_keys = np.concatenate([keys for _, keys in parts])
     cutoff = np.partition(all_keys, capacity)[capacity] if len(all_keys) > capacity else np.inf
@@ -559,7 +563,7 @@ def _thinned(parts: list[tuple[Block, np.ndarray]], capacity: int) -> list[tuple
     return [(block.take(rows), keys[rows]) for block, keys, rows in chosen if len(rows)]
 
 
-def _joined(blocks: list[Block]) -> Block:
+def _concatenate(blocks: list[Block]) -> Block:
     """Return the blocks as one."""
     rows: list[Rows] = [block.X for block in blocks]
     if any(block.table for block in blocks):

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from stream_dr.rows.block import Rows
-from stream_dr.solve.nearest_mean import means_by_class, nearest, squared_distances
+from stream_dr.solve.nearest_mean import means_by_class, nearest_mean, squared_distances
 
 
 class Sample(NamedTuple):
@@ -75,7 +75,7 @@ class NearestMean:
     def predict(self, Z: Rows) -> np.ndarray:
         """Return codes or scores, see Probe."""
         if not self._multilabel or self._others is None:
-            return nearest(Z, self._means)
+            return nearest_mean(Z, self._means)
 
         # A label without a mean has the distance NaN, and no row gets it.
         with np.errstate(invalid="ignore"):
@@ -120,7 +120,7 @@ class LinearProbe:
     """
 
     def __init__(self, sample: Sample) -> None:
-        deviation = _deviation(sample.Z)
+        deviation = _root_mean_square(sample.Z)
         self._scale = 1.0 / np.where(deviation > 0, deviation, 1.0)
         self._multilabel = sample.y.ndim == 2
         self._labels = sample.labels
@@ -176,7 +176,7 @@ def sample_means(sample: Sample) -> tuple[np.ndarray, np.ndarray | None]:
         return sums / counts, (total - sums) / (rows - counts)
 
 
-def _deviation(Z: Rows) -> np.ndarray:
+def _root_mean_square(Z: Rows) -> np.ndarray:
     """Return the root mean square (components,) of each coordinate.
 
     It is taken about the mean for dense rows, and about 0 for sparse ones, which are not shifted.

@@ -159,7 +159,7 @@ def evaluate(
         raise InvalidParameter("at least one model is needed; none was given.")
 
     evaluation = _Evaluation(models, settings, curve or (lambda point: None))
-    for block in _labelled(source):
+    for block in _labelled_batches(source):
         evaluation.admit(block)
         if test is None:
             evaluation.test(block)
@@ -171,13 +171,13 @@ def evaluate(
 
     if test is not None:
         evaluation.solve()
-        for block in _labelled(test):
+        for block in _labelled_batches(test):
             evaluation.admit(block)
             evaluation.test(block)
     return evaluation.scores()
 
 
-def _labelled(source: Source) -> Iterator[Block]:
+def _labelled_batches(source: Source) -> Iterator[Block]:
     """Return the rows with targets, in batches that are not empty."""
     blocks = (labelled_rows(block)[0] for _, block in source.events())
     return (block for block in blocks if block.rows)
@@ -196,7 +196,7 @@ class Shuffled:
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (number, Block) of pieces for after < number ≤ until."""
         rng = np.random.default_rng(self._seed)
-        blocks = list(_labelled(self._source))
+        blocks = list(_labelled_batches(self._source))
 
         # Each row is drawn into one turn. A turn has a piece of every batch, in random order.
         turns = max(64, len(blocks))
@@ -252,13 +252,13 @@ class _Evaluation:
         for name, projection in self._projections.items():
             Z = projection.apply(block.X)
             for probe in self._settings.probes:
-                self._count((name, probe), truth, self._probes[name, probe].predict(Z))
+                self._count_predictions((name, probe), truth, self._probes[name, probe].predict(Z))
         if self._settings.baseline and self._projections:
             self._count_no_change(truth)
 
     def solve(self) -> None:
         """Solve every model, fit its probes, and plan the next solve."""
-        self._fit()
+        self._solve_and_fit_probes()
         self._next_solve = max(self.rows + 1, int(self.rows * self._settings.solve_growth))
 
     def _count_no_change(self, truth: list[list[int]]) -> None:
@@ -268,8 +268,8 @@ class _Evaluation:
         if self._kind == "class":
             predicted = np.array([codes[0] if codes else 0 for codes in previous], np.int64)
         else:
-            predicted = np.where(self._targets(previous), 1.0, -1.0)
-        self._count((NO_CHANGE, _NO_CHANGE_PROBE), truth, predicted)
+            predicted = np.where(self._target_array(previous), 1.0, -1.0)
+        self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), truth, predicted)
 
     def train(self, block: Block) -> None:
         """Learn a batch."""
@@ -288,7 +288,7 @@ class _Evaluation:
     def scores(self) -> list[Score]:
         """Return the figures of every model and probe so far."""
         scores = [
-            Score(name, probe, self._components(name), self._figures((name, probe)))
+            Score(name, probe, self._component_count(name), self._figures((name, probe)))
             for name in self._models
             for probe in self._settings.probes
         ]
@@ -346,11 +346,11 @@ class _Evaluation:
         offsets = block.y.indptr.tolist()
         return [flat[offsets[i] : offsets[i + 1]] for i in range(block.rows)]
 
-    def _fit(self) -> None:
+    def _solve_and_fit_probes(self) -> None:
         """Solve every model and fit its probes on the sample."""
         # The truth of rows that have left the sample is dropped.
         self._sample_truth = {number: self._sample_truth[number] for number in self._sample.numbers().tolist()}
-        y = self._targets(list(self._sample_truth.values()))
+        y = self._target_array(list(self._sample_truth.values()))
         means, others = self._class_means()
 
         for name, estimator in self._models.items():
@@ -390,7 +390,7 @@ class _Evaluation:
         order = np.argsort([self._labels[label] for label in moments.labels])
         return means[order], others[order]
 
-    def _targets(self, truth: list[list[int]]) -> np.ndarray:
+    def _target_array(self, truth: list[list[int]]) -> np.ndarray:
         """Return codes (rows,), or an indicator (rows, labels) bool."""
         if self._kind == "class":
             return np.array([codes[0] for codes in truth], np.int64)
@@ -399,12 +399,12 @@ class _Evaluation:
             Y[row, codes] = True
         return Y
 
-    def _count(self, key: tuple[str, str], truth: list[list[int]], predicted: np.ndarray) -> None:
+    def _count_predictions(self, key: tuple[str, str], truth: list[list[int]], predicted: np.ndarray) -> None:
         """Count a batch's predictions by a model and probe.
 
         `predicted` are codes, or scores of the labels known when the probe was fitted.
         """
-        y = self._targets(truth)
+        y = self._target_array(truth)
         if self._kind == "class":
             correct = y == predicted
             self._class_scores.setdefault(key, ClassScores()).add(y, predicted, len(self._labels))
@@ -416,7 +416,7 @@ class _Evaluation:
 
         self._curve(Point(self.rows, *key, len(y), float(correct.mean())))
 
-    def _components(self, name: str) -> int:
+    def _component_count(self, name: str) -> int:
         projection = self._projections.get(name)
         return 0 if projection is None else projection.n_components
 

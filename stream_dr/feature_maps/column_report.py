@@ -11,9 +11,9 @@ import numpy as np
 
 from stream_dr.errors import StreamDRError, did_you_mean
 from stream_dr.feature_maps.table import Table, Text
-from stream_dr.feature_maps.table_columns import LEFT_OUT, TableColumn, read_as, with_kind, with_values
-from stream_dr.feature_maps.taken_for import InferredKind, taken_for
-from stream_dr.feature_maps.widths import diagonal_reason, words_of
+from stream_dr.feature_maps.table_columns import LEFT_OUT, TableColumn, converted_values, with_kind, with_values
+from stream_dr.feature_maps.taken_for import InferredKind, infer_kind
+from stream_dr.feature_maps.widths import diagonal_reason, hashed_word_count
 from stream_dr.rows.raw_rows import RawColumn, RawRows
 
 MANY = 8
@@ -82,7 +82,7 @@ class TableReport(NamedTuple):
         """Return one line per column, and one for all places of a vector."""
         could_be = "could be" if any(c.options for c in self.columns) else ""
         lines = [("column", "taken for", "made of it", "why", could_be)]
-        for columns in _alike(self.columns):
+        for columns in _group_by_kind(self.columns):
             c, last = columns[0], columns[-1].name
             name, options = (c.name, ", ".join(c.options)) if c.name == last else (f"{c.name} … {last}", "")
             lines.append((name, c.taken_for or "nothing yet", c.made or "left out", c.why, options))
@@ -92,7 +92,7 @@ class TableReport(NamedTuple):
         return "\n".join([*text, *(f"problem: {problem}" for problem in self.problems)])
 
 
-def _alike(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]]:
+def _group_by_kind(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]]:
     """Return the columns in groups of one kind.
 
     At least MANY columns v0, v1 … of one kind are a group. All others are single.
@@ -131,7 +131,7 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     in `problems` of the report.
     """
     batches = [rows] if isinstance(rows, RawRows) else list(rows)
-    table_map = _table(spec or {})
+    table_map = _table_map(spec or {})
     table_map.check()
     names = batches[0].names if batches else ()
     asked = {n: o for o in ("one_hot", "hash", "drop", "keep", "as_") for n in (getattr(table_map, o) or ())}
@@ -143,11 +143,11 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     columns_of = {name: [batch.column(name) for batch in batches] for name in names}
     inferred = {name: _infer_kind(name, columns_of[name], table_map) for name in names}
     begins = {name: inferred[name].kind for name in names if inferred[name].kind}
-    words = words_of(table_map.encoding(), [TableColumn(name) for name in names], begins)
+    words = hashed_word_count(table_map.encoding(), [TableColumn(name) for name in names], begins)
 
     columns, learned_columns = [], []
     for name in names:
-        report, column, problem = _report(name, columns_of[name], inferred[name], table_map, words)
+        report, column, problem = _report_column(name, columns_of[name], inferred[name], table_map, words)
         columns.append(report)
         learned_columns.append(column)
         problems += [problem] if problem else []
@@ -156,7 +156,7 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     return TableReport(sum(batch.rows for batch in batches), tuple(columns), tuple(problems), note)
 
 
-def _table(spec: dict[str, Any]) -> Table:
+def _table_map(spec: dict[str, Any]) -> Table:
     """Return the table map of a spec.
 
     For a map of texts it is one with as many words.
@@ -170,13 +170,13 @@ def _table(spec: dict[str, Any]) -> Table:
 
 def _infer_kind(name: str, batches: list[RawColumn | None], table_map: Table) -> InferredKind:
     """Return the inferred kind of a column, from the first batch with a value of it."""
-    inferred = taken_for(name, batches[0] or _nothing(), table_map.overrides())
+    inferred = infer_kind(name, batches[0] or _empty_column(), table_map.overrides())
     for values in filter(None, batches):
-        inferred = inferred if inferred.kind else taken_for(name, values, table_map.overrides())
+        inferred = inferred if inferred.kind else infer_kind(name, values, table_map.overrides())
     return inferred
 
 
-def _report(
+def _report_column(
     name: str, batches: list[RawColumn | None], inferred: InferredKind, table_map: Table, words: int
 ) -> tuple[ColumnReport, TableColumn, str]:
     """Return a column's report, the learned column, and the error of its values or ""."""
@@ -189,15 +189,17 @@ def _report(
             column, width = with_kind(column, inferred.kind, words, width)
         try:
             if column.is_encoded and not problem:
-                column, width = with_values(column, read_as(column, batch, len(batch.values)), encoding, width)
+                column, width = with_values(column, converted_values(column, batch, len(batch.values)), encoding, width)
         except StreamDRError as e:
             problem = str(e)
     description = _describe_encoding(column, table_map)
-    report = ColumnReport(name, inferred.kind, inferred.why, description, width, len(values), missing, _options(column))
+    report = ColumnReport(
+        name, inferred.kind, inferred.why, description, width, len(values), missing, _changing_arguments(column)
+    )
     return report, column, problem
 
 
-def _nothing() -> RawColumn:
+def _empty_column() -> RawColumn:
     """Return a column without rows."""
     return RawColumn("number", np.zeros(0))
 
@@ -217,7 +219,7 @@ def _describe_encoding(column: TableColumn, table_map: Table) -> str:
     return cycles.get(column.kind, "number") + gaps if column.is_encoded else ""
 
 
-def _options(column: TableColumn) -> tuple[str, ...]:
+def _changing_arguments(column: TableColumn) -> tuple[str, ...]:
     """Return the arguments of `table` that would change a column's kind or encoding."""
     name, kind = column.name, column.kind
     named, text, category = _as_json([name]), _as_json({name: "text"}), _as_json({name: "category"})

@@ -43,10 +43,10 @@ class FeatureMap(ABC):
         """Return the map with the parameters that the first batch decides."""
         return self
 
-    def warn_of(self, X: Rows) -> None:  # noqa: B027
+    def warn_if_unsuitable(self, X: Rows) -> None:  # noqa: B027
         """Warn if the map does not suit the first rows X (rows, features)."""
 
-    def became(self, other: "FeatureMap") -> bool:
+    def is_decided_as(self, other: "FeatureMap") -> bool:
         """Return True if `other` is this map after the first batch decided its parameters."""
         return False
 

@@ -86,7 +86,7 @@ class RandomFourier(FeatureMap):
         declared = not block.sparse or block.width_stated
         return replace(self, gamma=1.0 / max(1, block.features) if declared else 1.0)
 
-    def warn_of(self, X: Rows) -> None:
+    def warn_if_unsuitable(self, X: Rows) -> None:
         """Warn (NarrowKernel) if most kernel values of the first rows X are near 0."""
         gamma = float(self.gamma or 0.0)
         distance = _median_distance(X, self.kernel)
@@ -99,7 +99,7 @@ class RandomFourier(FeatureMap):
                 stacklevel=2,
             )
 
-    def became(self, other: FeatureMap) -> bool:
+    def is_decided_as(self, other: FeatureMap) -> bool:
         """Return True if `other` is this map after the first batch decided gamma."""
         return not self.settled and isinstance(other, RandomFourier) and replace(other, gamma=self.gamma) == self
 
@@ -129,7 +129,7 @@ class RandomFourier(FeatureMap):
 
         X may be dense or CSR. φ is 0 where |ωᵀx| is above `FARTHEST`.
         """
-        omega = frequencies(self, width if self.orthogonal else _rounded(X.shape[1]))
+        omega = frequencies(self, width if self.orthogonal else _next_power_of_2(X.shape[1]))
         angles = np.asarray(X @ omega[: X.shape[1]])
         far = np.abs(angles) > FARTHEST
 
@@ -144,7 +144,7 @@ class RandomFourier(FeatureMap):
 
     def bytes(self, width: int) -> int:
         """Return 4 · features · D, with features rounded up to a power of 2."""
-        return 4 * self.n_features * (width if self.orthogonal else _rounded(width))
+        return 4 * self.n_features * (width if self.orthogonal else _next_power_of_2(width))
 
 
 @lru_cache(maxsize=8)
@@ -156,7 +156,7 @@ def frequencies(spec: RandomFourier, width: int) -> np.ndarray:
     half = spec.n_features // 2
     gamma = float(spec.gamma)  # type: ignore[arg-type]
     if spec.orthogonal:
-        omega = np.sqrt(2.0 * gamma) * _orthogonal(width, half, spec.seed)
+        omega = np.sqrt(2.0 * gamma) * _orthogonal_frequencies(width, half, spec.seed)
     elif spec.kernel == "rbf":
         omega = np.sqrt(2.0 * gamma) * normals(spec.seed, SPECTRUM, 0, width, half)
     else:
@@ -189,7 +189,7 @@ def _median_distance(X: Rows, kernel: str) -> float:
     return float(np.median(distances[np.triu_indices(len(chosen), 1)]))
 
 
-def _orthogonal(width: int, count: int, seed: int) -> np.ndarray:
+def _orthogonal_frequencies(width: int, count: int, seed: int) -> np.ndarray:
     """Return (width, count) orthogonal frequencies with the lengths of standard normal ones.
 
     Columns are orthogonal within blocks of at most `width`. Raises InvalidParameter.
@@ -207,6 +207,6 @@ def _orthogonal(width: int, count: int, seed: int) -> np.ndarray:
     return np.hstack(blocks) * lengths if width else np.zeros((0, count))
 
 
-def _rounded(width: int) -> int:
+def _next_power_of_2(width: int) -> int:
     """Return the next power of 2, so that a growing stream seldom draws again."""
     return 1 << max(0, int(width) - 1).bit_length()

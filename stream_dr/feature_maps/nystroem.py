@@ -23,8 +23,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import MOST_ROWS, csr, finite, same, shaped, within, wrong
-from stream_dr.errors import InvalidParameter, StreamDRError, other_width
+from stream_dr.checks import (
+    MOST_ROWS,
+    check_array_shapes,
+    check_csr_arrays,
+    check_equal,
+    check_finite_arrays,
+    check_within,
+    field_error,
+)
+from stream_dr.errors import InvalidParameter, StreamDRError, width_mismatch
 from stream_dr.feature_maps.draws import check_seed, finite_number, open_uniforms
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.rows.block import Block, Rows, check_finite
@@ -72,14 +80,14 @@ class Landmarks(NamedTuple):
 
     def check(self, width: int, most: int) -> None:
         """Raise DamagedFile unless these are at most `most` rows of `width` features."""
-        same(self, "n_features", width)
-        within(self, 0, MOST_ROWS, "seen", "picked")
+        check_equal(self, "n_features", width)
+        check_within(self, 0, MOST_ROWS, "seen", "picked")
         m = min(len(self.factor), most)
-        shaped(self, np.float64, factor=(m, m))
-        finite(self, "factor")
+        check_array_shapes(self, np.float64, factor=(m, m))
+        check_finite_arrays(self, "factor")
         if not (np.diagonal(self.factor) > 0.0).all():
-            raise wrong(self, "factor", "not above 0 on the diagonal", "a Cholesky factor")
-        csr(self, m, width)
+            raise field_error(self, "factor", "not above 0 on the diagonal", "a Cholesky factor")
+        check_csr_arrays(self, m, width)
 
     @property
     def rows(self) -> Rows:
@@ -90,11 +98,11 @@ class Landmarks(NamedTuple):
 
     def same(self, other: "Landmarks") -> bool:
         """Return True if both are the same rows in the same order."""
-        return _keys(self.rows) == _keys(other.rows)
+        return _row_keys(self.rows) == _row_keys(other.rows)
 
     def among(self, X: Rows) -> bool:
         """Return True if any of rows X is a landmark."""
-        return not set(_keys(self.rows)).isdisjoint(_keys(X))
+        return not set(_row_keys(self.rows)).isdisjoint(_row_keys(X))
 
 
 @dataclass(frozen=True)
@@ -128,7 +136,7 @@ class Nystroem(FeatureMap):
     seed: int = 0
 
     @property
-    def draws(self) -> bool:
+    def draws_landmarks(self) -> bool:
         """True if landmarks are drawn from the stream."""
         return isinstance(self.landmarks, int | np.integer)
 
@@ -153,10 +161,10 @@ class Nystroem(FeatureMap):
         first = self.first
         if first is not None and (not isinstance(first, int) or isinstance(first, bool) or first < self.most):
             raise InvalidParameter(f"first={first!r} of nystroem; it must be an integer ≥ {self.most}, the landmarks.")
-        if first is not None and not self.draws:
+        if first is not None and not self.draws_landmarks:
             raise InvalidParameter(f"first={first!r} of nystroem; landmarks that are given are not drawn.")
         check_seed(self.seed)
-        if not self.draws:
+        if not self.draws_landmarks:
             landmark_rows(self.landmarks)
 
     def bytes(self, width: int) -> int:
@@ -169,7 +177,7 @@ class Nystroem(FeatureMap):
     def begin(self) -> Landmarks:
         """Return the landmarks of the spec, or none if they are drawn."""
         nothing = Landmarks(0, 0, 0, np.zeros((0, 0)), np.zeros((0, 0)))
-        return nothing if self.draws else _joined(self, nothing, landmark_rows(self.landmarks))
+        return nothing if self.draws_landmarks else _add_landmarks(self, nothing, landmark_rows(self.landmarks))
 
     def grown(self, landmarks: Landmarks, block: Block) -> Landmarks:
         """Return the landmarks with those drawn from a batch.
@@ -177,16 +185,16 @@ class Nystroem(FeatureMap):
         Raises WidthMismatch. Raises NotFinite if the kernel of its rows is too large.
         """
         width = max(landmarks.n_features, block.features)
-        if not self.draws:
+        if not self.draws_landmarks:
             if landmarks.indices is None and width > landmarks.n_features:
-                raise other_width(block.features, landmarks.n_features)
+                raise width_mismatch(block.features, landmarks.n_features)
             return landmarks._replace(n_features=width)
 
-        chosen, picked = self._chosen(landmarks, block)
+        chosen, picked = self._drawn_rows(landmarks, block)
         seen = landmarks.seen + block.rows
         for start in range(0, len(chosen), _AT_ONCE):
-            landmarks = _joined(self, landmarks, block.X[chosen[start : start + _AT_ONCE]])
-        return landmarks._replace(seen=seen, picked=picked, n_features=width, **_wide(landmarks, width))
+            landmarks = _add_landmarks(self, landmarks, block.X[chosen[start : start + _AT_ONCE]])
+        return landmarks._replace(seen=seen, picked=picked, n_features=width, **_arrays_of_width(landmarks, width))
 
     def coordinates(self, landmarks: Landmarks, X: Rows) -> np.ndarray:
         """Return φ of rows X (rows, features), dense or CSR, as (rows, landmarks) float64."""
@@ -209,7 +217,7 @@ class Nystroem(FeatureMap):
         from sklearn.metrics import pairwise as kernels
 
         width = max(A.shape[1], B.shape[1])
-        A, B = (_padded(M.astype(np.float64, copy=False), width) for M in (A, B))
+        A, B = (_pad_columns(M.astype(np.float64, copy=False), width) for M in (A, B))
         if self.kernel == "linear":
             return np.asarray(kernels.linear_kernel(A, B))
         if self.kernel == "polynomial":
@@ -224,7 +232,7 @@ class Nystroem(FeatureMap):
         kernel = kernels.rbf_kernel if self.kernel == "rbf" else kernels.laplacian_kernel
         return np.asarray(kernel(A, B, gamma=self.gamma))
 
-    def _chosen(self, landmarks: Landmarks, block: Block) -> tuple[np.ndarray, int]:
+    def _drawn_rows(self, landmarks: Landmarks, block: Block) -> tuple[np.ndarray, int]:
         """Return the indices of the batch's rows that are drawn, and the number drawn so far.
 
         Of the first `first` rows `most` are drawn, each with the same probability (Knuth's
@@ -290,7 +298,7 @@ def landmarks_json(rows: Any) -> int | list[Any]:
     return [{"indices": X[i].indices.tolist(), "values": X[i].data.tolist()} for i in range(X.shape[0])]
 
 
-def _joined(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
+def _add_landmarks(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
     """Add rows X that the landmarks do not represent, while there is room."""
     n = len(landmarks.factor)
     room = spec.most - n
@@ -318,25 +326,25 @@ def _joined(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
     width = max(landmarks.n_features, X.shape[1])
     rows = X[new].astype(np.float64)
     if n:
-        parts = [_padded(landmarks.rows, width), _padded(rows, width)]
+        parts = [_pad_columns(landmarks.rows, width), _pad_columns(rows, width)]
         sparse = sp.issparse(parts[0])
         rows = sp.vstack([sp.csr_matrix(p) for p in parts], format="csr") if sparse else np.vstack(_dense(parts))
-    return Landmarks(landmarks.seen, landmarks.picked, width, factor, *_arrays(_padded(rows, width)))
+    return Landmarks(landmarks.seen, landmarks.picked, width, factor, *_csr_arrays(_pad_columns(rows, width)))
 
 
-def _arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+def _csr_arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Return values, indices and indptr of rows, the last two None if they are dense."""
     if not sp.issparse(rows):
         return np.ascontiguousarray(rows), None, None
     return rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
 
 
-def _wide(landmarks: Landmarks, width: int) -> dict[str, np.ndarray]:
+def _arrays_of_width(landmarks: Landmarks, width: int) -> dict[str, np.ndarray]:
     """Return the arrays of the landmarks that change if rows have this width."""
-    return {} if landmarks.indices is not None else {"values": _padded(landmarks.values, width)}
+    return {} if landmarks.indices is not None else {"values": _pad_columns(landmarks.values, width)}
 
 
-def _padded(X: Rows, width: int) -> Rows:
+def _pad_columns(X: Rows, width: int) -> Rows:
     """Return rows X with columns of zeros up to `width`."""
     if X.shape[1] == width:
         return X
@@ -349,7 +357,7 @@ def _dense(parts: list[Rows]) -> list[np.ndarray]:
     return [p.toarray() if sp.issparse(p) else p for p in parts]
 
 
-def _keys(X: Rows) -> list[bytes]:
+def _row_keys(X: Rows) -> list[bytes]:
     """Return bytes per row that are equal for equal rows, dense or CSR.
 
     Zeros at the end of a row do not count.

@@ -24,7 +24,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import MOST_ROWS, WIDEST, within, wrong
+from stream_dr.checks import MOST_ROWS, WIDEST, check_within, field_error
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
 from stream_dr.feature_maps.draws import finite_number
 from stream_dr.feature_maps.feature_map import FeatureMap
@@ -34,16 +34,16 @@ from stream_dr.feature_maps.table_columns import (
     WORDS_IN_ALL,
     EncodingSpec,
     TableColumn,
+    converted_values,
     encoded_entries,
     feature_names,
     merge_columns,
     places_of,
-    read_as,
     with_kind,
     with_values,
 )
-from stream_dr.feature_maps.taken_for import AS, ColumnOverrides, taken_for
-from stream_dr.feature_maps.widths import words_of
+from stream_dr.feature_maps.taken_for import AS, ColumnOverrides, infer_kind
+from stream_dr.feature_maps.widths import hashed_word_count
 from stream_dr.feature_maps.words import Words
 from stream_dr.rows.raw_rows import RawRows, refuse_table
 
@@ -73,10 +73,12 @@ class TableState(NamedTuple):
 
     def check(self, spec: "Table | Text") -> None:
         """Raise DamagedFile unless the columns are encoded in `width` distinct ones."""
-        within(self, 0, MOST_ROWS, "rows")
-        within(self, 0, WIDEST, "width")
+        check_within(self, 0, MOST_ROWS, "rows")
+        check_within(self, 0, WIDEST, "width")
         if len(set(self.names)) != len(self.names) or (isinstance(spec, Text) and len(self.names) != 1):
-            raise wrong(self, "columns", f"{len(self.names)} columns", "of distinct names, and one of a map of texts")
+            raise field_error(
+                self, "columns", f"{len(self.names)} columns", "of distinct names, and one of a map of texts"
+            )
 
         encoding = spec.encoding()
         for column in self.columns:
@@ -85,7 +87,7 @@ class TableState(NamedTuple):
             [np.zeros(0, dtype=np.int64), *(column.all_places(encoding) for column in self.columns)]
         )
         if len(places) != self.width or not np.array_equal(np.sort(places), np.arange(self.width)):
-            raise wrong(self, "width", f"{self.width}", f"the {len(places)} columns that are made, each once")
+            raise field_error(self, "width", f"{self.width}", f"the {len(places)} columns that are made, each once")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -263,8 +265,8 @@ def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int =
     new_kinds: dict[str, str] = {}
     for name in (column.name for column in state.columns if not column.kind):
         if (values := rows.column(name)) is not None:
-            new_kinds[name] = "text" if isinstance(spec, Text) else taken_for(name, values, overrides).kind
-    words = words_of(encoding, state.columns, new_kinds)
+            new_kinds[name] = "text" if isinstance(spec, Text) else infer_kind(name, values, overrides).kind
+    words = hashed_word_count(encoding, state.columns, new_kinds)
 
     width = state.width
     columns = []
@@ -272,7 +274,7 @@ def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int =
         if new_kinds.get(column.name):
             column, width = with_kind(column, new_kinds[column.name], words, width)
         if column.is_encoded:
-            values = read_as(column, rows.column(column.name), rows.rows)
+            values = converted_values(column, rows.column(column.name), rows.rows)
             column, width = with_values(column, values, encoding, width, sign)
         columns.append(column)
     return TableState(state.rows + sign * rows.rows, width, tuple(columns), state.mixed)
@@ -290,7 +292,7 @@ def columns_by_kind(state: TableState, encoding: EncodingSpec) -> tuple[np.ndarr
     return np.concatenate([none, *numbers]), np.setdiff1d(np.concatenate([none, *categories]), gaps), gaps
 
 
-def emptied(state: TableState) -> TableState:
+def without_statistics(state: TableState) -> TableState:
     """Return a state with the same columns and empty statistics, to learn the same rows again."""
     nothing = [c._replace(present=0, total=0.0, counts=np.zeros_like(c.counts)) for c in state.columns]
     return state._replace(rows=0, columns=tuple(nothing))
@@ -307,7 +309,7 @@ def check_columns(spec: FeatureMap | None, rows: RawRows) -> None:
         spec.begin(rows)
     else:
         for name, kind in (spec.as_ or {}).items():
-            read_as(TableColumn(name, kind), rows.column(name), rows.rows)
+            converted_values(TableColumn(name, kind), rows.column(name), rows.rows)
 
 
 def table_parts(spec: Table | Text, table: TableState, rows: RawRows) -> list[slice]:
@@ -329,7 +331,7 @@ def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_
     """
     encoding = spec.encoding()
     encoded = [c for c in state.columns if c.is_encoded]
-    parts = [encoded_entries(c, read_as(c, rows.column(c.name), rows.rows), encoding) for c in encoded]
+    parts = [encoded_entries(c, converted_values(c, rows.column(c.name), rows.rows), encoding) for c in encoded]
     shape = (rows.rows, state.width)
     if not parts:
         return sp.csr_matrix(shape)
@@ -341,7 +343,7 @@ def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_
     return X
 
 
-def unseen(spec: Table | Text, state: TableState, rows: RawRows) -> int:
+def count_unseen(spec: Table | Text, state: TableState, rows: RawRows) -> int:
     """Return the number of values that are not encoded.
 
     They are of unknown categories, or in columns that the first batch did not have.
@@ -353,7 +355,7 @@ def unseen(spec: Table | Text, state: TableState, rows: RawRows) -> int:
         if column is None and not isinstance(spec, Text):
             count += int(np.count_nonzero(~values.missing))
         elif column is not None and column.kind == "category":
-            texts = read_as(column, values, rows.rows)
+            texts = converted_values(column, values, rows.rows)
             place = places_of(column, texts.labels, encoding)[texts.values]
             count += int(np.count_nonzero((place < 0) & ~texts.missing))
     return count
@@ -370,7 +372,7 @@ def feature_names_of(spec: Table | Text, state: TableState) -> tuple[str, ...]:
     return tuple(names[i] for i in range(state.width))
 
 
-def lasting(spec: Table | Text, state: TableState, rows: RawRows) -> bool:
+def is_mapping_fixed(spec: Table | Text, state: TableState, rows: RawRows) -> bool:
     """Return True if these rows are mapped to the same numbers by any state.
 
     No mean fills them and no idf weighs them.
@@ -402,7 +404,7 @@ def depends_on_others(spec: Table | Text, state: TableState) -> bool:
     return state.mixed or filled or weighed
 
 
-def joined(spec: Table | Text, a: TableState, b: TableState) -> tuple[TableState, np.ndarray]:
+def merge_tables(spec: Table | Text, a: TableState, b: TableState) -> tuple[TableState, np.ndarray]:
     """Return both states as one, and the new index (b.width,) of each column of b.
 
     Raises CannotMerge.

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import MOST_ROWS, WIDEST, one_of, shaped, within, wrong
+from stream_dr.checks import MOST_ROWS, WIDEST, check_array_shapes, check_one_of, check_within, field_error
 from stream_dr.errors import CannotMerge, CannotUnlearn
-from stream_dr.feature_maps.words import Words, counted, weighted
+from stream_dr.feature_maps.words import Words, count_words, weight_words
 from stream_dr.rows.raw_rows import RawColumn, convert_column, missing_column
 
 LEFT_OUT = ("dropped", "id", "constant")
@@ -113,20 +113,26 @@ class TableColumn(NamedTuple):
 
         kinds: kinds that are allowed. None: any.
         """
-        one_of(self, "kind", kinds or ("", *SIZES, "category", "text", *LEFT_OUT))
-        within(self, 0, MOST_ROWS, "present")
-        within(self, -1, WIDEST, "missing", "hashed")
+        check_one_of(self, "kind", kinds or ("", *SIZES, "category", "text", *LEFT_OUT))
+        check_within(self, 0, MOST_ROWS, "present")
+        check_within(self, -1, WIDEST, "missing", "hashed")
         if len(set(self.categories)) != len(self.categories) or (self.categories and self.kind != "category"):
-            raise wrong(self, "categories", f"{len(self.categories)} categories", "distinct, of a column of categories")
+            raise field_error(
+                self, "categories", f"{len(self.categories)} categories", "distinct, of a column of categories"
+            )
 
         texts = len(self.places) if self.kind == "text" else 0
         if self.kind == "text" and not 1 <= texts <= (encoding.words.n_features or WORDS_IN_ALL):
-            raise wrong(self, "places", f"{texts} words", f"from 1 to {encoding.words.n_features or WORDS_IN_ALL}")
+            raise field_error(
+                self, "places", f"{texts} words", f"from 1 to {encoding.words.n_features or WORDS_IN_ALL}"
+            )
         size = SIZES.get(self.kind, texts or len(self.categories))
-        shaped(self, np.int64, counts=(texts or len(self.categories),), places=(size,))
-        within(self, 0, MOST_ROWS, "counts")
+        check_array_shapes(self, np.int64, counts=(texts or len(self.categories),), places=(size,))
+        check_within(self, 0, MOST_ROWS, "counts")
         if (self.hashed >= 0 and self.kind != "category") or (self.missing >= 0 and not self.is_encoded):
-            raise wrong(self, "hashed", f"{self.hashed}, and missing {self.missing}", f"-1 where kind is {self.kind!r}")
+            raise field_error(
+                self, "hashed", f"{self.hashed}, and missing {self.missing}", f"-1 where kind is {self.kind!r}"
+            )
 
     def all_places(self, encoding: EncodingSpec) -> np.ndarray:
         """Return the int64 numbers of all columns that encode this one."""
@@ -164,7 +170,7 @@ def with_values(
 ) -> tuple[TableColumn, int]:
     """Return the column with a batch's values added, and the new width.
 
-    values: of the column's own kind, from `read_as`. sign: −1 to remove the values instead. Raises
+    values: of the column's own kind, from `converted_values`. sign: −1 to remove the values instead. Raises
     CannotUnlearn if more values would be removed than were learned.
     """
     missing = values.missing
@@ -180,7 +186,7 @@ def with_values(
     if column.kind == "category":
         return _categories(column, values, encoding, width, sign)
     if column.kind == "text":
-        with_word = (counted(column.words(encoding), values.labels) != 0).T @ np.bincount(
+        with_word = (count_words(column.words(encoding), values.labels) != 0).T @ np.bincount(
             values.values[~missing], minlength=len(values.labels)
         )
         return column._replace(counts=column.counts + sign * with_word.astype(np.int64)), width
@@ -202,7 +208,7 @@ def encoded_entries(column: TableColumn, values: RawColumn, encoding: EncodingSp
     elif column.kind == "text":
         at = np.flatnonzero(~missing)
         words = column.words(encoding)
-        rows = weighted(words, counted(words, values.labels), column.counts, column.present)
+        rows = weight_words(words, count_words(words, values.labels), column.counts, column.present)
         rows = sp.coo_matrix(rows[values.values[at]])
         parts.append((at[rows.row], column.places[rows.col], rows.data))
     else:
@@ -225,11 +231,13 @@ def places_of(column: TableColumn, labels: tuple[str, ...], encoding: EncodingSp
     known = dict(zip(column.categories, column.places.tolist(), strict=True))
     places = [known.get(label, -1) for label in labels]
     if column.hashed >= 0:
-        places = [column.hashed + bucket(t, encoding) if p < 0 else p for p, t in zip(places, labels, strict=True)]
+        places = [
+            column.hashed + hashed_index(t, encoding) if p < 0 else p for p, t in zip(places, labels, strict=True)
+        ]
     return np.array([*places, -1], dtype=np.int64)
 
 
-def bucket(text: str, encoding: EncodingSpec) -> int:
+def hashed_index(text: str, encoding: EncodingSpec) -> int:
     """Return the index of the hashed column of a category."""
     from sklearn.utils import murmurhash3_32
 
@@ -251,7 +259,7 @@ def feature_names(column: TableColumn, encoding: EncodingSpec) -> dict[int, str]
     return names | ({column.missing: f"{name} missing"} if column.missing >= 0 else {})
 
 
-def read_as(column: TableColumn, values: RawColumn | None, rows: int) -> RawColumn:
+def converted_values(column: TableColumn, values: RawColumn | None, rows: int) -> RawColumn:
     """Return a batch's values converted to the column's kind, if nothing is lost.
 
     values: None for a batch without this column, whose values are all missing. Raises SchemaMismatch naming column and row.

@@ -61,7 +61,7 @@ class InferredKind(NamedTuple):
     why: str
 
 
-def taken_for(name: str, column: RawColumn, overrides: ColumnOverrides) -> InferredKind:
+def infer_kind(name: str, column: RawColumn, overrides: ColumnOverrides) -> InferredKind:
     """Return the inferred kind of a column.
 
     Cost: O(rows), and for texts O(distinct texts).

@@ -11,7 +11,7 @@ from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, WORDS_IN_ALL, Enc
 from stream_dr.feature_maps.taken_for import ColumnOverrides
 
 
-def words_of(encoding: EncodingSpec, columns: Sequence[TableColumn], begins: dict[str, str]) -> int:
+def hashed_word_count(encoding: EncodingSpec, columns: Sequence[TableColumn], begins: dict[str, str]) -> int:
     """Return the number of hashed words of each text that begins.
 
     begins: kinds, by name, of the columns that get their kind now.
@@ -20,14 +20,14 @@ def words_of(encoding: EncodingSpec, columns: Sequence[TableColumn], begins: dic
     return encoding.words.n_features or max(1, WORDS_IN_ALL // max(1, texts))
 
 
-def most_columns(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> int:
+def max_columns(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> int:
     """Return an upper bound on the columns that these columns can make."""
-    return sum(_most_of(column, column.kind, encoding) for column in columns)
+    return sum(_max_columns_of(column, column.kind, encoding) for column in columns)
 
 
-def _most_of(column: TableColumn, kind: str, encoding: EncodingSpec) -> int:
+def _max_columns_of(column: TableColumn, kind: str, encoding: EncodingSpec) -> int:
     """Return the most columns that may be made of a column of this kind."""
-    return len(column.places) + 1 if column.kind == "text" else _most(column.name, kind, encoding)
+    return len(column.places) + 1 if column.kind == "text" else _max_columns_of_kind(column.name, kind, encoding)
 
 
 def check_most_columns(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str], widest: int) -> None:
@@ -35,10 +35,10 @@ def check_most_columns(encoding: EncodingSpec, overrides: ColumnOverrides, kinds
 
     kinds: kind of each raw column by name, "" if it has no value yet.
     """
-    total = most_of_kinds(encoding, overrides, kinds)
+    total = max_columns_of_kinds(encoding, overrides, kinds)
     if total > widest:
-        message = f'{too_many(total, _most_each(encoding, overrides, kinds), widest)}, or take scatter="diagonal".'
-        raise TooManyFeatures(message, needed=total, limit=widest)
+        message = too_wide_message(total, _max_columns_by_name(encoding, overrides, kinds), widest)
+        raise TooManyFeatures(f'{message}, or take scatter="diagonal".', needed=total, limit=widest)
 
 
 def diagonal_reason(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> str:
@@ -46,12 +46,16 @@ def diagonal_reason(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> s
 
     Returns "" if all of it can be stored.
     """
-    most = {column.name: _most_of(column, column.kind, encoding) for column in columns}
+    most = {column.name: _max_columns_of(column, column.kind, encoding) for column in columns}
     total = sum(most.values())
-    return "" if total <= EXACT_WIDTH else f"{too_many(total, most, EXACT_WIDTH)}, else only its diagonal is stored."
+    return (
+        ""
+        if total <= EXACT_WIDTH
+        else f"{too_wide_message(total, most, EXACT_WIDTH)}, else only its diagonal is stored."
+    )
 
 
-def too_many(total: int, most: dict[str, int], widest: int) -> str:
+def too_wide_message(total: int, most: dict[str, int], widest: int) -> str:
     """Return the message that a table may become too wide, naming its widest column."""
     name = max(most, key=most.__getitem__)
     return (
@@ -60,7 +64,7 @@ def too_many(total: int, most: dict[str, int], widest: int) -> str:
     )
 
 
-def most_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> int:
+def max_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> int:
     """Return an upper bound on the columns made of a table's raw columns.
 
     kinds: kind of each raw column by name, "" if it has no value yet. Texts whose first value comes
@@ -69,15 +73,18 @@ def most_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dic
     declared = _declared_kinds(overrides)
     texts = any(declared.get(name, kind) == "text" for name, kind in kinds.items())
     shared = WORDS_IN_ALL if texts and not encoding.words.n_features else 0
-    return shared + sum(_most_each(encoding, overrides, kinds).values())
+    return shared + sum(_max_columns_by_name(encoding, overrides, kinds).values())
 
 
-def _most_each(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> dict[str, int]:
+def _max_columns_by_name(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> dict[str, int]:
     """Return the maximum number of columns for each raw column, without shared words."""
     declared = _declared_kinds(overrides)
     # Dates of one family may turn out to have times, and strings may be categories or texts.
     raw = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}
-    return {name: _most(name, declared.get(name, raw.get(kind, kind)), encoding) for name, kind in kinds.items()}
+    return {
+        name: _max_columns_of_kind(name, declared.get(name, raw.get(kind, kind)), encoding)
+        for name, kind in kinds.items()
+    }
 
 
 def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
@@ -89,7 +96,7 @@ def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
     )
 
 
-def _most(name: str, kind: str, encoding: EncodingSpec) -> int:
+def _max_columns_of_kind(name: str, kind: str, encoding: EncodingSpec) -> int:
     """Return the most columns that may be made of a column, its indicator of gaps included.
 
     kind: "" for a column without a value so far, which counts as a category.

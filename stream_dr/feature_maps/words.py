@@ -49,14 +49,14 @@ class Words(NamedTuple):
             raise InvalidParameter(f"stop_words={self.stop_words!r}; it must be None or 'english'.")
 
 
-def counted(words: Words, texts: tuple[str, ...]) -> sp.csr_matrix:
+def count_words(words: Words, texts: tuple[str, ...]) -> sp.csr_matrix:
     """Return hashed counts (texts, n_features), float64."""
     if not texts:
         return sp.csr_matrix((0, words.n_features))
     return _vectorizer(words._replace(norm=None, idf=False, sublinear_tf=False)).transform(texts)
 
 
-def weighted(words: Words, counts: sp.csr_matrix, frequencies: np.ndarray, documents: int) -> sp.csr_matrix:
+def weight_words(words: Words, counts: sp.csr_matrix, frequencies: np.ndarray, documents: int) -> sp.csr_matrix:
     """Return counts weighted by document frequencies, each row of length 1 in `norm`.
 
     frequencies: (n_features,), number of documents so far with a word in each column.

@@ -19,11 +19,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from stream_dr.disk import fsync_directory, is_broken, no_room
+from stream_dr.disk import fsync_directory, is_broken, storage_error
 from stream_dr.errors import DamagedFile, ForeignFile
 from stream_dr.failpoints import failpoint
 from stream_dr.log.event import Body
-from stream_dr.log.sqlite_file import damaged_file, translated
+from stream_dr.log.sqlite_file import damaged_file, translate_errors
 
 MAGIC = b"stream_dr bodies"
 IDENTITY_BYTES = 16
@@ -66,7 +66,7 @@ class BodyFile(NamedTuple):
                 with suppress(OSError):
                     os.ftruncate(file, end)
                 if is_broken(e):
-                    raise no_room(self.path, str(e)) from e
+                    raise storage_error(self.path, str(e)) from e
                 raise
         return starts[:-1]
 
@@ -92,7 +92,7 @@ class BodyFile(NamedTuple):
     @contextmanager
     def opened(self, flags: int) -> Iterator[int]:
         """Open the file, check that it is this one, and yield its descriptor."""
-        with translated(self.path):
+        with translate_errors(self.path):
             try:
                 # Without O_NONBLOCK, opening a FIFO would wait for its other end.
                 file = os.open(self.path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -168,7 +168,7 @@ def bodies_path(folder: Path, first: int) -> Path:
 def create_bodies(path: Path) -> BodyFile:
     """Create an empty file with an identity of its own, durable on return."""
     body_file = BodyFile(path, os.urandom(IDENTITY_BYTES))
-    with translated(path), open(path, "wb") as file:
+    with translate_errors(path), open(path, "wb") as file:
         file.write(MAGIC + body_file.identity)
         file.flush()
         os.fsync(file.fileno())

@@ -22,7 +22,7 @@ from stream_dr.log import index as tables
 from stream_dr.log.bodies import BEGIN
 from stream_dr.log.head import Head
 from stream_dr.log.index import Current, Index
-from stream_dr.log.sqlite_file import one_view, translated
+from stream_dr.log.sqlite_file import read_one_view, translate_errors
 
 PIECE = 1 << 20
 """Number of bytes read at a time."""
@@ -34,7 +34,7 @@ Progress = Callable[[int, int], object]
 class LogCopy:
     """Copy of the log in the folder `source`, in the new folder `target`.
 
-    Call `bodies` first, then `rest` within `view`, which completes the copy. Raises DamagedFile,
+    Call `copy_bodies` first, then `copy_rest` within `view`, which completes the copy. Raises DamagedFile,
     ForeignFile, UnknownFormat, InsufficientStorage.
     """
 
@@ -49,14 +49,14 @@ class LogCopy:
         """Open the source's index at one moment, for the time of the with-block."""
         database = tables.database(self._source, writable=False)
         try:
-            with database.connection() as connection, one_view(connection):
+            with database.connection() as connection, read_one_view(connection):
                 index = Index(self._source, connection)
                 index.ends()
                 yield index
         finally:
             database.close()
 
-    def bodies(self) -> None:
+    def copy_bodies(self) -> None:
         """Copy the files of bodies as they are now.
 
         Files that are dropped meanwhile are left out.
@@ -65,7 +65,7 @@ class LogCopy:
             files = index.files()
         self._copy(files, dropped=True)
 
-    def rest(self, index: Index) -> None:
+    def copy_rest(self, index: Index) -> None:
         """Copy the viewed index, and all that it names and the copy lacks."""
         files = index.files()
         self._copy(files)
@@ -76,11 +76,11 @@ class LogCopy:
             if path.name not in named:
                 path.unlink()
         for listed in files:
-            self._clear(listed, index.places(listed.first))
+            self._clear_gaps(listed, index.places(listed.first))
 
         head = Head(self._target, writable=True)
         head.write(index.ends().last)
-        head.note(self._target / tables.INDEX_NAME)
+        head.note_index(self._target / tables.INDEX_NAME)
         head.close()
         fsync_directory(self._target)
 
@@ -93,20 +93,20 @@ class LogCopy:
         total = sum(listed.end for listed in files)
         for listed in files:
             try:
-                self._extend(listed, done, total)
+                self._extend_copy(listed, done, total)
             except DamagedFile:
                 if not dropped or listed.file.path.exists():
                     raise
             done += listed.end
 
-    def _extend(self, listed: Current, done: int, total: int) -> None:
+    def _extend_copy(self, listed: Current, done: int, total: int) -> None:
         """Copy the part of a file that the copy lacks.
 
         done: number of bytes of the files before it.
         total: number of bytes of all files.
         """
         path = self._target / listed.file.path.name
-        with translated(path), open(path, "ab") as copy:
+        with translate_errors(path), open(path, "ab") as copy:
             if copy.tell() < listed.end:
                 with listed.file.opened(os.O_RDONLY) as file:
                     while (at := copy.tell()) < listed.end:
@@ -119,7 +119,7 @@ class LogCopy:
             copy.flush()
             os.fsync(copy.fileno())
 
-    def _clear(self, listed: Current, places: Sequence[tuple[int, int]]) -> None:
+    def _clear_gaps(self, listed: Current, places: Sequence[tuple[int, int]]) -> None:
         """Overwrite the bytes between the places that the index names.
 
         places: (start, size) of each body, in order.

@@ -12,12 +12,12 @@ from pathlib import Path
 from stream_dr.disk import fsync_directory
 from stream_dr.errors import DirectoryMissing
 from stream_dr.log import index as tables
-from stream_dr.log.head import Head, lost
+from stream_dr.log.head import Head, truncated_error
 from stream_dr.log.index import INDEX_NAME, Current, Index
 from stream_dr.log.sqlite_file import damaged_file
 
 
-def prepare(folder: Path, writable: bool, at_least: int) -> None:
+def prepare_log(folder: Path, writable: bool, at_least: int) -> None:
     """Create the log if there is none, and check its end.
 
     at_least: position that the log has reached.
@@ -32,7 +32,7 @@ def prepare(folder: Path, writable: bool, at_least: int) -> None:
     known = max(at_least, Head(folder, writable=False).read())
     if not path.exists():
         if known >= 0:
-            raise lost(path, -1, known)
+            raise truncated_error(path, -1, known)
         if any(folder.glob("*.bodies")):
             raise damaged_file(path, "it is missing")
         if not writable:
@@ -51,10 +51,10 @@ def check_end(folder: Path, known: int) -> None:
         last = Index(folder, connection).ends().last
     database.close()
     if last < known:
-        raise lost(folder / INDEX_NAME, last, known)
+        raise truncated_error(folder / INDEX_NAME, last, known)
 
 
-def tidy(folder: Path, files: Sequence[Current]) -> None:
+def remove_unnamed_files(folder: Path, files: Sequence[Current]) -> None:
     """Remove files of bodies that the index does not name.
 
     An index that was not completed is removed, too.

@@ -62,14 +62,14 @@ class Head:
         with suppress(OSError):
             os.pwrite(self._file, _FORM.pack(position, row_digest(position)), 0)
 
-    def is_of(self, index: Path) -> bool:
+    def is_index(self, index: Path) -> bool:
         """Return True if `index` is the file that was noted as the index."""
         with suppress(struct.error, OSError):
             *noted, check = _FILE.unpack_from(self._bytes(), _FORM.size)
             return tuple(noted) == file_numbers(index) and row_digest(*noted) == check
         return False
 
-    def note(self, index: Path) -> None:
+    def note_index(self, index: Path) -> None:
         """Write which file the index is."""
         numbers = file_numbers(index)
         with suppress(OSError):
@@ -91,7 +91,7 @@ def file_numbers(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def displaced(path: Path, why: str) -> DirectoryInUse:
+def displaced_error(path: Path, why: str) -> DirectoryInUse:
     """Return the error that says that this process may no longer write to a log.
 
     path: path of the log's folder.
@@ -104,12 +104,12 @@ def displaced(path: Path, why: str) -> DirectoryInUse:
     )
 
 
-def gone(after: int, first: int) -> HistoryGone:
+def history_gone(after: int, first: int) -> HistoryGone:
     """Return the error that says that the events after a position were dropped."""
     return HistoryGone(f"events {after + 1} … {first - 1} were dropped; the log begins at {first}.", first=first)
 
 
-def lost(path: Path, last: int, known: int) -> DamagedFile:
+def truncated_error(path: Path, last: int, known: int) -> DamagedFile:
     """Return the error that says that a log ends too early.
 
     path: path of its index or its folder.

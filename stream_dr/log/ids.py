@@ -88,12 +88,12 @@ def note_ids(connection: sqlite3.Connection, path: Path, ids: dict[int, np.ndarr
     positions = np.concatenate([*(entry.positions for entry in older), new])
 
     if count < _SPLIT:
-        _put(connection, IdEntry(_NEWEST, last, hashes, positions))
+        _insert_entry(connection, IdEntry(_NEWEST, last, hashes, positions))
         return
     buckets = hashes >> _SHIFT
     for bucket in np.unique(buckets).tolist():
         of = buckets == bucket
-        _put(connection, IdEntry(bucket, last, hashes[of], positions[of]))
+        _insert_entry(connection, IdEntry(bucket, last, hashes[of], positions[of]))
 
 
 def with_ids(connection: sqlite3.Connection, path: Path, hashes: np.ndarray) -> set[int]:
@@ -121,7 +121,7 @@ def select_entries(connection: sqlite3.Connection, path: Path, where: str, value
     return checked
 
 
-def _put(connection: sqlite3.Connection, entry: IdEntry) -> None:
+def _insert_entry(connection: sqlite3.Connection, entry: IdEntry) -> None:
     """Insert an entry."""
     ends = np.flatnonzero(np.diff(entry.positions, append=-1)) + 1
     # Run-length encoding: each position, and how many rows in sequence have it.

@@ -31,7 +31,7 @@ from stream_dr.failpoints import failpoint
 from stream_dr.log import ids
 from stream_dr.log.bodies import BEGIN, BodyFile, bodies_path, create_bodies
 from stream_dr.log.event import Event, row_digest
-from stream_dr.log.sqlite_file import Database, check_integrity, created, damaged_file
+from stream_dr.log.sqlite_file import Database, check_integrity, create_file, damaged_file
 
 INDEX_NAME = "index.sqlite"
 
@@ -137,7 +137,7 @@ def database(folder: Path, writable: bool) -> Database:
 
 def create_index(folder: Path, fill: Callable[[sqlite3.Connection], object] = lambda connection: None) -> None:
     """Create the index, filled by `fill` before it is in its place."""
-    with created(folder / INDEX_NAME, APPLICATION, LOG_FORMAT, "auto_vacuum=INCREMENTAL") as connection:
+    with create_file(folder / INDEX_NAME, APPLICATION, LOG_FORMAT, "auto_vacuum=INCREMENTAL") as connection:
         connection.executescript(_TABLES + ids.TABLES)
         fill(connection)
         connection.execute("PRAGMA journal_mode=WAL")
@@ -148,7 +148,7 @@ def has_body_in_file(event: Event) -> bool:
     return event.kind == "rows" and len(event.body) > 0
 
 
-def put(
+def write_bodies(
     folder: Path, events: Sequence[Event], current: Current | None, file_bytes: int, following: int
 ) -> tuple[list[Place], Current | None]:
     """Write bodies to a file of bodies, and return where each event's body lies.
@@ -194,8 +194,10 @@ def append(
     keys: number of keys that are remembered.
     hashes: hashes of ids.
     """
-    insert(connection, rows)
-    remember(connection, ((e.key, Known(e.position, e.fingerprint, e.rows)) for e in events if e.key is not None), keys)
+    insert_events(connection, rows)
+    remember_keys(
+        connection, ((e.key, Known(e.position, e.fingerprint, e.rows)) for e in events if e.key is not None), keys
+    )
     note_schemas(connection, ((e.position, e.schema) for e in events if e.schema is not None))
     if hashes:
         ids.note_ids(connection, folder / INDEX_NAME, hashes)
@@ -204,12 +206,12 @@ def append(
     failpoint("log.before_commit")
 
 
-def insert(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
+def insert_events(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
     """Insert table rows of events."""
     connection.executemany("INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
 
 
-def remember(connection: sqlite3.Connection, new_keys: Iterable[tuple[str, Known]], keys: int) -> None:
+def remember_keys(connection: sqlite3.Connection, new_keys: Iterable[tuple[str, Known]], keys: int) -> None:
     """Add keys, and forget the oldest ones above the number `keys`.
 
     A key that is there keeps its first event.
@@ -252,7 +254,7 @@ def replace(connection: sqlite3.Connection, folder: Path, event: Event, place: P
     if file is not None:
         note_pending_erasure(connection, file, start, size)
     connection.execute("DELETE FROM events WHERE position=?", (event.position,))
-    insert(connection, [row_of(event, total, place)])
+    insert_events(connection, [row_of(event, total, place)])
     if current is not None:
         note_file(connection, current)
     failpoint("log.rewrite")
@@ -290,7 +292,7 @@ def drop_some(connection: sqlite3.Connection, before: int) -> tuple[int, list[in
     return dropped, files
 
 
-def give_back(connection: sqlite3.Connection, folder: Path, files: Iterable[int]) -> bool:
+def free_space(connection: sqlite3.Connection, folder: Path, files: Iterable[int]) -> bool:
     """Remove files of bodies and free pages of the index.
 
     Return True if more pages can be given back to the file system.
@@ -318,9 +320,9 @@ class Index:
         """Return where the log begins and ends."""
         query = "SELECT (SELECT MIN(position) FROM events), (SELECT MAX(position) FROM events)"
         first, last = self._connection.execute(query).fetchone()
-        return Ends(0, -1, 0) if last is None else Ends(first, last, self.total(last))
+        return Ends(0, -1, 0) if last is None else Ends(first, last, self.total_rows(last))
 
-    def total(self, position: int) -> int:
+    def total_rows(self, position: int) -> int:
         """Return the number of rows of all events up to a position, as appended."""
         return int(self.header(position)[7])
 
@@ -390,7 +392,7 @@ class Index:
             return self._file(*row).file
         raise damaged_file(self._path, f"the file of bodies {first} is not listed")
 
-    def erasures(self) -> list[Row]:
+    def pending_erasures(self) -> list[Row]:
         """Return (id, file, start, size) of the ranges to be overwritten."""
         return self._rows("SELECT * FROM erasures")
 
@@ -401,7 +403,7 @@ class Index:
 
     def copy_to(self, folder: Path) -> None:
         """Copy the index to another folder, as this connection sees it."""
-        with created(folder / INDEX_NAME, APPLICATION, LOG_FORMAT) as copy:
+        with create_file(folder / INDEX_NAME, APPLICATION, LOG_FORMAT) as copy:
             self._connection.backup(copy)
             copy.execute("PRAGMA journal_mode=WAL")
 
@@ -439,7 +441,7 @@ class Index:
         for (position,) in self._connection.execute(_WITHOUT_SCHEMA).fetchall():
             raise damaged_file(self._path, f"the change of the schema by event {position} is missing")
         self.schemas()
-        self.erasures()
+        self.pending_erasures()
         for (bucket,) in self._connection.execute("SELECT DISTINCT bucket FROM ids").fetchall():
             ids.select_entries(self._connection, self._path, "bucket=?", (bucket,))
 

@@ -31,10 +31,10 @@ from stream_dr.failpoints import failpoint
 from stream_dr.log import index as tables
 from stream_dr.log.bodies import Reader
 from stream_dr.log.event import Event, EventDraft, draft, event_at, sha256_of
-from stream_dr.log.folder import prepare, tidy
-from stream_dr.log.head import Head, displaced, file_numbers, gone, lost
+from stream_dr.log.folder import prepare_log, remove_unnamed_files
+from stream_dr.log.head import Head, displaced_error, file_numbers, history_gone, truncated_error
 from stream_dr.log.index import Current, Ends, Index, Known, row_of
-from stream_dr.log.sqlite_file import damaged_file, one_view, transaction
+from stream_dr.log.sqlite_file import commit_or_rollback, damaged_file, read_one_view
 
 __all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
 
@@ -117,18 +117,18 @@ class Log(AbstractContextManager["Log"]):
         self.displaced: DirectoryInUse | None = None
         self._closed = False
 
-        prepare(self.path, writable, at_least)
+        prepare_log(self.path, writable, at_least)
         self._database = tables.database(self.path, writable)
         self._index = file_numbers(self._database.path)
         self._head = Head(self.path, writable)
         try:
             if writable:
-                if not self._head.is_of(self._database.path):
+                if not self._head.is_index(self._database.path):
                     with self._view() as index:
                         index.check(self._keys)
                 self._reconcile(opening=True)
                 self._head.write(self._ends.last)
-                self._head.note(self._database.path)
+                self._head.note_index(self._database.path)
                 self.erase()
             else:
                 self._ends = self._read_ends()
@@ -174,7 +174,9 @@ class Log(AbstractContextManager["Log"]):
 
             self._possible_end = Ends(self._ends.first, events[-1].position, totals[-1])
             with self._write() as connection:
-                places, current = tables.put(self.path, events, self._current, self._file_bytes, self._ends.last + 1)
+                places, current = tables.write_bodies(
+                    self.path, events, self._current, self._file_bytes, self._ends.last + 1
+                )
                 ids = {e.position: d.ids for e, d in zip(events, drafts, strict=True) if d.ids is not None}
                 rows = map(row_of, events, totals, places)
                 tables.append(connection, self.path, events, rows, current, self._keys, ids)
@@ -201,7 +203,7 @@ class Log(AbstractContextManager["Log"]):
         ends = self._read_ends()
         end = min(ends.last, _ALL if until is None else until)
         if after + 1 < ends.first:
-            raise gone(after, ends.first)
+            raise history_gone(after, ends.first)
         if after >= end:
             return []
 
@@ -216,7 +218,7 @@ class Log(AbstractContextManager["Log"]):
         except DamagedFile:
             # The events may have been dropped meanwhile.
             if after + 1 < self.first:
-                raise gone(after, self.first) from None
+                raise history_gone(after, self.first) from None
             raise
         return events
 
@@ -259,7 +261,7 @@ class Log(AbstractContextManager["Log"]):
         """
         with self._view() as index:
             ends = self._read_ends()
-            return ends.first + bisect_right(range(ends.first, ends.last + 1), ends.rows - rows, key=index.total)
+            return ends.first + bisect_right(range(ends.first, ends.last + 1), ends.rows - rows, key=index.total_rows)
 
     def find_key(self, key: str) -> Known | None:
         """Return what is known of an idempotency key, or None."""
@@ -297,7 +299,9 @@ class Log(AbstractContextManager["Log"]):
             event = event._replace(body=body, rows=rows, checksum=sha256_of(body))
             with self._write() as connection:
                 self._erasures_noted = True
-                (place,), current = tables.put(self.path, [event], self._current, self._file_bytes, self._ends.last + 1)
+                (place,), current = tables.write_bodies(
+                    self.path, [event], self._current, self._file_bytes, self._ends.last + 1
+                )
                 tables.replace(connection, self.path, event, place, current)
             self._current = current or self._current
             failpoint("log.rewritten")
@@ -321,7 +325,7 @@ class Log(AbstractContextManager["Log"]):
                     return not self._erasures_noted
 
                 with self._database.connection() as connection:
-                    erasures = Index(self.path, connection).erasures()
+                    erasures = Index(self.path, connection).pending_erasures()
                     if erasures and not tables.checkpoint(connection, patience_ms):
                         return False
                 self._erasures_noted = bool(erasures)
@@ -359,7 +363,7 @@ class Log(AbstractContextManager["Log"]):
                     removed, files = tables.drop_some(connection, first)
                 failpoint("log.dropped")
                 with self._database.connection() as connection:
-                    more = tables.give_back(connection, self.path, files) or removed > 0
+                    more = tables.free_space(connection, self.path, files) or removed > 0
 
             dropped += removed
             time.sleep(time.monotonic() - started)
@@ -405,7 +409,7 @@ class Log(AbstractContextManager["Log"]):
             after = events[-1].position
 
         if ends.last < known:
-            raise lost(self._database.path, ends.last, known)
+            raise truncated_error(self._database.path, ends.last, known)
         return Verified(count, ends.rows, size)
 
     def check_writer(self) -> None:
@@ -429,7 +433,7 @@ class Log(AbstractContextManager["Log"]):
     @contextmanager
     def _view(self) -> Iterator[Index]:
         """Open the index for reading at one moment, for the time of the with-block."""
-        with self._database.connection() as connection, one_view(connection):
+        with self._database.connection() as connection, read_one_view(connection):
             yield Index(self.path, connection)
 
     @contextmanager
@@ -461,12 +465,12 @@ class Log(AbstractContextManager["Log"]):
             raise without_frames(self.displaced)
         if file_numbers(self._database.path) != self._index:
             self._stop("it was moved or replaced")
-        with self._database.connection() as connection, transaction(connection):
+        with self._database.connection() as connection, commit_or_rollback(connection):
             yield connection, Index(self.path, connection)
 
     def _stop(self, why: str) -> NoReturn:
         """Raise DirectoryInUse now and at each later write."""
-        self.displaced = displaced(self.path, why)
+        self.displaced = displaced_error(self.path, why)
         raise self.displaced
 
     def _read_ends(self) -> Ends:
@@ -504,7 +508,7 @@ class Log(AbstractContextManager["Log"]):
             self._current = files[-1] if files else None
             for listed in files if opening else files[-1:]:
                 listed.file.check(listed.end, cut=listed is self._current)
-            tidy(self.path, files)
+            remove_unnamed_files(self.path, files)
 
         self._commit_uncertain = False
 
@@ -535,5 +539,5 @@ class Log(AbstractContextManager["Log"]):
 
         with self._lock, self._write() as connection:
             connection.executemany("DELETE FROM erasures WHERE id=?", [(id,) for id, *_ in erasures])
-            self._erasures_noted = bool(Index(self.path, connection).erasures())
+            self._erasures_noted = bool(Index(self.path, connection).pending_erasures())
             return not self._erasures_noted

@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from stream_dr.disk import TEMPORARY, fsync_directory, is_full, no_room
+from stream_dr.disk import TEMPORARY, fsync_directory, is_full, storage_error
 from stream_dr.errors import DamagedFile, ForeignFile, Overloaded, StreamDRError, UnknownFormat
 
 JOURNAL_BYTES = 16 << 20
@@ -86,11 +86,11 @@ class Database:
         Errors about the file become ours. Raises ForeignFile, UnknownFormat, DamagedFile,
         InsufficientStorage, Overloaded.
         """
-        with translated(self.path):
+        with translate_errors(self.path):
             try:
                 connection = self._idle.pop()
             except IndexError:
-                connection = connect(self.path, self.writable, *self._owner)
+                connection = open_connection(self.path, self.writable, *self._owner)
 
             try:
                 yield connection
@@ -114,7 +114,7 @@ class Database:
 
 
 @contextmanager
-def created(path: Path, application: int, version: int, *settings: str) -> Iterator[sqlite3.Connection]:
+def create_file(path: Path, application: int, version: int, *settings: str) -> Iterator[sqlite3.Connection]:
     """Create a file that the with-block fills, then move it into its place.
 
     It is durable after the with-block. An error there leaves what was before.
@@ -125,7 +125,7 @@ def created(path: Path, application: int, version: int, *settings: str) -> Itera
     for leftover in path.parent.glob(f"{temporary.name}*"):
         leftover.unlink()
 
-    with translated(path), closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+    with translate_errors(path), closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
         for setting in (*settings, "synchronous=FULL", f"application_id={application}", f"user_version={version}"):
             connection.execute(f"PRAGMA {setting}")
         yield connection
@@ -137,7 +137,7 @@ def created(path: Path, application: int, version: int, *settings: str) -> Itera
     fsync_directory(path.parent)
 
 
-def connect(path: Path, writable: bool, application: int, version: int) -> sqlite3.Connection:
+def open_connection(path: Path, writable: bool, application: int, version: int) -> sqlite3.Connection:
     """Return a connection to one of our SQLite files.
 
     Raises ForeignFile, UnknownFormat or DamagedFile.
@@ -232,7 +232,7 @@ def damaged_file(path: Path, why: str) -> DamagedFile:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """Turn errors of SQLite and the system about a file into ours.
 
     An error that none of ours fits is raised unchanged.
@@ -240,7 +240,7 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as e:
-        ours = _from_sqlite(e, path)
+        ours = _sqlite_error(e, path)
         if ours is None:
             raise
         raise ours from e
@@ -248,14 +248,14 @@ def translated(path: Path) -> Iterator[None]:
         # The text of a broken schema, which SQLite may also quote in a message.
         raise damaged_file(path, str(e)) from e
     except OSError as e:
-        ours = _from_system(e, path)
+        ours = _system_error(e, path)
         if ours is None:
             raise
         raise ours from e
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def commit_or_rollback(connection: sqlite3.Connection) -> Iterator[None]:
     """Commit what the with-block writes, or none of it after an error."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -268,7 +268,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def one_view(connection: sqlite3.Connection) -> Iterator[None]:
+def read_one_view(connection: sqlite3.Connection) -> Iterator[None]:
     """Let all reads of the with-block see the same commits.
 
     A checkpoint that would remove these waits.
@@ -288,7 +288,7 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
         raise damaged_file(path, str(problems[0][0]))
 
 
-def _from_sqlite(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
+def _sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
     """Return SQLite's error about a file as ours, or None if none fits."""
     extended = getattr(error, "sqlite_errorcode", 0)
     code = extended & 0xFF
@@ -298,19 +298,19 @@ def _from_sqlite(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | No
                 return damaged_file(path, f"{beside.name} is no file")
 
     if code == sqlite3.SQLITE_CANTOPEN:
-        return _not_opened(path)
+        return _open_error(path)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Overloaded(
             f"{path} is locked by another program ({error}); try again when that has ended.", retry_after=5
         )
     if extended in _NOT_WRITTEN or code == sqlite3.SQLITE_READONLY:
-        return no_room(path, f"{error}, {getattr(error, 'sqlite_errorname', extended)}")
+        return storage_error(path, f"{error}, {getattr(error, 'sqlite_errorname', extended)}")
     if code in _DAMAGE or any(words in str(error) for words in _BROKEN):
         return damaged_file(path, str(error))
     return None
 
 
-def _not_opened(path: Path) -> StreamDRError | None:
+def _open_error(path: Path) -> StreamDRError | None:
     """Return the reason why SQLite could not open a file or its journal.
 
     SQLite does not tell it. None if no reason is apparent.
@@ -320,14 +320,14 @@ def _not_opened(path: Path) -> StreamDRError | None:
     try:
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as e:
-        return _from_system(e, path)
+        return _system_error(e, path)
     return None
 
 
-def _from_system(error: OSError, path: Path) -> StreamDRError | None:
+def _system_error(error: OSError, path: Path) -> StreamDRError | None:
     """Return the system's error about a file as ours, or None if none fits."""
     if is_full(error):
-        return no_room(path, str(error))
+        return storage_error(path, str(error))
     if error.errno in (errno.EISDIR, errno.ENOTDIR):
         return damaged_file(path, str(error.strerror))
     if error.errno in (errno.EMFILE, errno.ENFILE):

@@ -31,7 +31,7 @@ class ModelFailure(NamedTuple):
         return cls(position, code, f"{type(error).__name__}: {error}")
 
     @property
-    def passing(self) -> bool:
+    def is_retried(self) -> bool:
         """True if a restart tries again."""
         return self.code in {error.code for error in PASSING}
 

@@ -23,7 +23,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.entry import ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.schema import block_for, class_rows
-from stream_dr.models.versions import Published, Versions, change
+from stream_dr.models.versions import Published, Versions, projection_change
 from stream_dr.projection import Linear, Projection
 from stream_dr.rows.block import Block
 from stream_dr.solve.orientation import oriented
@@ -481,7 +481,7 @@ class Model:
             frozen.position,
             projection,
             frozen.rows,
-            change(last.projection, projection) if last else None,
+            projection_change(last.projection, projection) if last else None,
             None if residual is None else frozen.position,
             residual,
         )

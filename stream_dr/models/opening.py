@@ -8,7 +8,7 @@ from stream_dr.errors import DamagedFile, HistoryGone, InvalidParameter
 from stream_dr.estimators import make
 from stream_dr.models.entry import Entry, ModelFailure
 from stream_dr.models.model import Model
-from stream_dr.models.saved import completed, estimator_of
+from stream_dr.models.saved import estimator_of, with_defaults
 from stream_dr.models.snapshot import restore, restore_published
 from stream_dr.models.versions import Versions
 
@@ -27,7 +27,7 @@ def new_model(entry: Entry, keep: int, folder: Path | None, reserve: Callable[[i
     """
     refused = None
     try:
-        spec = completed(entry.spec)
+        spec = with_defaults(entry.spec)
         estimator = estimator_of(spec)
     except InvalidParameter as e:
         # An earlier release accepted the parameters.

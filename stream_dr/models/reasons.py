@@ -4,7 +4,7 @@ from stream_dr.errors import CatchingUp, NotFitted, StreamDRError
 from stream_dr.models.model import Model
 
 
-def why_unpublished(model: Model) -> StreamDRError:
+def unpublished_error(model: Model) -> StreamDRError:
     """Return the error for a request to a model without a projection.
 
     ModelFailed if the model has failed, CatchingUp if there will be a projection in a moment, else
@@ -12,11 +12,11 @@ def why_unpublished(model: Model) -> StreamDRError:
     """
     if model.failure is not None:
         return model.failure_error(model.failure)
-    kind, why = _unsolved(model)
+    kind, why = _unsolved_reason(model)
     return kind(f"model {model.name!r} {why}")
 
 
-def _unsolved(model: Model) -> tuple[type[NotFitted], str]:
+def _unsolved_reason(model: Model) -> tuple[type[NotFitted], str]:
     """Return the class and the text of the error."""
     if model.position < model.log_end:
         return CatchingUp, (

@@ -23,11 +23,11 @@ from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Limits
 from stream_dr.models.snapshot_file import (
     Arrays,
-    contents_of,
+    arrays_under,
+    damaged_contents,
     file_bytes,
     packed,
     packed_projection,
-    part,
     projection_of,
     read_bytes,
     read_file,
@@ -48,15 +48,15 @@ def save(estimator: Any, path: FileName) -> None:
     >>> stream_dr.load("lda.model").n_samples_seen_
     4
     """
-    write_file(Path(path), *_contents(estimator))
+    write_file(Path(path), *_packed_estimator(estimator))
 
 
 def saved_bytes(estimator: Any) -> bytes:
     """Return the bytes that `save` writes. Raises UnknownEstimator, InvalidParameter."""
-    return file_bytes(*_contents(estimator))
+    return file_bytes(*_packed_estimator(estimator))
 
 
-def _contents(estimator: Any) -> tuple[Arrays, JsonDict]:
+def _packed_estimator(estimator: Any) -> tuple[Arrays, JsonDict]:
     """Return the arrays and metadata of a saved estimator."""
     arrays: Arrays = {}
     metadata: JsonDict = {"kind": "estimator", "spec": plain_spec(spec_of(estimator)), "stream_dr": __version__}
@@ -95,18 +95,18 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
     if metadata.get("kind") not in ("estimator", "model"):
         raise ForeignFile(f"{what} holds no estimator ({metadata.get('kind')}); name a file of save or a snapshot.")
 
-    estimator: Estimator | KNearest = _unfitted(what, metadata)
+    estimator: Estimator | KNearest = _unfitted_estimator(what, metadata)
     if "state" in metadata:
         _check_size(what, estimator, metadata, max_bytes)
-        with contents_of(what):
-            estimator.fitted_ = _holder(estimator, arrays, metadata)
+        with damaged_contents(what):
+            estimator.fitted_ = _fitted_state(estimator, arrays, metadata)
     return estimator
 
 
 def spec_of(estimator: Any) -> Spec:
     """Return an estimator's registry key and all its parameters. Raises UnknownEstimator."""
     known = ESTIMATORS if isinstance(estimator, Estimator) else CLASSIFIERS
-    return completed(Spec(known.key_of(estimator), estimator.get_params(deep=False)))
+    return with_defaults(Spec(known.key_of(estimator), estimator.get_params(deep=False)))
 
 
 def plain_spec(spec: Spec) -> JsonDict:
@@ -149,7 +149,7 @@ def stored_spec(fields: JsonDict) -> Spec:
     return spec
 
 
-def completed(spec: Spec) -> Spec:
+def with_defaults(spec: Spec) -> Spec:
     """Return the spec with all defaults.
 
     Its own defaults are stored, and missing ones are today's. Raises UnknownEstimator or
@@ -171,17 +171,17 @@ def same_model(known: Spec, spec: Spec) -> bool:
     maps = {(s.params.get("feature_map") or {}).get("map") for s in (known, spec)}
     if spec.estimator != known.estimator or len(maps) > 1:
         return False
-    return every_parameter(completed(spec._replace(defaults=known.defaults))) == every_parameter(known)
+    return every_parameter(with_defaults(spec._replace(defaults=known.defaults))) == every_parameter(known)
 
 
-def _unfitted(what: object, metadata: JsonDict) -> Any:
+def _unfitted_estimator(what: object, metadata: JsonDict) -> Any:
     """Return the unfitted estimator of a file's spec.
 
     Raises UnknownEstimator, InvalidParameter, or DamagedFile if the file holds no spec.
     """
-    with contents_of(what):
+    with damaged_contents(what):
         spec = stored_spec(metadata["spec"])
-    return estimator_of(completed(spec))
+    return estimator_of(with_defaults(spec))
 
 
 def _check_size(what: object, estimator: Any, metadata: JsonDict, max_bytes: int | None) -> None:
@@ -189,7 +189,7 @@ def _check_size(what: object, estimator: Any, metadata: JsonDict, max_bytes: int
 
     The bound follows from the width and the labels that the file tells.
     """
-    with contents_of(what):
+    with damaged_contents(what):
         state = metadata["state"]
         targets = max(1, len(state["labels"]["tuple"]), state.get("target_width", 0))
         needed = estimator.state_bytes(state["n_features"], targets)
@@ -202,12 +202,12 @@ def _check_size(what: object, estimator: Any, metadata: JsonDict, max_bytes: int
         )
 
 
-def _holder(estimator: Any, arrays: Arrays, metadata: JsonDict) -> FittedState:
+def _fitted_state(estimator: Any, arrays: Arrays, metadata: JsonDict) -> FittedState:
     """Return what the estimator had learned and shown last.
 
     Raises DamagedFile, and any error that wrong metadata leads to.
     """
-    state = unpack(estimator.state_type, part("state", arrays), metadata["state"])
+    state = unpack(estimator.state_type, arrays_under("state", arrays), metadata["state"])
     names = metadata.get("names") or None
     if names is not None and not (isinstance(names, list) and all(isinstance(n, str) for n in names)):
         raise DamagedFile(f"names are {names!r:.60}; they must be a list of columns' names. Use an older copy.")

@@ -5,7 +5,7 @@ grows) or a table. It has one kind of targets, decided by the setting or by the 
 targets. It has one type of labels, and a setting may fix the set of labels. Either all batches
 carry weights or none does.
 
-Each event stores only its change of the schema (`delta`), as JSON. Applying the deltas in order
+Each event stores only its change of the schema (`schema_delta`), as JSON. Applying the deltas in order
 (`apply_deltas`) gives the schema. So a batch and its change of the schema become durable in one
 transaction. An event's Block depends on the event and the schema alone, so all models that read it
 see the same numbers.
@@ -24,7 +24,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.feature_maps.table import TableState
 from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.raw_rows import kinds_with, missing_row, raw_of
+from stream_dr.rows.raw_rows import kinds_with, missing_row, raw_from_array
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.targets import Label, all_absent, check_label_type
 
@@ -99,7 +99,7 @@ class Schema(NamedTuple):
         return {**self._asdict(), **lists, "labels": list(self.labels), "allowed_labels": list(self.allowed_labels)}
 
 
-def delta(old: Schema, new: Schema) -> str | None:
+def schema_delta(old: Schema, new: Schema) -> str | None:
     """Return the JSON text of what `new` has beyond `old`.
 
     None if they are the same. Of labels only the new ones are included.
@@ -230,7 +230,7 @@ def bytes_needed(estimator: Estimator, schema: Schema) -> int:
     return state_bytes(estimator, schema.features, max(1, schema.n_targets), kinds)
 
 
-def table_of(schema: Schema) -> Rows | None:
+def missing_table_row(schema: Schema) -> Rows | None:
     """Return a row of the table's columns in which all values are missing.
 
     None if the stream is no table.
@@ -258,7 +258,7 @@ def _as_table(block: Block, schema: Schema) -> Block:
     """
     if schema.names is None or schema.kinds is None:
         return block
-    rows = raw_of(block.X, block.names).arranged(dict(zip(schema.names, schema.kinds, strict=True)))
+    rows = raw_from_array(block.X, block.names).arranged(dict(zip(schema.names, schema.kinds, strict=True)))
     return block._replace(X=rows, names=rows.names)
 
 

@@ -20,19 +20,19 @@ import numpy as np
 
 from stream_dr import __version__
 from stream_dr.aliases import JsonDict
-from stream_dr.disk import fsync_directory, is_full, no_room
+from stream_dr.disk import fsync_directory, is_full, storage_error
 from stream_dr.errors import DamagedFile, ForeignFile, StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.failpoints import failpoint
 from stream_dr.models.model import Frozen, Model
-from stream_dr.models.saved import completed, load, plain_spec, save, stored_spec
+from stream_dr.models.saved import load, plain_spec, save, stored_spec, with_defaults
 from stream_dr.models.snapshot_file import (
     Arrays,
-    contents_of,
+    arrays_under,
+    damaged_contents,
     file_bytes,
     packed,
     packed_projection,
-    part,
     projection_of,
     read_file,
     write_file,
@@ -74,7 +74,7 @@ def snapshot(model: Model, frozen: Frozen, directory_path: Path) -> Path:
 
         published = model.published
         folder.mkdir(parents=True, exist_ok=True)
-        write_file(path, *_snapshot(model, frozen, published))
+        write_file(path, *_packed_snapshot(model, frozen, published))
         model.note_snapshot(frozen.position, published.version if published else 0)
         failpoint("snapshot.noted")
         for old in snapshot_files(folder)[SNAPSHOTS_KEPT:]:
@@ -82,7 +82,7 @@ def snapshot(model: Model, frozen: Frozen, directory_path: Path) -> Path:
     return path
 
 
-def _snapshot(model: Model, frozen: Frozen, published: Published | None) -> tuple[Arrays, JsonDict]:
+def _packed_snapshot(model: Model, frozen: Frozen, published: Published | None) -> tuple[Arrays, JsonDict]:
     """Return a snapshot's arrays and metadata."""
     arrays, metadata = packed("state", frozen.state)
     if published is not None:
@@ -112,7 +112,7 @@ def export_model(model: Model) -> bytes:
     >>> stream_dr.load(stream_dr.export_model(model))
     LDA()
     """
-    return file_bytes(*_snapshot(model, model.freeze(), model.published))
+    return file_bytes(*_packed_snapshot(model, model.freeze(), model.published))
 
 
 def write_published(model: Model, directory_path: Path) -> None:
@@ -141,7 +141,7 @@ def restore_published(model: Model, directory_path: Path) -> None:
     path = snapshot_folder(directory_path, model.name, model.id) / FAILED
     try:
         arrays, metadata = read_file(path)
-        with contents_of(path):
+        with damaged_contents(path):
             _restore_published_from(model, arrays, metadata)
     except StreamDRError as e:
         log.warning("%s passed over (%s): %s", path, e.code, e)
@@ -159,7 +159,7 @@ def restore(model: Model, directory_path: Path, last: int, writable: bool) -> bo
     """
     for path in snapshot_files(snapshot_folder(directory_path, model.name, model.id)):
         try:
-            with contents_of(path):
+            with damaged_contents(path):
                 _restore_file(model, path, last)
         except StreamDRError as e:
             log.warning("snapshot %s passed over (%s): %s", path, e.code, e)
@@ -215,7 +215,7 @@ def write_start(estimator: Estimator, directory_path: Path, name: str, id: int) 
             fsync_directory(folder)
     except OSError as e:
         if is_full(e):
-            raise no_room(path, str(e)) from e
+            raise storage_error(path, str(e)) from e
         raise
 
 
@@ -285,7 +285,7 @@ def state_sha256(state: State) -> str:
 def _restore_file(model: Model, path: Path, last: int) -> None:
     """Restore a model from one snapshot."""
     arrays, metadata = read_file(path)
-    if metadata.get("kind") != "model" or plain_spec(completed(stored_spec(metadata["spec"]))) != plain_spec(
+    if metadata.get("kind") != "model" or plain_spec(with_defaults(stored_spec(metadata["spec"]))) != plain_spec(
         model.spec
     ):
         raise ForeignFile(f"{path} is of another model ({metadata.get('spec')}).")
@@ -297,7 +297,7 @@ def _restore_file(model: Model, path: Path, last: int) -> None:
             f"{path} is at position {max(metadata['position'], unlearn_horizon)}, the log ends at {last}."
         )
 
-    state: State = unpack(model.estimator.state_type, part("state", arrays), metadata["state"])
+    state: State = unpack(model.estimator.state_type, arrays_under("state", arrays), metadata["state"])
     model.resume(state, metadata["position"], unlearn_horizon)
     model.set_log_end(model.log_end, model.names or (tuple(metadata["names"]) if metadata.get("names") else None))
     _restore_published_from(model, arrays, metadata)

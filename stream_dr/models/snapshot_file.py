@@ -68,8 +68,8 @@ def read_file(path: Path) -> tuple[Arrays, JsonDict]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except _UNREADABLE as e:
         with path.open("rb") as head:
-            raise _not_read(str(path), head.read(1 << 20), str(e)) from e
-    return arrays, _checked(str(path), arrays, file_metadata)
+            raise _unreadable_error(str(path), head.read(1 << 20), str(e)) from e
+    return arrays, _checked_metadata(str(path), arrays, file_metadata)
 
 
 def read_bytes(content: bytes) -> tuple[Arrays, JsonDict]:
@@ -81,11 +81,11 @@ def read_bytes(content: bytes) -> tuple[Arrays, JsonDict]:
     try:
         arrays = load(content)
     except _UNREADABLE as e:
-        raise _not_read(what, content[: 1 << 20], str(e)) from e
+        raise _unreadable_error(what, content[: 1 << 20], str(e)) from e
 
     # `load` checks the header but does not return it. Its length comes first.
     length = int.from_bytes(content[:8], "little")
-    return arrays, _checked(what, arrays, json.loads(content[8 : 8 + length]).get("__metadata__"))
+    return arrays, _checked_metadata(what, arrays, json.loads(content[8 : 8 + length]).get("__metadata__"))
 
 
 def packed(prefix: str, state: Packable) -> tuple[Arrays, JsonDict]:
@@ -112,14 +112,14 @@ def projection_of(prefix: str, arrays: Arrays, metadata: JsonDict) -> Projection
     Raises DamagedFile, and the errors of `unpack`.
     """
     kinds = {"Linear": Linear, "Columns": Columns, **STATES}
-    projection = unpack(kinds[metadata["class"]], part(prefix, arrays), metadata["fields"])
+    projection = unpack(kinds[metadata["class"]], arrays_under(prefix, arrays), metadata["fields"])
     if not isinstance(projection, Projection):
         raise DamagedFile(f"{prefix} is {type(projection).__name__}; it must be a projection. Use an older copy.")
     return projection
 
 
 @contextmanager
-def contents_of(what: object) -> Iterator[None]:
+def damaged_contents(what: object) -> Iterator[None]:
     """Raise DamagedFile in place of any error that a file's contents lead to.
 
     The contents may be anything, so the error may be, too.
@@ -132,7 +132,7 @@ def contents_of(what: object) -> Iterator[None]:
         raise DamagedFile(f"{what} does not hold what it says ({type(e).__name__}: {e}). Use an older copy.") from e
 
 
-def part(prefix: str, arrays: Arrays) -> Arrays:
+def arrays_under(prefix: str, arrays: Arrays) -> Arrays:
     """Return the arrays whose names begin with a prefix, under names without it."""
     return {n.removeprefix(f"{prefix}."): a for n, a in arrays.items() if n.startswith(f"{prefix}.")}
 
@@ -160,7 +160,7 @@ def _bytes(array: np.ndarray) -> memoryview | bytes:
     return array.data.cast("B") if array.size else b""
 
 
-def _checked(what: str, arrays: Arrays, file_metadata: dict[str, str] | None) -> JsonDict:
+def _checked_metadata(what: str, arrays: Arrays, file_metadata: dict[str, str] | None) -> JsonDict:
     """Return the metadata, after checking format and checksum."""
     contents = _parse_metadata(what, (file_metadata or {}).get(KEY))
     if arrays_digest(arrays, canonical_json(contents["facts"])) != contents.get("sha256"):
@@ -187,7 +187,7 @@ def _parse_metadata(path: str, text: str | None) -> JsonDict:
     return contents
 
 
-def _not_read(path: str, head: bytes, reason: str) -> DamagedFile | ForeignFile:
+def _unreadable_error(path: str, head: bytes, reason: str) -> DamagedFile | ForeignFile:
     """Return the error for an unreadable file: damaged if it was ours, else foreign."""
     if f'"{KEY}"'.encode() in head:
         return DamagedFile(f"{path} is damaged ({reason}). Use an older copy.")

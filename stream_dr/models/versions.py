@@ -26,7 +26,7 @@ import numpy as np
 
 from stream_dr.projection import Columns, Linear, Mapped, Orientable, Projection, linear_part
 from stream_dr.readout import Readout
-from stream_dr.solve.orientation import alignment, placed, places
+from stream_dr.solve.orientation import feature_places, least_squares_map, move_rows
 
 log = logging.getLogger("stream_dr.versions")
 
@@ -111,7 +111,7 @@ class Versions:
         if self._folder is not None and len(self._published) > 2:
             self._move_to_file(len(self._published) - 3)
 
-        while len(self._published) > 2 and sum(_bytes(p.projection) for p in self._published) > MOST_BYTES:
+        while len(self._published) > 2 and sum(_array_bytes(p.projection) for p in self._published) > MOST_BYTES:
             self._published.popleft()
 
     def find(self, number: int) -> Published | None:
@@ -177,14 +177,14 @@ class _File:
         return copy
 
 
-def _bytes(value: object) -> int:
+def _array_bytes(value: object) -> int:
     """Return the number of bytes of the arrays in a nested tuple."""
     if isinstance(value, np.ndarray):
         return value.nbytes
-    return sum(map(_bytes, value)) if isinstance(value, tuple) else 0
+    return sum(map(_array_bytes, value)) if isinstance(value, tuple) else 0
 
 
-def change(old: Projection, new: Projection) -> Change | None:
+def projection_change(old: Projection, new: Projection) -> Change | None:
     """Return the Change from one projection to another.
 
     None if a projection is not linear.
@@ -192,19 +192,19 @@ def change(old: Projection, new: Projection) -> Change | None:
     before, after = linear_part(old), linear_part(new)
     if before is None or after is None:
         return None
-    columns = places(old, new)
-    map_, residual = alignment(placed(before.loadings, columns), after.loadings)
-    shift = _moved_mean(before, columns, len(after.mean)) - after.mean
+    columns = feature_places(old, new)
+    map_, residual = least_squares_map(move_rows(before.loadings, columns), after.loadings)
+    shift = _mean_at(before, columns, len(after.mean)) - after.mean
     return Change(map_, shift @ after.loadings, residual)
 
 
-def _moved_mean(projection: Linear, at: np.ndarray, width: int) -> np.ndarray:
+def _mean_at(projection: Linear, at: np.ndarray, width: int) -> np.ndarray:
     """Return a projection's mean with its columns moved to their places.
 
     at: (columns,) place of each column. Columns past `width`, and columns that are gone, are left
     out.
     """
     wide = np.zeros(width)
-    moved = placed(projection.mean, at[: len(projection.mean)])[:width]
+    moved = move_rows(projection.mean, at[: len(projection.mean)])[:width]
     wide[: len(moved)] = moved
     return wide

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from stream_dr.aliases import JsonDict
-from stream_dr.plotting.figure import COLOURS, FigureDict, Trace, empty_figure, figure_dict, text
+from stream_dr.plotting.figure import COLOURS, FigureDict, Trace, empty_figure, figure_dict, plain_text
 
 
 def accuracy_of(records: list[JsonDict], models: Collection[str], title: str) -> FigureDict:
@@ -13,7 +13,9 @@ def accuracy_of(records: list[JsonDict], models: Collection[str], title: str) ->
         return empty_figure(title, "not tested yet: rows with a target are, before they are learned")
 
     traces = [
-        _line(name, last[name]["curve"], COLOURS[i % len(COLOURS)]) for i, name in enumerate(models) if name in last
+        _curve_trace(name, last[name]["curve"], COLOURS[i % len(COLOURS)])
+        for i, name in enumerate(models)
+        if name in last
     ]
     newest = max(last.values(), key=lambda f: f["time"])
     if newest["most_frequent"] is not None:
@@ -34,8 +36,9 @@ def accuracy_of(records: list[JsonDict], models: Collection[str], title: str) ->
     )
 
 
-def _line(name: str, curve: list[tuple[int, float]], colour: str) -> Trace:
+def _curve_trace(name: str, curve: list[tuple[int, float]], colour: str) -> Trace:
     rows, scores = zip(*curve, strict=True)
     return {
-        "type": "scatter", "mode": "lines+markers", "name": text(name), "x": rows, "y": scores, "line": {"color": colour},
+        "type": "scatter", "mode": "lines+markers", "name": plain_text(name),
+        "x": rows, "y": scores, "line": {"color": colour},
     }  # fmt: skip

@@ -3,7 +3,7 @@
 import numpy as np
 
 from stream_dr.aliases import JsonDict
-from stream_dr.plotting.figure import FigureDict, empty_figure, figure_dict, text
+from stream_dr.plotting.figure import FigureDict, empty_figure, figure_dict, plain_text
 
 _SHADES = [[0.0, "rgba(66, 105, 208, 0.04)"], [1.0, "rgba(66, 105, 208, 0.75)"]]
 """Colours of a share from 0 to 1, readable on white and on black."""
@@ -19,7 +19,7 @@ def confusion_of(records: list[JsonDict], id: int, title: str) -> FigureDict:
     if not tested:
         return empty_figure(title, "not tested yet: rows with one label each are, before they are learned")
 
-    labels = [text(label) for label in tested[-1]["labels"]]
+    labels = [plain_text(label) for label in tested[-1]["labels"]]
     counts = np.array(tested[-1]["counts"], dtype=np.float64)
     rows = np.array(tested[-1]["rows"], dtype=np.float64)
     shares = counts / np.maximum(rows, 1.0)[:, None]

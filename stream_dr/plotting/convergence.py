@@ -6,7 +6,15 @@ import plotly.graph_objects as go
 
 from stream_dr.aliases import JsonDict
 from stream_dr.estimators.fitting.refining import RefineReport
-from stream_dr.plotting.figure import COLOURS, FigureDict, Trace, empty_figure, figure_dict, text, whole_numbers
+from stream_dr.plotting.figure import (
+    COLOURS,
+    FigureDict,
+    Trace,
+    empty_figure,
+    figure_dict,
+    plain_text,
+    whole_number_axis,
+)
 from stream_dr.plotting.recorded import recorded, records_of
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
@@ -40,22 +48,24 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
         if isinstance(source, RefineReport)
         else _last_refines(records_of(source), model)
     )
-    return go.Figure(_describe(runs, title))
+    return go.Figure(_convergence_figure(runs, title))
 
 
 def convergence_of(records: list[JsonDict], model: str, title: str) -> FigureDict:
     """Return what `convergence` draws from a model's records."""
-    return _describe(_last_refines(records, model), title)
+    return _convergence_figure(_last_refines(records, model), title)
 
 
-def _describe(runs: dict[str, list[JsonDict]], title: str) -> FigureDict:
+def _convergence_figure(runs: dict[str, list[JsonDict]], title: str) -> FigureDict:
     if not runs:
         return empty_figure(title, "no refine has been recorded")
     traces = [
-        t for i, (name, passes) in enumerate(runs.items()) for t in _lines(name, passes, _DASHES[i % len(_DASHES)])
+        t
+        for i, (name, passes) in enumerate(runs.items())
+        for t in _pass_traces(name, passes, _DASHES[i % len(_DASHES)])
     ]
     axis = {"type": "log", "exponentformat": "power"}
-    return figure_dict(traces, title, xaxis=whole_numbers("pass", max(map(len, runs.values()))), yaxis=axis)
+    return figure_dict(traces, title, xaxis=whole_number_axis("pass", max(map(len, runs.values()))), yaxis=axis)
 
 
 def _last_refines(records: list[JsonDict], model: str | None) -> dict[str, list[JsonDict]]:
@@ -70,12 +80,12 @@ def _last_refines(records: list[JsonDict], model: str | None) -> dict[str, list[
     return runs
 
 
-def _lines(name: str, passes: list[JsonDict], dash: str) -> list[Trace]:
+def _pass_traces(name: str, passes: list[JsonDict], dash: str) -> list[Trace]:
     numbers = [p["number"] for p in passes]
     return [
         {
             "type": "scatter", "mode": "lines+markers", "x": numbers, "y": [p[field] or None for p in passes],
-            "name": f"{text(name)}: {label}" if name else label, "line": {"color": COLOURS[i * 2], "dash": dash},
+            "name": f"{plain_text(name)}: {label}" if name else label, "line": {"color": COLOURS[i * 2], "dash": dash},
         }
         for i, (field, label) in enumerate((("residual", "residual"), ("angle", "angle (radians)")))
     ]  # fmt: skip

@@ -7,7 +7,14 @@ import numpy as np
 import plotly.graph_objects as go
 
 from stream_dr.aliases import JsonDict
-from stream_dr.plotting.figure import COLOURS, FigureDict, empty_figure, figure_dict, inner, whole_numbers
+from stream_dr.plotting.figure import (
+    COLOURS,
+    FigureDict,
+    empty_figure,
+    figure_dict,
+    whole_number_axis,
+    without_feature_map_of,
+)
 from stream_dr.plotting.recorded import recorded, records_of
 from stream_dr.solve.principal_angles import principal_angles
 
@@ -35,19 +42,19 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
     """
     if model is not None:
         return go.Figure(drift_of(records_of(source), model, title))
-    each = [principal_angles(inner(a), inner(b)) for a, b in pairwise(source)]
+    each = [principal_angles(without_feature_map_of(a), without_feature_map_of(b)) for a, b in pairwise(source)]
     return go.Figure(
-        _describe([(i + 2, angles.tolist()) for i, angles in enumerate(each) if angles is not None], title)
+        _drift_figure([(i + 2, angles.tolist()) for i, angles in enumerate(each) if angles is not None], title)
     )
 
 
 def drift_of(records: list[JsonDict], model: str, title: str) -> FigureDict:
     """Return what `drift` draws from a model's records."""
     published = recorded(records, "published", model)
-    return _describe([(f["version"], f["angles"]) for f in published if f.get("angles")], title)
+    return _drift_figure([(f["version"], f["angles"]) for f in published if f.get("angles")], title)
 
 
-def _describe(versions: list[tuple[int, list[float]]], title: str) -> FigureDict:
+def _drift_figure(versions: list[tuple[int, list[float]]], title: str) -> FigureDict:
     """Return the figure of version numbers and their angles (radians) to the version before."""
     if not versions:
         return empty_figure(title, "no two versions of a linear projection yet")
@@ -67,4 +74,4 @@ def _describe(versions: list[tuple[int, list[float]]], title: str) -> FigureDict
     ]
 
     axis = {"title": {"text": "degrees to the version before"}, "range": [0, 92]}
-    return figure_dict(traces, title, xaxis=whole_numbers("version", len(versions)), yaxis=axis)
+    return figure_dict(traces, title, xaxis=whole_number_axis("version", len(versions)), yaxis=axis)

@@ -34,7 +34,7 @@ FigureDict = JsonDict
 """Description of a figure, {"data": traces, "layout"}, as plotly's Figure takes it."""
 
 
-def text(value: object) -> str:
+def plain_text(value: object) -> str:
     """Return a name, a label or an error as plotly must get it.
 
     What plotly would read as markup is escaped. Long texts are cut.
@@ -61,29 +61,29 @@ def figure_dict(traces: Sequence[Trace], title: str, **layout: object) -> Figure
 
 def empty_figure(title: str, why: str) -> FigureDict:
     """Return a figure that says why it is empty."""
-    note = {"text": text(why), "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
+    note = {"text": plain_text(why), "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
     hidden = {"visible": False}
     return figure_dict([], title, annotations=[note], xaxis=hidden, yaxis=hidden)
 
 
-def whole_numbers(name: str, count: int) -> dict[str, object]:
+def whole_number_axis(name: str, count: int) -> dict[str, object]:
     """Describe an axis of `count` whole numbers, without ticks between them."""
     return {"title": {"text": name}, "tickformat": "d", **({"dtick": 1} if count <= 20 else {})}
 
 
-def inner(model: Any) -> Any:
+def without_feature_map_of(model: Any) -> Any:
     """Return a fitted estimator's projection without its feature map, or the model itself."""
     projection = model.projection() if hasattr(model, "projection") else model
     return projection.inner if isinstance(projection, Mapped) else projection
 
 
-def array(model: Any, name: str) -> np.ndarray | None:
+def projection_array(model: Any, name: str) -> np.ndarray | None:
     """Return an array of a model's projection, or None if it has none.
 
     name: "loadings" or "eigenvalues". Other libraries' estimators have them under scikit-learn's
     names.
     """
-    values = getattr(inner(model), name, None)
+    values = getattr(without_feature_map_of(model), name, None)
     if values is None and name == "loadings" and hasattr(model, "components_"):
         values = np.asarray(model.components_).T
     if values is None and name == "eigenvalues":

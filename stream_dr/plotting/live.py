@@ -24,7 +24,7 @@ from stream_dr.errors import StreamDRError
 from stream_dr.models.model import Model
 from stream_dr.plotting.figure import FigureDict, empty_figure
 from stream_dr.plotting.of_directory import OF_ALL, FigureOptions, figure_dict_of
-from stream_dr.plotting.progress import leader
+from stream_dr.plotting.progress import best_models
 
 SHOWN = ("projection", "spectrum", "loadings", "accuracy", "progress", "confusion")
 
@@ -98,7 +98,7 @@ class LiveFigures:
                 self._status_at = time.monotonic()
                 self._status_json = orjson.dumps(self._status())
             status = self._status_json
-            best = leader(self._records.read(), self._directory.models.keys())
+            best = best_models(self._records.read(), self._directory.models.keys())
             newest, counts = self._newest_rows(options.rows) if model is not None else (Newest(-1), [])
             drawn_figures = {
                 kind: self._figure(kind, model, options, newest) for kind in SHOWN if model or kind in OF_ALL
@@ -132,7 +132,7 @@ class LiveFigures:
             # The log is damaged or a shard is gone. The models report that themselves.
             except StreamDRError:
                 newest = Newest(self._directory.position)
-            counts = _counts(newest)
+            counts = _label_counts(newest)
 
             self._newest = {
                 rows: (time.monotonic(), newest, counts),
@@ -173,7 +173,7 @@ class LiveFigures:
         return drawn
 
 
-def _counts(newest: Newest) -> Counts:
+def _label_counts(newest: Newest) -> Counts:
     """Return how many of the newest rows have each label, in order of the labels.
 
     Rare labels are counted together. Rows without a label are left out.

@@ -7,7 +7,15 @@ import numpy as np
 import plotly.graph_objects as go
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.plotting.figure import COLOURS, FigureDict, array, empty_figure, figure_dict, inner, text
+from stream_dr.plotting.figure import (
+    COLOURS,
+    FigureDict,
+    empty_figure,
+    figure_dict,
+    plain_text,
+    projection_array,
+    without_feature_map_of,
+)
 from stream_dr.projection import Columns, Mapped
 
 
@@ -38,7 +46,7 @@ def loadings(
     ['age', 'fare']
     """
     return go.Figure(
-        loadings_figure_of(model, component, most, names, title or f"Loadings of {text(type(model).__name__)}")
+        loadings_figure_of(model, component, most, names, title or f"Loadings of {plain_text(type(model).__name__)}")
     )
 
 
@@ -55,13 +63,13 @@ def loadings_figure_of(
     deviations: standard deviations of the features (features,), by which loadings are multiplied.
     A large loading of a feature that hardly varies says little.
     """
-    projection = inner(model)
+    projection = without_feature_map_of(model)
     if isinstance(projection, Columns):
         features = projection.columns
         values = projection.scores
         label = "score"
     else:
-        matrix = array(model, "loadings")
+        matrix = projection_array(model, "loadings")
         if matrix is None or not matrix.shape[1]:
             return empty_figure(
                 title, "no component yet" if matrix is not None else "no loadings: it projects by similar rows"
@@ -100,5 +108,5 @@ def _distinct(features: list[int], names: Sequence[object]) -> list[str]:
 
     Names that would look alike get their number.
     """
-    labels = [text(names[i]) if i < len(names) else f"feature {i}" for i in features]
+    labels = [plain_text(names[i]) if i < len(names) else f"feature {i}" for i in features]
     return [f"{name} ({i})" if labels.count(name) > 1 else name for i, name in zip(features, labels, strict=True)]

@@ -17,10 +17,10 @@ from stream_dr.plotting.accuracy import accuracy_of
 from stream_dr.plotting.confusion import confusion_of
 from stream_dr.plotting.convergence import convergence_of
 from stream_dr.plotting.drift import drift_of
-from stream_dr.plotting.figure import FigureDict, empty_figure, inner, text
+from stream_dr.plotting.figure import FigureDict, empty_figure, plain_text, without_feature_map_of
 from stream_dr.plotting.loadings import loadings_figure_of
 from stream_dr.plotting.progress import progress_of
-from stream_dr.plotting.scatter_plot import points
+from stream_dr.plotting.scatter_plot import points_figure
 from stream_dr.plotting.spectrum import spectrum_of
 
 KINDS = ("projection", "spectrum", "loadings", "accuracy", "progress", "convergence", "drift", "confusion")
@@ -85,38 +85,42 @@ def figure_dict_of(
 
     if model is None:
         raise InvalidParameter(f"figure {kind!r} is of one model; name it.")
-    name = text(model.name)
+    name = plain_text(model.name)
     if kind == "convergence":
         return convergence_of(history, model.name, f"{name}: convergence of refine")
     if kind == "drift":
         return drift_of(history, model.name, f"{name}: drift")
     if kind == "confusion":
         return confusion_of(history, model.id, f"{name}: given label by true one")
-    return _of_projection(directory, kind, model, options, newest)
+    return _projection_figure(directory, kind, model, options, newest)
 
 
-def _of_projection(
+def _projection_figure(
     directory: Directory, kind: str, model: Model, options: FigureOptions, newest: Newest | None
 ) -> FigureDict:
     """Return a figure of the published projection and the newest rows."""
     published = model.published
-    name = text(model.name)
+    name = plain_text(model.name)
     if published is None:
         return empty_figure(f"{name}: {kind}", "nothing is published yet")
 
     projection = published.projection
     title = f"{name}: version {published.version}"
     rows = newest if newest is not None else newest_rows(directory, options.rows)
-    linear = projection if inner(projection).kind == "linear" and projection.n_components and rows.blocks else None
+    linear = (
+        projection
+        if without_feature_map_of(projection).kind == "linear" and projection.n_components and rows.blocks
+        else None
+    )
 
     if kind == "spectrum":
-        captured = None if linear is None else rows.captured(linear)
+        captured = None if linear is None else rows.captured_shares(linear)
         return spectrum_of(projection, f"{name}: spectrum", captured)
     if kind == "loadings":
-        width = getattr(getattr(inner(projection), "loadings", None), "shape", (0, 0))[1]
+        width = getattr(getattr(without_feature_map_of(projection), "loadings", None), "shape", (0, 0))[1]
         # This version may have fewer components than the one that the caller has seen.
         component = min(options.component, max(0, width - 1))
         names = directory.schema.names if projection.kind != "mapped" else None
         deviations = None if linear is None else rows.deviations(linear)
         return loadings_figure_of(projection, component, 20, names, f"{name}: loadings", deviations)
-    return points(rows.project(projection), rows.targets, options.dimensions, max(1, options.rows), 0, title)
+    return points_figure(rows.project(projection), rows.targets, options.dimensions, max(1, options.rows), 0, title)

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import plotly.graph_objects as go
 
 from stream_dr.aliases import JsonDict
-from stream_dr.plotting.figure import COLOURS, FigureDict, Trace, empty_figure, figure_dict, text
-from stream_dr.plotting.recorded import recorded, records_of, when
+from stream_dr.plotting.figure import COLOURS, FigureDict, Trace, empty_figure, figure_dict, plain_text
+from stream_dr.plotting.recorded import plotly_time, recorded, records_of
 
 PANELS = (("score", "accuracy or R²", "y3"), ("rate", "rows/s", "y2"), ("lag", "lag (events)", "y"))
 """Panels from above: field of a model's record, title, and axis."""
@@ -44,13 +44,13 @@ def progress_of(records: list[JsonDict], most: int, title: str) -> FigureDict:
     ticks = recorded(records, "progress")
     if not ticks:
         return empty_figure(title, "no records yet: they are written while models learn")
-    ticks = _thin(ticks, most)
+    ticks = _thin_records(ticks, most)
 
     names = list(dict.fromkeys(name for tick in ticks for name in tick["models"]))
-    traces = [] if not (base := _baseline(ticks)) else [base]
+    traces = [] if not (base := _baseline_line(ticks)) else [base]
     for i, name in enumerate(names):
-        traces += _lines(ticks, name, COLOURS[i % len(COLOURS)])
-        traces += _marks(records, ticks, name, COLOURS[i % len(COLOURS)], most)
+        traces += _model_lines(ticks, name, COLOURS[i % len(COLOURS)])
+        traces += _model_marks(records, ticks, name, COLOURS[i % len(COLOURS)], most)
 
     height = 1 / len(PANELS)
     axes: JsonDict = {
@@ -82,7 +82,7 @@ class Leader(NamedTuple):
     since: float
 
 
-def leader(records: list[JsonDict], models: Collection[str]) -> Leader | None:
+def best_models(records: list[JsonDict], models: Collection[str]) -> Leader | None:
     """Return which of these models are best, or None if none was tested.
 
     records: oldest first.
@@ -109,36 +109,41 @@ def score_of(scores: JsonDict) -> float:
     return -math.inf if score is None else score
 
 
-def _thin(records: list[JsonDict], most: int) -> list[JsonDict]:
+def _thin_records(records: list[JsonDict], most: int) -> list[JsonDict]:
     """Return every n-th record, counted from the last, so that at most `most` are left."""
     return records[:: -1 if len(records) <= most else -(len(records) // most + 1)][::-1]
 
 
-def _lines(ticks: list[JsonDict], name: str, colour: str) -> Iterator[Trace]:
+def _model_lines(ticks: list[JsonDict], name: str, colour: str) -> Iterator[Trace]:
     """Yield the lines of a model, one for each panel that it has values for."""
     own_ticks = [tick for tick in ticks if name in tick["models"]]
     for field, _, axis in PANELS:
-        values = [_value(tick["models"][name], field) for tick in own_ticks]
+        values = [_recorded_value(tick["models"][name], field) for tick in own_ticks]
         if all(value is None for value in values):
             continue
 
-        legend = {"name": text(name), "legendgroup": text(name), "showlegend": field == "rate", "yaxis": axis}
+        legend = {
+            "name": plain_text(name),
+            "legendgroup": plain_text(name),
+            "showlegend": field == "rate",
+            "yaxis": axis,
+        }
         yield legend | {
             "type": "scatter",
             "mode": "lines+markers" if len(own_ticks) <= FEW else "lines",
-            "x": [when(t) for t in own_ticks],
+            "x": [plotly_time(t) for t in own_ticks],
             "y": values,
             "line": {"color": colour},
         }
 
 
-def _value(model: JsonDict, name: str) -> float | None:
+def _recorded_value(model: JsonDict, name: str) -> float | None:
     if name != "score":
         return model.get(name)
     return score_of(model) if model.get("tested") else None
 
 
-def _baseline(ticks: list[JsonDict]) -> Trace | None:
+def _baseline_line(ticks: list[JsonDict]) -> Trace | None:
     """Return the line of the baseline, or None if there is none.
 
     The baseline belongs to the stream, so that of any model will do.
@@ -149,15 +154,15 @@ def _baseline(ticks: list[JsonDict]) -> Trace | None:
 
     line = {"dash": "dot", "color": "#888"}
     named = {"name": "always the last label", "yaxis": "y3", "line": line}
-    return {"type": "scatter", "mode": "lines", "x": [when(t) for t in ticks], "y": values} | named
+    return {"type": "scatter", "mode": "lines", "x": [plotly_time(t) for t in ticks], "y": values} | named
 
 
-def _marks(records: list[JsonDict], ticks: list[JsonDict], name: str, colour: str, most: int) -> Iterator[Trace]:
+def _model_marks(records: list[JsonDict], ticks: list[JsonDict], name: str, colour: str, most: int) -> Iterator[Trace]:
     """Yield the marks of new versions, refines and failures of a model, on the lowest axis."""
     start = ticks[0]["time"]
     published = [r for r in recorded(records, "published", name) if r["time"] >= start]
     records_of_mark = {
-        "version": _thin([r for r in published if r["solution"] != "refined"], most),
+        "version": _thin_records([r for r in published if r["solution"] != "refined"], most),
         "refined": [r for r in published if r["solution"] == "refined"],
         "failed": [r for r in recorded(records, "failed", name) if r["time"] >= start],
     }
@@ -167,12 +172,17 @@ def _marks(records: list[JsonDict], ticks: list[JsonDict], name: str, colour: st
             continue
         symbol, size = MARKS[mark]
         legend = {
-            "name": f"{text(name)}: {mark}",
-            "legendgroup": text(name),
+            "name": f"{plain_text(name)}: {mark}",
+            "legendgroup": plain_text(name),
             "showlegend": mark != "version",
             "yaxis": "y",
         }
-        texts = [f"version {r['version']}" if "version" in r else f"failed: {text(r['code'])}" for r in marked]
+        texts = [f"version {r['version']}" if "version" in r else f"failed: {plain_text(r['code'])}" for r in marked]
         marker = {"symbol": symbol, "size": size, "color": "#c00" if mark == "failed" else colour}
-        points = {"x": [when(r) for r in marked], "y": [0] * len(marked), "text": texts, "hoverinfo": "x+text+name"}
+        points = {
+            "x": [plotly_time(r) for r in marked],
+            "y": [0] * len(marked),
+            "text": texts,
+            "hoverinfo": "x+text+name",
+        }
         yield legend | points | {"type": "scatter", "mode": "markers", "marker": marker, "cliponaxis": False}

@@ -25,6 +25,6 @@ def recorded(records: Sequence[JsonDict], kind: str, model: str | None = None) -
     return [r for r in records if r["kind"] == kind and (model is None or r.get("model") == model)]
 
 
-def when(record: JsonDict) -> str:
+def plotly_time(record: JsonDict) -> str:
     """Return a record's time, UTC, in plotly's format."""
     return datetime.fromtimestamp(record["time"], UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]

@@ -17,7 +17,7 @@ from stream_dr.directory.newest import newest_rows
 from stream_dr.disk import write_atomically
 from stream_dr.models.model import Model
 from stream_dr.plotting.of_directory import KINDS, OF_ALL, FigureOptions, figure_of
-from stream_dr.plotting.progress import leader, score_of
+from stream_dr.plotting.progress import best_models, score_of
 
 HOW = {
     "projection": "The newest rows of the log that are still learned, projected by the version that is published; crosses "
@@ -62,11 +62,11 @@ def write_report(
 
     Raises what reading the log raises.
     """
-    page = "".join(_page(directory, rows, watch))
+    page = "".join(_page_parts(directory, rows, watch))
     write_atomically(path, lambda file: file.write(page.encode()))
 
 
-def _page(directory: Directory, rows: int, watch: Callable[[int, int], None]) -> Iterator[str]:
+def _page_parts(directory: Directory, rows: int, watch: Callable[[int, int], None]) -> Iterator[str]:
     """Yield the parts of the page."""
     newest = newest_rows(directory, rows)
     records = directory.records.read()
@@ -75,32 +75,33 @@ def _page(directory: Directory, rows: int, watch: Callable[[int, int], None]) ->
     yield "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     yield f"<title>stream_dr: {escape(directory.path.name)}</title><style>{_STYLE}</style>"
     yield f"<script>{get_plotlyjs()}</script></head><body><h1>{escape(directory.path.name)}</h1>"
-    yield from _summary(directory, records)
-    yield from _stream(directory)
+    yield from _summary_section(directory, records)
+    yield from _stream_section(directory)
 
     for kind in OF_ALL:
         yield from _figure_section(kind, figure_of(directory, kind, records=records))
 
-    for number, model in enumerate(_ranked(directory)):
+    for number, model in enumerate(_models_by_score(directory)):
         watch(number, len(directory.models))
-        yield from _model(directory, model)
+        yield from _model_section(directory, model)
         for kind in KINDS:
             if kind not in OF_ALL:
                 yield from _figure_section(kind, figure_of(directory, kind, model, options, newest, records))
     yield f"<script>{_DARK}</script></body></html>\n"
 
 
-def _summary(directory: Directory, records: list[JsonDict]) -> Iterator[str]:
+def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[str]:
     """Yield the best model, and a table of all models, the best first."""
     tested = directory.records.last_tested()
-    best = leader(records, directory.models.keys())
+    best = best_models(records, directory.models.keys())
     if best is not None:
         scores = tested.get(directory.models[best.models[0]].id, {})
         names = " and ".join(f"<b>{escape(name)}</b>" for name in best.models)
         verb = "is best" if len(best.models) == 1 else "are best, within two standard errors"
         yield (
-            f"<p>{names} {verb}, since {_utc(best.since)}: {_score(scores)} on {scores.get('tested', 0):,} rows before they "
-            f"were learned. {directory.rows:,} rows, {len(directory.schema.labels):,} labels.</p>"
+            f"<p>{names} {verb}, since {_utc_text(best.since)}: {_score_text(scores)} on "
+            f"{scores.get('tested', 0):,} rows before they were learned. "
+            f"{directory.rows:,} rows, {len(directory.schema.labels):,} labels.</p>"
         )
 
     heads = (
@@ -115,23 +116,23 @@ def _summary(directory: Directory, records: list[JsonDict]) -> Iterator[str]:
         "components",
     )
     yield "<table><tr>" + "".join(f"<th scope=col>{head}" for head in (*heads, "solution", "state"))
-    for model in _ranked(directory):
+    for model in _models_by_score(directory):
         described = model.describe(directory.position)
         scores = tested.get(model.id, {})
-        baselines = [_number(scores.get(name), scores) for name in ("baseline", "most_frequent")]
-        when = (f"{scores['tested']:,}", _utc(scores["tested_at"])) if scores else ("–", "–")
+        baselines = [_format_score(scores.get(name), scores) for name in ("baseline", "most_frequent")]
+        when = (f"{scores['tested']:,}", _utc_text(scores["tested_at"])) if scores else ("–", "–")
         solution = (
             f"{described['rows']:,}",
             described["components"],
             described["solution"] or "–",
             described["state"].replace("_", " "),
         )
-        cells = (model.name, _score(scores), *baselines, *when, described["estimator"], *solution)
+        cells = (model.name, _score_text(scores), *baselines, *when, described["estimator"], *solution)
         yield "<tr>" + "".join(f"<td>{escape(str(cell))}" for cell in cells)
     yield "</table>"
 
 
-def _score(scores: JsonDict) -> str:
+def _score_text(scores: JsonDict) -> str:
     """Return the accuracy with its standard error, or R²."""
     if not scores:
         return "not measured"
@@ -140,28 +141,28 @@ def _score(scores: JsonDict) -> str:
     return f"R² {scores['r2']:.3f}"
 
 
-def _number(value: float | None, scores: JsonDict) -> str:
+def _format_score(value: float | None, scores: JsonDict) -> str:
     if value is None:
         return "–"
     return f"{value:.1%}" if "accuracy" in scores else f"{value:.3f}"
 
 
-def _utc(seconds: float) -> str:
+def _utc_text(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _ranked(directory: Directory) -> list[Model]:
+def _models_by_score(directory: Directory) -> list[Model]:
     """Return the models by their last score, the best first, untested ones last."""
     tested = directory.records.last_tested()
     return sorted(directory.models.values(), key=lambda m: -score_of(tested.get(m.id, {})))
 
 
-def _stream(directory: Directory) -> Iterator[str]:
+def _stream_section(directory: Directory) -> Iterator[str]:
     """Yield the section on the stream's schema and log."""
     schema = directory.schema
     names = f" ({', '.join(schema.names[:20])}{' …' if len(schema.names) > 20 else ''})" if schema.names else ""
     labels = ", ".join(map(str, sorted(schema.labels)[:50])) + (" …" if len(schema.labels) > 50 else "")
-    yield "<h2>The stream</h2>" + _table(
+    yield "<h2>The stream</h2>" + _html_table(
         ("log", f"positions {directory.log.first} to {directory.position}, {directory.rows:,} rows"),
         ("rows", f"{schema.layout or 'none yet'}, {schema.features:,} features{names}"),
         ("targets", schema.target_kind or "none yet"),
@@ -170,7 +171,7 @@ def _stream(directory: Directory) -> Iterator[str]:
     )
 
 
-def _model(directory: Directory, model: Model) -> Iterator[str]:
+def _model_section(directory: Directory, model: Model) -> Iterator[str]:
     """Yield the heading and the table of a model."""
     described = model.describe(directory.position)
     params = ", ".join(f"{name}={value!r}" for name, value in described["params"].items())
@@ -188,10 +189,10 @@ def _model(directory: Directory, model: Model) -> Iterator[str]:
         table_rows.append(
             ("failed", f"at position {model.failure.position} ({model.failure.code}): {model.failure.message}")
         )
-    yield f"<h2>{escape(model.name)}</h2>" + _table(*table_rows)
+    yield f"<h2>{escape(model.name)}</h2>" + _html_table(*table_rows)
 
 
-def _table(*rows: tuple[str, object]) -> str:
+def _html_table(*rows: tuple[str, object]) -> str:
     cells = (f"<tr><th scope=row>{name}<td>{escape(str(value))}" for name, value in rows)
     return f"<table>{''.join(cells)}</table>"
 

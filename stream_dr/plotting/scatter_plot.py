@@ -6,7 +6,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.plotting.figure import COLOURS, SYMBOLS, FigureDict, Trace, empty_figure, figure_dict, text
+from stream_dr.plotting.figure import COLOURS, SYMBOLS, FigureDict, Trace, empty_figure, figure_dict, plain_text
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
 
@@ -72,11 +72,13 @@ def projection(
     z = model.apply(X) if hasattr(model, "apply") else model.transform(X)
     z = np.asarray(z, dtype=np.float64)
     targets = None if y is None else parse_targets(y, len(z), KINDS)
-    title = title or f"Projection by {text(type(model).__name__)}"
-    return go.Figure(points(z, targets, dimensions, most, seed, title))
+    title = title or f"Projection by {plain_text(type(model).__name__)}"
+    return go.Figure(points_figure(z, targets, dimensions, most, seed, title))
 
 
-def points(z: np.ndarray, targets: Targets | None, dimensions: int, most: int, seed: int, title: str) -> FigureDict:
+def points_figure(
+    z: np.ndarray, targets: Targets | None, dimensions: int, most: int, seed: int, title: str
+) -> FigureDict:
     """Return what `projection` draws from projected rows z (rows, components)."""
     if dimensions not in (2, 3):
         raise InvalidParameter(f"dimensions={dimensions}; a projection is drawn in 2 or 3.")
@@ -97,7 +99,7 @@ def points(z: np.ndarray, targets: Targets | None, dimensions: int, most: int, s
     if z.shape[1] == 1:
         return _histogram(z[:, 0], targets, title)
     axes = "xyz"[: min(dimensions, z.shape[1])]
-    traces = _continuous(z, targets, axes) if _is_continuous(targets) else _by_class(z, targets, axes, means)
+    traces = _continuous_traces(z, targets, axes) if _is_continuous(targets) else _class_traces(z, targets, axes, means)
     titles = {f"{axis}axis": {"title": {"text": f"component {i + 1}"}} for i, axis in enumerate(axes)}
     return figure_dict(traces, title, **({"scene": titles} if len(axes) == 3 else titles))
 
@@ -120,7 +122,7 @@ def _is_continuous(targets: Targets | None) -> bool:
     return targets is not None and targets.kind == "continuous"
 
 
-def _codes(targets: Targets) -> np.ndarray:
+def _first_label_codes(targets: Targets) -> np.ndarray:
     """Return the code of each row's first label (rows,), or −1."""
     if targets.indptr is None:
         codes = targets.codes
@@ -135,11 +137,11 @@ def _class_means(z: np.ndarray, targets: Targets | None) -> dict[int, np.ndarray
     """Return the mean (components,) of the rows of each label, by the label's code."""
     if targets is None or targets.kind == "continuous":
         return {}
-    codes = _codes(targets)
+    codes = _first_label_codes(targets)
     return {int(code): z[codes == code].mean(axis=0) for code in np.unique(codes) if code >= 0}
 
 
-def _groups(targets: Targets | None, rows: int, means: dict[int, np.ndarray]) -> list[_Group]:
+def _rows_by_colour(targets: Targets | None, rows: int, means: dict[int, np.ndarray]) -> list[_Group]:
     """Return the rows by colour.
 
     The largest classes come first, in order of their labels, then all other classes together, then
@@ -148,13 +150,13 @@ def _groups(targets: Targets | None, rows: int, means: dict[int, np.ndarray]) ->
     if targets is None or _is_continuous(targets):
         return [_Group("rows", np.arange(rows), COLOURS[0])]
 
-    codes = _codes(targets)
+    codes = _first_label_codes(targets)
     sizes = np.bincount(codes[codes >= 0], minlength=len(targets.labels))
     largest = np.argsort(-sizes, kind="stable")[:MAX_CLASSES]
     coloured = sorted((int(c) for c in largest if sizes[c]), key=lambda c: targets.labels[c])
     groups = [
         _Group(
-            text(targets.labels[code]), np.flatnonzero(codes == code), COLOURS[i % len(COLOURS)],
+            plain_text(targets.labels[code]), np.flatnonzero(codes == code), COLOURS[i % len(COLOURS)],
             SYMBOLS[i // len(COLOURS) % len(SYMBOLS)], means.get(code),
         )
         for i, code in enumerate(coloured)
@@ -167,22 +169,27 @@ def _groups(targets: Targets | None, rows: int, means: dict[int, np.ndarray]) ->
     return [*groups, _Group("no label", unlabelled, _OTHERS, "circle-open")] if len(unlabelled) else groups
 
 
-def _by_class(z: np.ndarray, targets: Targets | None, axes: str, means: dict[int, np.ndarray]) -> list[Trace]:
+def _class_traces(z: np.ndarray, targets: Targets | None, axes: str, means: dict[int, np.ndarray]) -> list[Trace]:
     """Return the traces of rows by label, and of the class means."""
-    groups = _groups(targets, len(z), means)
+    groups = _rows_by_colour(targets, len(z), means)
     traces = [
         _trace_type(axes, len(z))
         | _coordinates(z[g.rows], axes)
         | {
             "name": g.name,
-            "marker": {"color": g.colour, "size": _size(axes, len(z)), "opacity": 0.7, "symbol": _symbol(g, axes)},
+            "marker": {
+                "color": g.colour,
+                "size": _marker_size(axes, len(z)),
+                "opacity": 0.7,
+                "symbol": _marker_symbol(g, axes),
+            },
         }
         for g in groups
     ]
 
     centred = [g for g in groups if g.mean is not None]
     if centred:
-        marker = {"color": [g.colour for g in centred], "size": _size(axes, 0) + 6, "symbol": "x"}
+        marker = {"color": [g.colour for g in centred], "size": _marker_size(axes, 0) + 6, "symbol": "x"}
         # The line has the colour of the page's text.
         marker["line"] = {"width": 1.5}
         points = _coordinates(np.array([g.mean for g in centred]), axes)
@@ -192,13 +199,19 @@ def _by_class(z: np.ndarray, targets: Targets | None, axes: str, means: dict[int
     return traces
 
 
-def _continuous(z: np.ndarray, targets: Targets | None, axes: str) -> list[Trace]:
+def _continuous_traces(z: np.ndarray, targets: Targets | None, axes: str) -> list[Trace]:
     assert targets is not None
     assert targets.values is not None
     values = (
         targets.values[:, 0] if targets.present is None else np.where(targets.present, targets.values[:, 0], np.nan)
     )
-    marker = {"color": values, "colorscale": "Viridis", "showscale": True, "size": _size(axes, len(z)), "opacity": 0.8}
+    marker = {
+        "color": values,
+        "colorscale": "Viridis",
+        "showscale": True,
+        "size": _marker_size(axes, len(z)),
+        "opacity": 0.8,
+    }
     marker["colorbar"] = {"title": {"text": "target"}}
     return [_trace_type(axes, len(z)) | _coordinates(z, axes) | {"name": "rows", "marker": marker}]
 
@@ -206,7 +219,7 @@ def _continuous(z: np.ndarray, targets: Targets | None, axes: str) -> list[Trace
 def _histogram(z: np.ndarray, targets: Targets | None, title: str) -> FigureDict:
     traces = [
         {"type": "histogram", "x": z[g.rows], "name": g.name, "marker": {"color": g.colour}, "opacity": 0.6}
-        for g in _groups(targets, len(z), {})
+        for g in _rows_by_colour(targets, len(z), {})
     ]
     axis = {"title": {"text": "component 1"}}
     return figure_dict(traces, title, barmode="overlay", xaxis=axis, yaxis={"title": {"text": "rows"}})
@@ -222,13 +235,13 @@ def _coordinates(z: np.ndarray, axes: str) -> Trace:
     return {axis: np.ascontiguousarray(z[:, i], dtype=np.float32) for i, axis in enumerate(axes)}
 
 
-def _size(axes: str, rows: int) -> int:
+def _marker_size(axes: str, rows: int) -> int:
     if len(axes) == 3:
         return 3
     return 2 if rows > CROWDED else 3 if rows > MANY else 5
 
 
-def _symbol(group: _Group, axes: str) -> str:
+def _marker_symbol(group: _Group, axes: str) -> str:
     """Return the group's symbol."""
     # 3-D plots have no triangle.
     return "circle" if len(axes) == 3 and group.symbol == "triangle-up" else group.symbol

@@ -5,7 +5,15 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from stream_dr.plotting.figure import COLOURS, FigureDict, array, empty_figure, figure_dict, text, whole_numbers
+from stream_dr.plotting.figure import (
+    COLOURS,
+    FigureDict,
+    empty_figure,
+    figure_dict,
+    plain_text,
+    projection_array,
+    whole_number_axis,
+)
 
 
 def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
@@ -21,7 +29,7 @@ def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
     >>> stream_dr.plotting.spectrum(pca).layout.title.text
     'Spectrum of PCA'
     """
-    return go.Figure(spectrum_of(model, title or f"Spectrum of {text(type(model).__name__)}"))
+    return go.Figure(spectrum_of(model, title or f"Spectrum of {plain_text(type(model).__name__)}"))
 
 
 def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> FigureDict:
@@ -29,7 +37,7 @@ def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> F
 
     captured: share (components,) of all variance that the first components capture together.
     """
-    values = array(model, "eigenvalues")
+    values = projection_array(model, "eigenvalues")
     if values is None or not len(values):
         return empty_figure(title, "no eigenvalues: " + ("no component yet" if values is not None else "it has none"))
 
@@ -54,7 +62,7 @@ def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> F
     return figure_dict(
         [bars, line],
         title,
-        xaxis=whole_numbers("component", len(values)),
+        xaxis=whole_number_axis("component", len(values)),
         yaxis={"title": {"text": "eigenvalue"}},
         yaxis2={
             "overlaying": "y",

@@ -128,7 +128,7 @@ def check_finite(X: Rows) -> None:
     if isinstance(X, RawRows):
         return
     values = X.data if is_sparse(X) else X
-    if _bounded(values, LARGEST):
+    if _is_bounded(values, LARGEST):
         return
 
     # A signalling NaN would warn.
@@ -150,7 +150,7 @@ def check_finite(X: Rows) -> None:
     )
 
 
-def _bounded(values: np.ndarray, most: float) -> bool:
+def _is_bounded(values: np.ndarray, most: float) -> bool:
     """Return True if every |value| ≤ most, which NaN is not."""
     # A signalling NaN would warn.
     with np.errstate(invalid="ignore"):

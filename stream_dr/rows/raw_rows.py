@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.errors import InvalidRows, NotFinite, SchemaMismatch, other_table
+from stream_dr.errors import InvalidRows, NotFinite, SchemaMismatch, columns_mismatch
 from stream_dr.rows.interfaces import Shaped
 from stream_dr.rows.sparse_rows import is_sparse
 
@@ -114,7 +114,7 @@ class RawRows:
         if repeated := repeated_name(names):
             raise repeated
         for name, column in zip(names, columns, strict=True):
-            _check(name, column)
+            _check_numbers(name, column)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -148,7 +148,7 @@ class RawRows:
         """
         others = {name: column for name, column in zip(self.names, self.columns, strict=True) if name not in kinds}
         if len(others) == len(self.names) and self.rows:
-            raise other_table(tuple(kinds), self.names)
+            raise columns_mismatch(tuple(kinds), self.names)
 
         # Absent columns may be many, so those of one family share their values.
         absent = {kind for name, kind in kinds.items() if name not in self.names}
@@ -252,7 +252,7 @@ def default_names(X: Shaped) -> tuple[str, ...]:
     return tuple(f"x{i}" for i in range(X.shape[1]))
 
 
-def raw_of(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
+def raw_from_array(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
     """Return dense rows (rows, features) as RawRows.
 
     names: names of the columns. None: x0, x1 … RawRows are returned unchanged. Raises InvalidRows
@@ -382,7 +382,7 @@ def _type_error(name: str, column: RawColumn, row: int, family: str) -> SchemaMi
     )
 
 
-def _check(name: str, column: RawColumn) -> None:
+def _check_numbers(name: str, column: RawColumn) -> None:
     """Raise NotFinite for a number that is infinite or too large."""
     if column.kind == "text":
         return

@@ -60,16 +60,16 @@ def check_indices(X: "sp.csr_matrix") -> bool:
 
     Raises InvalidIndex naming the row and the invalid index.
     """
-    return _check(X.indptr, X.indices, len(X.data), X.shape, "row")
+    return _check_compressed(X.indptr, X.indices, len(X.data), X.shape, "row")
 
 
 def _to_csr(X: Any) -> "sp.csr_matrix":
     """Return a matrix of another sparse format as CSR, after a check of its own indices."""
     if X.format == "csc":
-        _check(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
+        _check_compressed(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
     elif X.format == "bsr":
         blocks = (X.shape[0] // X.blocksize[0], X.shape[1] // X.blocksize[1])
-        _check(X.indptr, X.indices, len(X.data), blocks, "row of blocks")
+        _check_compressed(X.indptr, X.indices, len(X.data), blocks, "row of blocks")
     else:
         X = X.tocoo()
         if not len(X.row) == len(X.col) == len(X.data):
@@ -81,7 +81,7 @@ def _to_csr(X: Any) -> "sp.csr_matrix":
     return X.tocsr()
 
 
-def _check(indptr: np.ndarray, indices: np.ndarray, entries: int, shape: tuple[int, int], what: str) -> bool:
+def _check_compressed(indptr: np.ndarray, indices: np.ndarray, entries: int, shape: tuple[int, int], what: str) -> bool:
     """Return True if the indices of compressed rows or columns are sorted and distinct.
 
     entries: number of stored values. shape: number of rows, and the limit of their indices. what:

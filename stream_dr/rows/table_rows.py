@@ -18,7 +18,7 @@ from stream_dr.errors import InvalidRows, SchemaMismatch
 from stream_dr.rows.frames import as_table
 from stream_dr.rows.kinds import COLUMNAR, Kind, rows_kind
 from stream_dr.rows.number_rows import as_rows
-from stream_dr.rows.raw_rows import RawColumn, RawRows, default_names, parse_dates, raw_of
+from stream_dr.rows.raw_rows import RawColumn, RawRows, default_names, parse_dates, raw_from_array
 
 EXACT = 2**53
 """Largest integer that is read as a number. Larger ones become texts, since float64 is inexact."""
@@ -40,7 +40,7 @@ def raw_from_arrow(batch: Any, beside: Sequence[str] = ()) -> RawRows:
     Raises SchemaMismatch naming all columns of an unsupported type. Raises InvalidRows for a frame
     that Arrow cannot represent. Raises NotFinite.
     """
-    batch = batch if isinstance(batch, pa.RecordBatch) else _one_batch(batch)
+    batch = batch if isinstance(batch, pa.RecordBatch) else _as_record_batch(batch)
     index = next((name for name in batch.schema.names if name.startswith("__index_level_")), None)
     if index is not None:
         raise SchemaMismatch(f"column {index} is a pandas index; convert with preserve_index=False.", column=index)
@@ -101,7 +101,7 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
     if kind in COLUMNAR:
         return raw_from_arrow(X)
     if kind is Kind.RAW:
-        return raw_of(X)
+        return raw_from_array(X)
 
     if kind is not Kind.SPARSE:
         dense = np.asarray(X)
@@ -110,14 +110,14 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
             columns = [_infer_column(column.tolist(), name) for name, column in zip(names, dense.T, strict=True)]
             return raw_from_arrow(pa.table(columns, list(names)))
         if dense.dtype.kind in "fiub" and dense.ndim == 2:
-            return raw_of(dense, names)
+            return raw_from_array(dense, names)
     # For all else, as_rows raises the error.
-    return raw_of(as_rows(X)[0], names)
+    return raw_from_array(as_rows(X)[0], names)
 
 
 def raw_from_texts(texts: Iterable[str]) -> RawRows:
     """Return texts as RawRows of the one column `text`."""
-    return RawRows(("text",), (RawColumn("text", *_texts(pa.array(list(texts), pa.string()))),))
+    return RawRows(("text",), (RawColumn("text", *_encode_texts(pa.array(list(texts), pa.string()))),))
 
 
 def raw_from_dicts(rows: Sequence[Mapping[str, Any]]) -> RawRows:
@@ -149,7 +149,7 @@ def _infer_column(values: list[Any], name: str) -> pa.Array:
         ) from e
 
 
-def _one_batch(X: Any) -> pa.RecordBatch:
+def _as_record_batch(X: Any) -> pa.RecordBatch:
     """Return any table as one record batch."""
     try:
         table = pa.table(X if isinstance(X, pa.Table) else as_table(X)).combine_chunks()
@@ -192,19 +192,19 @@ def _raw_column(column: pa.Array) -> RawColumn:
     if pa.types.is_null(kind):
         return RawColumn("number", np.full(len(column), np.nan))
     if pa.types.is_dictionary(kind) or is_string_type(kind):
-        return RawColumn("text", *_texts(column))
+        return RawColumn("text", *_encode_texts(column))
     if pa.types.is_date(kind):
-        return RawColumn("date", _divide(column.cast(pa.date32(), safe=False).cast(pa.int32()), 1))
+        return RawColumn("date", _divided_numbers(column.cast(pa.date32(), safe=False).cast(pa.int32()), 1))
     if pa.types.is_timestamp(kind):
-        return RawColumn("time", _divide(column.cast(pa.int64()), _UNITS[kind.unit]))
+        return RawColumn("time", _divided_numbers(column.cast(pa.int64()), _UNITS[kind.unit]))
     if pa.types.is_boolean(kind):
-        return RawColumn("boolean", _divide(column.cast(pa.int8()), 1))
+        return RawColumn("boolean", _divided_numbers(column.cast(pa.int8()), 1))
     if not pa.types.is_integer(kind):
-        return RawColumn("number", _divide(column, 1))
+        return RawColumn("number", _divided_numbers(column, 1))
 
-    values = _divide(column, 1)
+    values = _divided_numbers(column, 1)
     if np.abs(np.nan_to_num(values)).max(initial=0.0) > EXACT:
-        return RawColumn("text", *_texts(column.cast(pa.string())))
+        return RawColumn("text", *_encode_texts(column.cast(pa.string())))
     return RawColumn("integer", values)
 
 
@@ -240,11 +240,11 @@ def _vector_columns(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
         )
 
     values = np.full((len(column), length), np.nan)
-    values[present] = _divide(pc.list_flatten(column).cast(pa.float64(), safe=False), 1).reshape(-1, length)
+    values[present] = _divided_numbers(pc.list_flatten(column).cast(pa.float64(), safe=False), 1).reshape(-1, length)
     return [(f"{name}{i}", RawColumn("number", np.ascontiguousarray(values[:, i]))) for i in range(length)]
 
 
-def _divide(column: pa.Array, unit: int) -> np.ndarray:
+def _divided_numbers(column: pa.Array, unit: int) -> np.ndarray:
     """Return numbers as float64 divided by `unit`, NaN where null."""
     if not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64) / unit
@@ -253,7 +253,7 @@ def _divide(column: pa.Array, unit: int) -> np.ndarray:
     return values
 
 
-def _texts(column: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
+def _encode_texts(column: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return the codes (rows,) of texts, and the distinct texts in order of appearance.
 
     The codes are int32, −1 where null.
@@ -262,7 +262,7 @@ def _texts(column: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
     # codes are encoded anew instead of its texts being unpacked.
     own: tuple[str, ...] | None = None
     if pa.types.is_dictionary(column.type):
-        codes, own = _texts(column.dictionary)
+        codes, own = _encode_texts(column.dictionary)
         column = pa.array(codes, mask=codes < 0).take(column.indices)
     encoded = column.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()

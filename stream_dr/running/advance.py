@@ -42,7 +42,7 @@ from stream_dr.models.model import Model
 from stream_dr.models.schema import block_for, columns_in_order
 from stream_dr.models.snapshot import first_accumulator
 from stream_dr.rows.block import Block
-from stream_dr.threads import ahead
+from stream_dr.threads import compute_ahead
 
 log = logging.getLogger("stream_dr.advance")
 
@@ -99,7 +99,7 @@ class Steps:
         recent = self._directory.recent
         drafts = [(p, draft) for p, draft in recent.take(after, limit) if p <= until]
         if drafts:
-            return [_step(position, partial(self._of_draft, position, draft)) for position, draft in drafts]
+            return [_step_or_error(position, partial(self._of_draft, position, draft)) for position, draft in drafts]
         return self._read_log(after, min(until, recent.first(after, until + 1) - 1), limit)
 
     def pages(self, after: int, until: int) -> Generator[list[Step], None, None]:
@@ -115,7 +115,7 @@ class Steps:
         try:
             # One short read for each page, so that no cursor stays open on the log.
             for event in self._directory.log.read(after, until, limit, PAGE_BYTES):
-                steps.append(_step(event.position, partial(self._of_event, event)))
+                steps.append(_step_or_error(event.position, partial(self._of_event, event)))
                 remaining_bytes -= steps[-1].block.nbytes if steps[-1].block is not None else 0
                 if remaining_bytes <= 0:
                     break
@@ -142,7 +142,7 @@ class Steps:
         return Step(event.position, content, gone=removed_numbers(event))
 
 
-def _step(position: int, read: Callable[[], Step]) -> Step:
+def _step_or_error(position: int, read: Callable[[], Step]) -> Step:
     """Return the step that `read` gives, or one with the error that it raises."""
     try:
         return read()
@@ -184,7 +184,7 @@ def backfill(
     if start + 1 < first:
         raise HistoryGone(f"events before position {first} are no longer kept; {start + 1} is needed.")
 
-    with closing(ahead(Steps(directory).pages(start, until))) as pages:
+    with closing(compute_ahead(Steps(directory).pages(start, until))) as pages:
         for steps in pages:
             blocked += advance_all([m for m in behind if m not in blocked], steps, directory, pool, rebuild)
             if len(blocked) == len(behind) or (after_page is not None and after_page(steps)):
@@ -230,11 +230,11 @@ def advance(model: Model, step: Step, directory: Directory, rebuild: ShouldConti
     if model.status == "failed" or step.position <= model.position:
         return True
 
-    with _failing(model, step.position, directory):
+    with _fail_on_error(model, step.position, directory):
         if step.error is not None:
             raise step.error
         if step.removal is None:
-            model.learn(step.position, _remaining(step, model.unlearn_horizon, directory))
+            model.learn(step.position, _remaining_rows(step, model.unlearn_horizon, directory))
         elif step.position <= model.unlearn_horizon or max(step.removal, default=-1) < model.start:
             model.learn(step.position, None)
         else:
@@ -242,7 +242,7 @@ def advance(model: Model, step: Step, directory: Directory, rebuild: ShouldConti
     return True
 
 
-def _remaining(step: Step, unlearn_horizon: int, directory: Directory) -> Block | None:
+def _remaining_rows(step: Step, unlearn_horizon: int, directory: Directory) -> Block | None:
     """Return the rows of an event without those unlearned up to `unlearn_horizon`, or None."""
     if step.block is None or step.position >= unlearn_horizon:
         return step.block
@@ -253,7 +253,7 @@ def _remaining(step: Step, unlearn_horizon: int, directory: Directory) -> Block 
 
 
 @contextmanager
-def _failing(model: Model, position: int, directory: Directory) -> Iterator[None]:
+def _fail_on_error(model: Model, position: int, directory: Directory) -> Iterator[None]:
     """Fail the model if the with-block raises."""
     try:
         yield

@@ -61,7 +61,7 @@ def fit(
     blocks = _blocks(source, label, format, options)
     learned = type(estimator)(**estimator.get_params())
 
-    with _bar(progress) as bar:
+    with _progress_bar(progress) as bar:
         task = bar.add_task("learn", total=None)
         for block in blocks:
             learned.partial_fit(block)
@@ -89,7 +89,7 @@ def _blocks(source: Any, label: str | None, format: str | None, options: JsonDic
     return batches(as_block(source, label))
 
 
-def _bar(visible: bool) -> "Progress":
+def _progress_bar(visible: bool) -> "Progress":
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

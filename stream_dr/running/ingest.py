@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Receipt
 from stream_dr.errors import Overloaded, ShuttingDown, StreamDRError, without_frames
-from stream_dr.threads import thread
+from stream_dr.threads import engine_thread
 
 log = logging.getLogger("stream_dr.appender")
 
@@ -43,7 +43,7 @@ class Appender:
         self._closed = False
         self.queued_bytes = 0
         self.figures = {"rows_appended": 0, "events_appended": 0, "commits": 0, "duplicates": 0, "refused": 0}
-        self._thread = thread("appender", self._run)
+        self._thread = engine_thread("appender", self._run)
 
     def start(self) -> None:
         """Start the thread."""

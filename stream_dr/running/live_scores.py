@@ -11,7 +11,7 @@ Two baselines need no model: the target of the row before, and the most frequent
 Rows that are unlearned leave the scores. Nothing that is learned or published depends on the
 tests. One thread tests, and any thread reads `scores`.
 
-Memory: MOST_ROWS rows, at most MOST_BYTES. Time: after FREE_SECONDS, one part in SHARE of the
+Memory: MOST_ROWS rows, at most MOST_BYTES. Time: after FREE_SECONDS, one part in `share` of the
 time. When batches are small and come fast, not every one is tested.
 """
 
@@ -32,7 +32,7 @@ from stream_dr.models.schema import block_for
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import Step
-from stream_dr.solve.nearest_mean import means_by_class, nearest
+from stream_dr.solve.nearest_mean import means_by_class, nearest_mean
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets
@@ -45,10 +45,8 @@ MOST_ROWS, ROWS_AT_ONCE = 2_000, 500
 MOST_BYTES = 16 << 20
 """Upper bound on the bytes of the rows held."""
 
-SHARE, FREE_SECONDS = 50, 0.5
-"""One part in SHARE of the time goes to testing.
-
-The first FREE_SECONDS are free, so that short runs are tested too.
+FREE_SECONDS = 0.5
+"""Seconds of testing that no share limits, so that short runs are tested too.
 """
 
 SOLVING_SHARE, CHEAP_BYTES = 10, 16 << 20
@@ -105,16 +103,17 @@ class TestThenTrain:
     solves: whether models are solved for the tests, because they publish at the end alone, as in a
         replay. They are solved each time that their rows have doubled. Of the first event, every
         second row teaches what is tested on the others.
-    share: one part in `share` of the time goes to testing. 0 tests every event.
     """
 
     # Tells pytest that this is no test class.
     __test__ = False
 
-    def __init__(self, earlier: Mapping[int, JsonDict] | None = None, solves: bool = False, share: int = SHARE) -> None:
+    # One part in `share` of the time goes to testing. 0 tests every event.
+    share = 50
+
+    def __init__(self, earlier: Mapping[int, JsonDict] | None = None, solves: bool = False) -> None:
         self._earlier = earlier or {}
         self._solves = solves
-        self._share = share
         self._started = time.monotonic()
         self._spent = 0.0
         self._solving_spent = 0.0
@@ -147,7 +146,7 @@ class TestThenTrain:
                 seconds = time.monotonic() - started
                 self._spent += seconds
                 if self._spent > FREE_SECONDS:
-                    self._next_test = max(self._next_test, started + self._share * seconds)
+                    self._next_test = max(self._next_test, started + self.share * seconds)
 
     def scores(self, model: Model) -> JsonDict:
         """Return a model's scores on the rows tested last.
@@ -235,7 +234,7 @@ class TestThenTrain:
                 accumulator = model.estimator.accumulator()
                 accumulator.add(block_for(model.estimator, half))
                 self._solve(model, accumulator.freeze(), half.rows)
-        numbers = _spread(numbers)
+        numbers = _evenly_spread(numbers)
         rows = block.take(numbers)
         self._add(_Part(position, numbers, rows, self._targets(rows.y), {}, {}))
 
@@ -250,7 +249,7 @@ class TestThenTrain:
         if not projections:
             return
 
-        chosen = _spread(among)
+        chosen = _evenly_spread(among)
         rows = block.take(numbers[chosen])
         targets = self._targets(rows.y)
         part = _Part(position, numbers[chosen], rows, targets, {}, {})
@@ -260,7 +259,7 @@ class TestThenTrain:
             known = np.concatenate([part.targets for part in self._parts])
             for id, (number, projection) in projections.items():
                 Z = self._projected_parts(id, number, projection)
-                predictions = _predict(Z, known, projection.apply(rows.X), len(self._labels))
+                predictions = _predict_from_means(Z, known, projection.apply(rows.X), len(self._labels))
                 if predictions is not None:
                     part.predicted[id] = predictions
                     part.errors[id] = self._errors(predictions, rows.y, targets)
@@ -393,7 +392,7 @@ def _score(parts: Sequence[_Part], targets: np.ndarray, key: int | str) -> float
     return round(float((1 - errors[varies] / variances[varies]).mean()), 4) if varies.any() else 0.0
 
 
-def _predict(Z: np.ndarray, targets: np.ndarray, X: np.ndarray, labels: int) -> np.ndarray | None:
+def _predict_from_means(Z: np.ndarray, targets: np.ndarray, X: np.ndarray, labels: int) -> np.ndarray | None:
     """Predict the targets of projected rows X.
 
     Z, targets: projected rows with known targets.
@@ -402,7 +401,7 @@ def _predict(Z: np.ndarray, targets: np.ndarray, X: np.ndarray, labels: int) -> 
     Returns None if least squares would have more coefficients than half the known rows.
     """
     if targets.ndim == 1:
-        return nearest(X, means_by_class(Z, targets, labels))
+        return nearest_mean(X, means_by_class(Z, targets, labels))
     if 2 * (Z.shape[1] + 1) > len(Z):
         return None
 
@@ -412,7 +411,7 @@ def _predict(Z: np.ndarray, targets: np.ndarray, X: np.ndarray, labels: int) -> 
     return np.asarray(LinearRegression().fit(Z, targets).predict(X))
 
 
-def _spread(numbers: np.ndarray) -> np.ndarray:
+def _evenly_spread(numbers: np.ndarray) -> np.ndarray:
     """Return at most ROWS_AT_ONCE of the numbers, evenly spread."""
     at = np.linspace(0, len(numbers) - 1, min(ROWS_AT_ONCE, len(numbers)))
     return numbers[at.astype(np.int64)]

@@ -24,7 +24,7 @@ from stream_dr.directory.history import PAGE
 from stream_dr.models.model import Model
 from stream_dr.running.advance import Step, Steps
 from stream_dr.running.driver import Driver
-from stream_dr.threads import thread
+from stream_dr.threads import engine_thread
 
 log = logging.getLogger("stream_dr.model_thread")
 
@@ -73,7 +73,7 @@ class ModelThread:
         self._woken = threading.Event()
         self._stop_at = math.inf
         self._joined_rows = 0
-        self._thread = thread("models", self._run)
+        self._thread = engine_thread("models", self._run)
 
     def start(self, live: Sequence[Model]) -> None:
         """Start the thread with these models live, wherever each is."""
@@ -139,7 +139,7 @@ class ModelThread:
         def stopped(steps: Sequence[Step]) -> bool:
             return self._stopping or not any(map(self._directory.holds, behind))
 
-        with self._failing(models):
+        with self._fail_on_error(models):
             while (behind := [m for m in self.join(behind) if self._directory.holds(m)]) and not self._stopping:
                 blocked = driver.catch_up(behind, self.cursor, rebuild=None, after_turn=stopped)
                 # A model may be rebuilt again and again and never become live, so publish it now.
@@ -166,13 +166,13 @@ class ModelThread:
         def should_continue() -> bool:
             return not self._stopping and self._directory.holds(model)
 
-        with self._failing([model]):
+        with self._fail_on_error([model]):
             self._new_driver().catch_up([model], model.position + 1, rebuild=should_continue)
         if should_continue():
             self._catch_up([model])
 
     @contextmanager
-    def _failing(self, models: Sequence[Model]) -> Iterator[None]:
+    def _fail_on_error(self, models: Sequence[Model]) -> Iterator[None]:
         """Fail those of the models that are still behind if the with-block raises."""
         try:
             yield

@@ -12,12 +12,12 @@ from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import id_array, write_arrow
 from stream_dr.errors import CannotPredict
 from stream_dr.models.model import Model
-from stream_dr.models.reasons import why_unpublished
+from stream_dr.models.reasons import unpublished_error
 from stream_dr.models.schema import Schema, columns_missing
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
 from stream_dr.rows.block import Block, Ids
-from stream_dr.running.query import conform
+from stream_dr.running.query import conform_block
 from stream_dr.targets.label_codes import Label
 
 _COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
@@ -107,7 +107,7 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
     """
     published = model.published
     if published is None:
-        raise why_unpublished(model)
+        raise unpublished_error(model)
 
     projection = published.projection
     readout = projection.readout if isinstance(projection, Linear | Mapped) else None
@@ -116,9 +116,9 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
         raise CannotPredict(f"model {model.name!r} {why}, and predicts nothing. Project its rows with transform.")
 
     missing = columns_missing(block, schema)
-    block, unseen = conform(block, projection, schema)
+    block, unseen = conform_block(block, projection, schema)
     scores = projection.scoring().apply(block.X)
-    targets = readout.predicted(scores)
+    targets = readout.predict(scores)
     predicted = targets.tolist()
 
     multilabel = readout.kind == "multilabel"

@@ -25,7 +25,7 @@ from stream_dr.errors import InvalidParameter
 SUFFIXES = (".parquet", ".arrow", ".ipc", ".feather", ".csv", ".npz")
 
 
-def check_out(out: Path) -> None:
+def check_output_path(out: Path) -> None:
     """Raise an error if rows cannot be written to `out`.
 
     Raises InvalidParameter for an unknown suffix, SourceMissing if the folder does not exist.
@@ -42,21 +42,21 @@ def write_projected(file: BinaryIO, suffix: str, batches: Iterator[pa.RecordBatc
     """
     if suffix == ".npz":
         table = pa.Table.from_batches(batches)
-        np.savez(file, allow_pickle=False, **_arrays(table))
+        np.savez(file, allow_pickle=False, **_npz_arrays(table))
         return int(table.num_rows)
 
     if suffix == ".csv":
         batches = map(_without_lists, batches)
     rows = 0
     first = next(batches)
-    with _writer(file, suffix, first.schema) as writer:
+    with _open_writer(file, suffix, first.schema) as writer:
         for batch in chain([first], batches):
             writer.write_batch(batch)
             rows += batch.num_rows
     return rows
 
 
-def _writer(
+def _open_writer(
     file: BinaryIO, suffix: str, schema: pa.Schema
 ) -> pa.RecordBatchFileWriter | pq.ParquetWriter | pacsv.CSVWriter:
     if suffix == ".parquet":
@@ -76,16 +76,16 @@ def _as_json(lists: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pa.array([None if v is None else orjson.dumps(v).decode() for v in lists.to_pylist()], pa.string())
 
 
-def _arrays(table: pa.Table) -> dict[str, np.ndarray]:
+def _npz_arrays(table: pa.Table) -> dict[str, np.ndarray]:
     """Return the arrays of an npz."""
     components = [name for name in table.column_names if name.startswith("z")]
     z = np.empty((table.num_rows, len(components)))
     for i, name in enumerate(components):
         z[:, i] = table.column(name).to_numpy()
-    return {"z": z} | {name: _array(table.column(name)) for name in table.column_names if name not in components}
+    return {"z": z} | {name: _column_array(table.column(name)) for name in table.column_names if name not in components}
 
 
-def _array(column: pa.ChunkedArray) -> np.ndarray:
+def _column_array(column: pa.ChunkedArray) -> np.ndarray:
     """Return a column of ids or targets as an array.
 
     A missing value is NaN or an empty text.

@@ -34,15 +34,15 @@ from stream_dr.directory.directory import Directory
 from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SchemaMismatch
 from stream_dr.models.model import Model
-from stream_dr.models.reasons import why_unpublished
+from stream_dr.models.reasons import unpublished_error
 from stream_dr.models.schema import Schema, columns_in_order, columns_missing
 from stream_dr.models.snapshot_file import Arrays
-from stream_dr.models.versions import Published, change
+from stream_dr.models.versions import Published, projection_change
 from stream_dr.projection import Mapped, Projection
 from stream_dr.rows.block import Block, Ids, check_finite
 from stream_dr.rows.raw_rows import refuse_table
 from stream_dr.rows.source import Source
-from stream_dr.running.projected_file import check_out, write_projected
+from stream_dr.running.projected_file import check_output_path, write_projected
 from stream_dr.shards.dataset import Dataset
 from stream_dr.statistics.protocol import pack
 from stream_dr.targets.targets import Targets
@@ -121,25 +121,25 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
     """
     published = model.published
     if published is None:
-        raise why_unpublished(model)
+        raise unpublished_error(model)
 
     projection = published.projection
     missing = columns_missing(block, schema)
-    block, unseen = conform(block, projection, schema)
+    block, unseen = conform_block(block, projection, schema)
     z = projection.apply(block.X)
     return ProjectedRows(
         model.name, published.version, published.position, projection.solution, z, block.ids, unseen, missing
     )
 
 
-def conform(block: Block, projection: Projection, schema: Schema) -> tuple[Block, int]:
+def conform_block(block: Block, projection: Projection, schema: Schema) -> tuple[Block, int]:
     """Check a block and bring it into the form that a projection takes.
 
     Returns the block and the number of its entries that the projection never saw.
     """
     check_finite(block.X)
     _check_names(block, schema)
-    block = _no_rows(block, projection.n_features) if block.X.shape == (0, 0) else columns_in_order(block, schema)
+    block = _empty_batch(block, projection.n_features) if block.X.shape == (0, 0) else columns_in_order(block, schema)
 
     if block.table:
         if isinstance(projection, Mapped) and projection.table is not None:
@@ -157,7 +157,7 @@ def _check_names(block: Block, schema: Schema) -> None:
         )
 
 
-def _no_rows(block: Block, width: int) -> Block:
+def _empty_batch(block: Block, width: int) -> Block:
     """Return an empty batch without columns, as {"rows": []}, with the projection's width."""
     return block._replace(X=np.empty((0, width)))
 
@@ -186,7 +186,7 @@ class ExportedProjection(NamedTuple):
 
     def to_arrow(self) -> bytes:
         """Return an Arrow stream of one row."""
-        columns = {name: _tensor(np.ascontiguousarray(array)) for name, array in self.arrays.items()}
+        columns = {name: _array_as_row(np.ascontiguousarray(array)) for name, array in self.arrays.items()}
         batch = pa.record_batch(list(columns.values()), names=list(columns))
         return bytes(write_arrow([batch.replace_schema_metadata(self._texts())]))
 
@@ -207,7 +207,7 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
     """
     newest = model.published
     if newest is None:
-        raise why_unpublished(model)
+        raise unpublished_error(model)
     published = newest if version is None else model.version(version)
 
     projection = published.projection
@@ -229,7 +229,7 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
 
     arrays = _arrays(projection)
     # Clients with stored embeddings need the map to the newest version, not the versions between.
-    to_newest = None if version is None else change(projection, newest.projection)
+    to_newest = None if version is None else projection_change(projection, newest.projection)
     if to_newest is not None:
         arrays |= {"map": to_newest.map, "offset": to_newest.offset}
         metadata["map_residual"] = to_newest.residual
@@ -242,7 +242,7 @@ def _arrays(projection: Projection) -> Arrays:
     return pack(projection)[0]
 
 
-def _tensor(array: np.ndarray) -> pa.Array:
+def _array_as_row(array: np.ndarray) -> pa.Array:
     """Return one row that holds the whole array."""
     # A tensor cannot be empty, a list can.
     if array.size == 0:
@@ -258,10 +258,10 @@ def project(
 
     watch: receives the number of rows so far.
 
-    Raises as check_out, InvalidParameter (no rows, or no column to write), NotFitted (no row
+    Raises as check_output_path, InvalidParameter (no rows, or no column to write), NotFitted (no row
     learned yet), NeedsRefine, and what reading or projecting a batch raises.
     """
-    check_out(out)
+    check_output_path(out)
     if isinstance(source, Dataset) and not source.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
 
@@ -271,7 +271,7 @@ def project(
         # Arrow counts no rows in a batch without columns.
         raise InvalidParameter(f"{model.name} has no component yet: {model.estimator.limit}. Nothing was written.")
 
-    batches = _batches(directory, model, source, fields, watch or (lambda rows: None))
+    batches = _projected_batches(directory, model, source, fields, watch or (lambda rows: None))
     first = next(batches)
     rows = 0
 
@@ -283,7 +283,7 @@ def project(
     return rows
 
 
-def _batches(
+def _projected_batches(
     directory: Directory, model: Model, source: Source, fields: dict[str, pa.DataType], watch: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the projected batches of a source."""
@@ -302,7 +302,7 @@ def require_published(model: Model) -> Published:
         # Solving raises the reason.
         model.estimator.solve(model.accumulator.freeze())
     if model.published is None:
-        raise why_unpublished(model)
+        raise unpublished_error(model)
     return model.published
 
 
@@ -315,7 +315,7 @@ def projected_batch(
 
     fields: as of `carried_fields`.
     """
-    conformed, _ = conform(block, projection, schema)
+    conformed, _ = conform_block(block, projection, schema)
     z = projection.apply(conformed.X)
     columns = _carried_columns(block, fields) | {
         f"z{i}": pa.array(np.ascontiguousarray(column)) for i, column in enumerate(z.T)
@@ -326,7 +326,7 @@ def projected_batch(
 def _fields_of(block: Block) -> dict[str, pa.DataType]:
     """Return name and type of the id and target columns of a source's first block."""
     schema = arrow_from_block(block).schema
-    return {name: _plain(schema.field(name).type) for name in ("id", *_COLUMN.values()) if name in schema.names}
+    return {name: _written_type(schema.field(name).type) for name in ("id", *_COLUMN.values()) if name in schema.names}
 
 
 def carried_fields(dataset: Dataset) -> dict[str, pa.DataType]:
@@ -336,7 +336,7 @@ def carried_fields(dataset: Dataset) -> dict[str, pa.DataType]:
     """
     names = ("id", *_COLUMN.values())
     schemas = [
-        pa.schema([(n, _plain(shard.schema.field(n).type)) for n in names if n in shard.schema.names])
+        pa.schema([(n, _written_type(shard.schema.field(n).type)) for n in names if n in shard.schema.names])
         for shard in dataset.shards
     ]
     try:
@@ -346,14 +346,14 @@ def carried_fields(dataset: Dataset) -> dict[str, pa.DataType]:
     return {name: unified.field(name).type for name in names if name in unified.names}
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def _written_type(kind: pa.DataType) -> pa.DataType:
     """Return the type in which a column of ids or targets is written."""
     if pa.types.is_dictionary(kind):
-        return _plain(kind.value_type)
+        return _written_type(kind.value_type)
     if pa.types.is_fixed_size_list(kind) and kind.list_size == 1:
-        return _plain(kind.value_type)
+        return _written_type(kind.value_type)
     if pa.types.is_nested(kind):
-        return pa.list_(_plain(kind.value_type))
+        return pa.list_(_written_type(kind.value_type))
     if pa.types.is_floating(kind):
         return pa.float64()
     if pa.types.is_integer(kind):

@@ -26,12 +26,12 @@ from stream_dr.evaluation.held_out import scores_of_refining
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.schema import block_for
 from stream_dr.models.snapshot import remove_snapshots, snapshot, snapshot_folder
-from stream_dr.models.snapshot_file import contents_of, read_file, write_file
+from stream_dr.models.snapshot_file import damaged_contents, read_file, write_file
 from stream_dr.models.versions import Published
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.statistics.protocol import pack, unpack
-from stream_dr.threads import ahead
+from stream_dr.threads import compute_ahead
 
 PassCallback = Callable[[JsonDict], None]
 """Function that receives progress reports."""
@@ -226,7 +226,7 @@ class _FrozenSource:
         first = max(after, self._model.start - 1)
         last = self._frozen.position if until is None else min(until, self._frozen.position)
         events = self._history.events(first, last, unlearn_horizon=self._frozen.unlearn_horizon)
-        with closing(ahead(events)) as blocks:
+        with closing(compute_ahead(events)) as blocks:
             for position, block in blocks:
                 if self._cancelled():
                     raise _Cancelled
@@ -246,7 +246,7 @@ def _load_checkpoint(path: Path, frozen: Frozen, max_passes: int) -> Refining | 
         return None
     try:
         arrays, header = read_file(path)
-        with contents_of(path):
+        with damaged_contents(path):
             unlearn_horizon = header.get("removed_to", header["position"])
             if header["kind"] != "refine" or (header["position"], unlearn_horizon) != (
                 frozen.position,

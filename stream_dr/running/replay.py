@@ -34,7 +34,7 @@ from stream_dr.models.model import Model
 from stream_dr.running.advance import Step, Steps, rows_to_learn
 from stream_dr.running.driver import Driver, EngineEvent, RunSettings
 from stream_dr.shards.dataset import Dataset
-from stream_dr.threads import ahead, pool, switching
+from stream_dr.threads import compute_ahead, fast_switching, thread_pool
 
 ON_DEMAND = PublishPolicy(rows=None, seconds=None, idle=False)
 
@@ -150,8 +150,8 @@ class Replay:
 
         # Models are published once, at the end.
         run = settings.run._replace(publish=ON_DEMAND, test_then_train=settings.test)
-        self.advance = pool("advance")
-        self.work = pool("work", run.workers)
+        self.advance = thread_pool("advance")
+        self.work = thread_pool("work", run.workers)
         self.driver = Driver(directory, run, self.advance, self.work, self._on_event, solving=True)
         self.recorder: Recorder = Recorder(directory, self.driver.scores)
 
@@ -161,7 +161,7 @@ class Replay:
         After an error, models are snapshotted as they are.
         """
         started_at = time.monotonic()
-        with switching(), threadpool_limits(1), self.recorder:
+        with fast_switching(), threadpool_limits(1), self.recorder:
             try:
                 self._catch_up()
                 learn()
@@ -209,7 +209,7 @@ class Replay:
         self.directory.hold_recent(4 * GROUP_BYTES)
         steps = Steps(self.directory)
         position = self.directory.position
-        with closing(ahead(self._append(), depth=1)) as groups:
+        with closing(compute_ahead(self._append(), depth=1)) as groups:
             for group in groups:
                 for page in self._turns(steps.pages(position, group.last)):
                     self.driver.turn(self.models, page, test=self._in_first_pass())
@@ -252,7 +252,7 @@ class Replay:
 
         Ends with the first group that has a refusal.
         """
-        with closing(ahead(self.batches.groups())) as groups:
+        with closing(compute_ahead(self.batches.groups())) as groups:
             for drafts in groups:
                 answers = self.directory.append(drafts, up_to_refusal=True)
                 for receipt in answers:
@@ -260,7 +260,9 @@ class Replay:
                         self.columns_missing |= dict.fromkeys(receipt.columns_missing)
 
                 last = answers[-1]
-                refusal = _refusal(drafts[len(answers) - 1], last) if isinstance(last, StreamDRError) else None
+                refusal = (
+                    _refusal_with_shard(drafts[len(answers) - 1], last) if isinstance(last, StreamDRError) else None
+                )
                 yield _Appended(self.directory.position, refusal)
                 if refusal is not None:
                     return
@@ -297,7 +299,7 @@ class Replay:
         return passes
 
 
-def _refusal(draft: Draft, error: StreamDRError) -> StreamDRError:
+def _refusal_with_shard(draft: Draft, error: StreamDRError) -> StreamDRError:
     """Return the error that refused a batch of a shard, with the shard's name."""
     if isinstance(error, InsufficientStorage):
         return error

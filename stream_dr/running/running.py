@@ -29,7 +29,7 @@ from stream_dr.estimators import make
 from stream_dr.estimators.fitting.refining import check_method
 from stream_dr.models.entry import PublishPolicy, RefinePolicy
 from stream_dr.models.model import Model
-from stream_dr.models.reasons import why_unpublished
+from stream_dr.models.reasons import unpublished_error
 from stream_dr.models.snapshot_file import canonical_json
 from stream_dr.models.versions import Published
 from stream_dr.running.driver import Driver, EngineEvent, RunSettings
@@ -37,7 +37,7 @@ from stream_dr.running.ingest import Appender
 from stream_dr.running.jobs import Job, Jobs
 from stream_dr.running.model_thread import ModelThread
 from stream_dr.running.refine import check_model, refine_frozen
-from stream_dr.threads import pool, switching
+from stream_dr.threads import fast_switching, thread_pool
 
 log = logging.getLogger("stream_dr.running")
 
@@ -70,9 +70,9 @@ class Running:
         self.directory = directory
         self.settings = settings or RunSettings()
         directory.hold_recent(RECENT_BYTES)
-        self._work = pool("work", self.settings.workers)
-        self._long = pool("long", 2 * self.settings.workers)
-        self._advance = pool("advance")
+        self._work = thread_pool("work", self.settings.workers)
+        self._long = thread_pool("long", 2 * self.settings.workers)
+        self._advance = thread_pool("advance")
 
         self._listeners = Listeners()
         self._waits = Waits(self._included, self._blocking_reason)
@@ -97,7 +97,7 @@ class Running:
         Models too far behind the log are backfilled. The others are advanced as they are.
         """
         self._limits.enter_context(threadpool_limits(1))
-        self._limits.enter_context(switching())
+        self._limits.enter_context(fast_switching())
 
         alive = [m for m in self.directory.models.values() if m.status != "failed"]
         near = [m for m in alive if self.directory.position - m.position <= self.directory.limits.max_lag]
@@ -116,7 +116,7 @@ class Running:
         the next start. The directory stays open.
         """
         self._stopping = True
-        self._waits.end()
+        self._waits.cancel_all()
         self._jobs.cancel()
         self._appender.close()
         self._models.stop(seconds)
@@ -194,14 +194,14 @@ class Running:
             known = self.directory.models.get(name)
             if known is not None:
                 check_model(self.directory, known)
-        return self._join(*self.directory.add_model(name, key, params, start, policy, refine))
+        return self._join_or_backfill(*self.directory.add_model(name, key, params, start, policy, refine))
 
     def add_saved(self, name: str, estimator: Any, policy: PublishPolicy | None = None) -> tuple[Model, bool]:
         """Add a saved estimator, as Directory.add_saved.
 
         It goes on with the next batch.
         """
-        return self._join(*self.directory.add_saved(name, estimator, policy))
+        return self._join_or_backfill(*self.directory.add_saved(name, estimator, policy))
 
     def remove_model(self, name: str) -> None:
         """Remove a model, as Directory.remove_model, and cancel its jobs.
@@ -226,7 +226,7 @@ class Running:
             # The snapshot keeps the projection after a kill.
             self._models.driver.submit_publish_and_snapshot(model).result(timeout)
         if model.published is None or (model.stale and model.solve_error is not None):
-            raise why_unpublished(model)
+            raise unpublished_error(model)
         return model.published
 
     def snapshot(self, name: str) -> Job:
@@ -377,7 +377,7 @@ class Running:
         if event in _COUNTED:
             self._figures[_COUNTED[event]] += 1
 
-    def _join(self, model: Model, new: bool) -> tuple[Model, bool]:
+    def _join_or_backfill(self, model: Model, new: bool) -> tuple[Model, bool]:
         """Let a new model join the live ones. Backfill it if it is far behind."""
         if new:
             self._set_default_policy(model)
@@ -494,13 +494,13 @@ class Waits:
     def add(self, position: int) -> "Future[str | None]":
         """Return a future of `position`.
 
-        `end` cancels it if it is not done.
+        `cancel_all` cancels it if it is not done.
         """
         future: Future[str | None] = Future()
-        future.add_done_callback(self._drop)
+        future.add_done_callback(self._discard)
         with self._lock:
             self._waiting[future] = position
-        self.end() if self._ended else self.resolve()
+        self.cancel_all() if self._ended else self.resolve()
         return future
 
     @property
@@ -516,10 +516,10 @@ class Waits:
         for future, position in waiting:
             reached = self._reached(position)
             reason = None if reached else self._blocking_reason(position)
-            if (reached or reason) and self._drop(future) and future.set_running_or_notify_cancel():
+            if (reached or reason) and self._discard(future) and future.set_running_or_notify_cancel():
                 future.set_result(reason)
 
-    def end(self) -> None:
+    def cancel_all(self) -> None:
         """Cancel all futures that cannot be resolved now, and all later ones."""
         self._ended = True
         self.resolve()
@@ -528,7 +528,7 @@ class Waits:
         for future in unresolved:
             future.cancel()
 
-    def _drop(self, future: "Future[str | None]") -> bool:
+    def _discard(self, future: "Future[str | None]") -> bool:
         """Remove a future. Return False if it was removed before."""
         with self._lock:
             return self._waiting.pop(future, None) is not None

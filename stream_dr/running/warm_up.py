@@ -68,13 +68,13 @@ def warm_up(
         timer.start()
         try:
             for kind in estimator.target_kinds or (None,):
-                for block in chain(_tables(estimator, kind), _blocks(kind, json)):
-                    _use(estimator, block)
+                for block in chain(_table_blocks(estimator, kind), _number_blocks(kind, json)):
+                    _exercise(estimator, block)
         finally:
             timer.cancel()
 
 
-def _use(estimator: Estimator, block: Block) -> None:
+def _exercise(estimator: Estimator, block: Block) -> None:
     """Learn, solve, project and refine a block."""
     try:
         # A map may not suit these made-up rows, which says nothing about the stream's.
@@ -92,7 +92,7 @@ def _use(estimator: Estimator, block: Block) -> None:
         log.debug("%s has no answer on the rows it is warmed with (%s): %s", type(estimator).__name__, e.code, e)
 
 
-def _tables(estimator: Estimator, kind: str | None) -> Iterator[Block]:
+def _table_blocks(estimator: Estimator, kind: str | None) -> Iterator[Block]:
     """Yield rows of categories and of texts, if the feature map takes a table."""
     spec = estimator.get_params().get("feature_map")
     if spec is None or not feature_map(spec).learns:
@@ -100,20 +100,20 @@ def _tables(estimator: Estimator, kind: str | None) -> Iterator[Block]:
     words = [{"a": f"w{i}", "b": f"v{i}"} for i in range(ROWS)]
     texts = [{spec.get("column") or "text": f"w{i} and so on"} for i in range(ROWS)]
     for rows in (raw_from_dicts(words), raw_from_dicts(texts)):
-        yield Block(rows, _targets(kind), names=rows.names)
+        yield Block(rows, _made_up_targets(kind), names=rows.names)
 
 
-def _blocks(kind: str | None, json: bool) -> Iterator[Block]:
+def _number_blocks(kind: str | None, json: bool) -> Iterator[Block]:
     """Yield dense, sparse and wide sparse rows in each form that can arrive."""
     dense = np.random.default_rng(0).normal(size=(ROWS, FEATURES))
     filled = sp.csr_matrix(np.where(dense > 0, dense, 0.0))
     wide = sp.csr_matrix((filled.data, filled.indices, filled.indptr), shape=(ROWS, WIDE))
     for rows in (dense, filled, wide):
         for dtype in (np.float64, np.float32):
-            block = Block(rows.astype(dtype), _targets(kind))
+            block = Block(rows.astype(dtype), _made_up_targets(kind))
             yield _parsed(write_arrow([arrow_from_block(block)]), "arrow")
         if json:
-            yield _parsed(orjson.dumps(json_rows(Block(rows, _targets(kind)))), "json")
+            yield _parsed(orjson.dumps(json_rows(Block(rows, _made_up_targets(kind)))), "json")
 
 
 def _parsed(body: bytes, media: str) -> Block:
@@ -123,7 +123,7 @@ def _parsed(body: bytes, media: str) -> Block:
     return block
 
 
-def _targets(kind: str | None) -> Targets | None:
+def _made_up_targets(kind: str | None) -> Targets | None:
     if kind is None:
         return None
     if kind == "continuous":

@@ -32,10 +32,10 @@ from stream_dr.shards.file import (
     begins_as_shard,
     damaged_shard,
     digest_of,
-    fetched,
+    fetch_file,
     file_buffer,
     identity_of,
-    opened,
+    open_shard_file,
 )
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, read_manifest
 from stream_dr.shards.seal import seal_of
@@ -90,12 +90,12 @@ class Shard:
 
         Without a manifest the file is read. Raises DamagedShard or SourceMissing.
         """
-        return self.entry.batch_rows if self.entry is not None else opened(*self._identity()).batch_rows
+        return self.entry.batch_rows if self.entry is not None else open_shard_file(*self._identity()).batch_rows
 
     @property
     def schema(self) -> pa.Schema:
         """Arrow schema of the batches. Raises SourceMissing or DamagedShard."""
-        return opened(*self._identity()).schema
+        return open_shard_file(*self._identity()).schema
 
     @property
     def rows(self) -> int:
@@ -114,7 +114,7 @@ class Shard:
         cannot be read, and the errors of the codec with the file's name.
         """
         identity = self.check()
-        batches = opened(*identity).read(batch)
+        batches = open_shard_file(*identity).read(batch)
         try:
             return block_from_arrow(batches, n_features=self.n_features)
         except MalformedInput as e:
@@ -130,7 +130,7 @@ class Shard:
         DamagedShard.
         """
         identity = self._identity()
-        token = fetched(self.path, *identity[1:]).token if isinstance(self.path, RemotePath) else identity
+        token = fetch_file(self.path, *identity[1:]).token if isinstance(self.path, RemotePath) else identity
         if self._checked != token:
             if not self._is_sealed(identity):
                 self._check_digest(identity)
@@ -162,7 +162,7 @@ class Shard:
     def _check_rows(self, identity: Identity) -> None:
         """Raise DamagedShard unless the batches have the manifest's numbers of rows."""
         # A replay plans its reading by the manifest.
-        batch_rows = opened(*identity).batch_rows
+        batch_rows = open_shard_file(*identity).batch_rows
         if self.entry is not None and batch_rows != self.entry.batch_rows:
             raise damaged_shard(
                 self.path,
@@ -234,7 +234,7 @@ def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = 
         is raised.
     """
     source_list = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
-    parts = [_part(path_of(os.fspath(source))) for source in source_list]
+    parts = [_open_source(path_of(os.fspath(source))) for source in source_list]
     all_shards = [shard for shards, _ in parts for shard in shards]
 
     usable: list[Shard] = []
@@ -297,7 +297,7 @@ def _manifest_of(path: AnyPath) -> Manifest | None:
         return None
 
 
-def _part(path: AnyPath) -> tuple[list[Shard], Manifest | None]:
+def _open_source(path: AnyPath) -> tuple[list[Shard], Manifest | None]:
     """Return the shards of one source, and its manifest if it has one."""
     if path.is_dir() and not (path / MANIFEST_NAME).exists():
         if (path / UNFINISHED).exists():
@@ -337,7 +337,7 @@ def _check_usable(shard: Shard) -> None:
         raise SourceMissing(f"{shard.path} is not there, and the manifest names it.", path=str(shard.path)) from e
 
     if shard.entry is None:
-        opened(*identity_of(shard.path))
+        open_shard_file(*identity_of(shard.path))
     elif size != shard.entry.bytes:
         raise damaged_shard(shard.path, f"it has {size} bytes; the manifest says {shard.entry.bytes}")
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stream_dr.arrow.codec import batch_lengths, read_arrow
-from stream_dr.arrow.sound import check_types, first_line
+from stream_dr.arrow.sound import check_types, first_message_line
 from stream_dr.errors import DamagedShard, LimitExceeded, MalformedInput, SchemaMismatch, SourceMissing
 from stream_dr.shards.uri import AnyPath, RemotePath
 
@@ -49,7 +49,7 @@ def digest_of(path: AnyPath, size: int, changed: int) -> str:
     It is computed one time for each identity in a process. O(bytes).
     """
     if isinstance(path, RemotePath):
-        return fetched(path, size, changed).sha256
+        return fetch_file(path, size, changed).sha256
     return _digest(path, size, changed)
 
 
@@ -76,12 +76,12 @@ def file_buffer(path: AnyPath, size: int, changed: int) -> pa.Buffer:
     Raises DamagedShard if it cannot be read.
     """
     if isinstance(path, RemotePath):
-        return fetched(path, size, changed).data
+        return fetch_file(path, size, changed).data
     with _unreadable(path):
-        return _mapped(path)
+        return _map_file(path)
 
 
-def _mapped(path: Path) -> pa.Buffer:
+def _map_file(path: Path) -> pa.Buffer:
     # An empty file cannot be mapped.
     return pa.memory_map(str(path)).read_buffer() if path.stat().st_size else pa.py_buffer(b"")
 
@@ -110,7 +110,7 @@ class Fetched:
                         raise SourceMissing(
                             f"{self._path} is no longer there; put it back.", path=self._path.uri
                         ) from e
-                    self._data = _mapped(Path(file.name))
+                    self._data = _map_file(Path(file.name))
             return self._data
 
     @cached_property
@@ -125,7 +125,7 @@ class Fetched:
 
 
 @lru_cache(maxsize=16)
-def fetched(path: RemotePath, _size: int, _changed: int) -> Fetched:
+def fetch_file(path: RemotePath, _size: int, _changed: int) -> Fetched:
     """Return the fetched content of an identity.
 
     At most 16 are stored. A dropped one is fetched again, and has another token.
@@ -158,7 +158,7 @@ class ShardFile:
         self._path = path
         self._lock = threading.Lock()
         with _unreadable(path):
-            self._open(pa.BufferReader(_mapped(Path(path)) if data is None else data))
+            self._open(pa.BufferReader(_map_file(Path(path)) if data is None else data))
 
     def _open(self, source: pa.BufferReader) -> None:
         """Open the file by the format that its first bytes show."""
@@ -204,16 +204,16 @@ class ShardFile:
             return self._read_batch(batch)
 
 
-def opened(path: AnyPath, size: int, changed: int) -> ShardFile:
+def open_shard_file(path: AnyPath, size: int, changed: int) -> ShardFile:
     """Return the open file of an identity.
 
     Raises DamagedShard if it is no file of batches, and SchemaMismatch for other columns.
     """
-    return fetched(path, size, changed).file if isinstance(path, RemotePath) else _opened(path, size, changed)
+    return fetch_file(path, size, changed).file if isinstance(path, RemotePath) else _open_local(path, size, changed)
 
 
 @lru_cache(maxsize=16)
-def _opened(path: Path, _size: int, _changed: int) -> ShardFile:
+def _open_local(path: Path, _size: int, _changed: int) -> ShardFile:
     return ShardFile(path)
 
 
@@ -226,7 +226,7 @@ def _unreadable(path: AnyPath) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, OSError, MemoryError, MalformedInput, OverflowError, UnicodeError) as e:
-        raise damaged_shard(path, first_line(e)) from e
+        raise damaged_shard(path, first_message_line(e)) from e
     except (SchemaMismatch, LimitExceeded) as e:
         raise type(e)(f"{path}: {e}", **e.details) from e
 

@@ -20,7 +20,7 @@ from urllib.parse import SplitResult, parse_qs, quote, unquote, urlsplit, urluns
 import pyarrow as pa
 from pyarrow import fs
 
-from stream_dr.arrow.sound import first_line
+from stream_dr.arrow.sound import first_message_line
 from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SourceMissing
 
@@ -78,7 +78,7 @@ class RemotePath(os.PathLike[str]):
         return self.uri < other.uri
 
     def __truediv__(self, name: str) -> "RemotePath":
-        return self._at(f"{self._parts.path.rstrip('/')}/{quote(name)}")
+        return self._same_store(f"{self._parts.path.rstrip('/')}/{quote(name)}")
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ class RemotePath(os.PathLike[str]):
     @property
     def parent(self) -> "RemotePath":
         """Folder that contains it."""
-        return self._at(self._parts.path.rstrip("/").rpartition("/")[0])
+        return self._same_store(self._parts.path.rstrip("/").rpartition("/")[0])
 
     def absolute(self) -> "RemotePath":
         """Return the path itself."""
@@ -105,22 +105,22 @@ class RemotePath(os.PathLike[str]):
 
     def stat(self) -> Status:
         """Return size and time of change. Raises FileNotFoundError."""
-        info = self._info()
+        info = self._file_info()
         if info.type != fs.FileType.File:
             raise FileNotFoundError(self.uri)
         return Status(info.size, info.mtime_ns or 0)
 
     def exists(self) -> bool:
         """Return True if there is such a file or folder."""
-        return bool(self._info().type != fs.FileType.NotFound)
+        return bool(self._file_info().type != fs.FileType.NotFound)
 
     def is_file(self) -> bool:
         """Return True if it is a file."""
-        return bool(self._info().type == fs.FileType.File)
+        return bool(self._file_info().type == fs.FileType.File)
 
     def is_dir(self) -> bool:
         """Return True if it is a folder."""
-        return bool(self._info().type == fs.FileType.Directory)
+        return bool(self._file_info().type == fs.FileType.Directory)
 
     def iterdir(self) -> Iterator["RemotePath"]:
         """Return the files and folders in it."""
@@ -141,12 +141,12 @@ class RemotePath(os.PathLike[str]):
         with _reachable(self.uri):
             fs.copy_files(source, str(path), source_filesystem=system, destination_filesystem=fs.LocalFileSystem())
 
-    def _info(self) -> fs.FileInfo:
+    def _file_info(self) -> fs.FileInfo:
         system, path = filesystem(self.uri)
         with _reachable(self.uri):
             return system.get_file_info(path)
 
-    def _at(self, path: str) -> "RemotePath":
+    def _same_store(self, path: str) -> "RemotePath":
         return RemotePath(urlunsplit(self._parts._replace(path=path)))
 
 
@@ -172,7 +172,7 @@ def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
     if "://" not in uri or uri.startswith("file:"):
         return fs.LocalFileSystem(), str(Path(path_of(uri)).absolute())
     parts = _checked_parts(uri)
-    system, root = _opened(urlunsplit(parts._replace(path="", fragment="")))
+    system, root = _open_store(urlunsplit(parts._replace(path="", fragment="")))
     return system, f"{root}/{unquote(parts.path).strip('/')}".strip("/")
 
 
@@ -195,13 +195,15 @@ def write_whole(folder: str, name: str, content: bytes) -> None:
 
 
 @lru_cache(maxsize=64)
-def _opened(uri: str) -> tuple[fs.FileSystem, str]:
+def _open_store(uri: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of a store, and the path of its root."""
     try:
         with _reachable(uri):
             system, path = fs.FileSystem.from_uri(uri)
     except (pa.ArrowException, NotImplementedError) as e:
-        raise InvalidParameter(f"{uri} names no store that can be read ({first_line(e)}); give s3://bucket/key.") from e
+        raise InvalidParameter(
+            f"{uri} names no store that can be read ({first_message_line(e)}); give s3://bucket/key."
+        ) from e
 
     # S3 is opened again, with more attempts. pyarrow's constructor does not read the endpoint from
     # the environment, which from_uri does.
@@ -242,7 +244,7 @@ def _reachable(uri: str) -> Iterator[None]:
         raise
     except OSError as e:
         raise SourceMissing(
-            f"{uri} cannot be reached ({first_line(e)}). Check the address, the network and the credentials in the "
+            f"{uri} cannot be reached ({first_message_line(e)}). Check the address, the network and the credentials in the "
             "environment, and give the command again.",
             path=uri,
         ) from e

@@ -24,7 +24,7 @@ from typing import IO
 import pyarrow as pa
 
 from stream_dr.arrow.codec import arrow_from_block
-from stream_dr.disk import TEMPORARY, fsync_directory, is_full, no_room
+from stream_dr.disk import TEMPORARY, fsync_directory, is_full, storage_error
 from stream_dr.errors import OutputExists, SchemaMismatch
 from stream_dr.rows.block import Block
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, write_manifest
@@ -250,7 +250,7 @@ class ShardWriter:
             self._writer.write_table(head.replace_schema_metadata(self._schema.metadata))
         except OSError as e:
             if is_full(e):
-                raise no_room(self._temporary, str(e)) from e
+                raise storage_error(self._temporary, str(e)) from e
             raise
 
         self._batch_rows.append(rows)

@@ -16,10 +16,17 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
-from stream_dr.checks import at_least, finite, matrix, one_of, shaped, within
+from stream_dr.checks import (
+    check_array_shapes,
+    check_at_least,
+    check_finite_arrays,
+    check_one_of,
+    check_within,
+    require_matrix,
+)
 from stream_dr.projection import SOLUTIONS, ProjectionKind
 from stream_dr.rows.block import Rows
-from stream_dr.solve.landmarks import Kept, of_variance_1, places_of_rows, to_landmarks
+from stream_dr.solve.landmarks import SampledLandmarks, places_of_rows, to_landmarks, to_unit_variance
 from stream_dr.solve.neighbours import SEARCH_CHUNK, nearest_landmarks
 from stream_dr.solve.spectral import EPS, with_fixed_signs
 from stream_dr.statistics.protocol import nested_state
@@ -44,7 +51,7 @@ class Barycentre(NamedTuple):
         Share of a local Gram matrix's trace that is added to its diagonal.
     """
 
-    landmarks: Kept
+    landmarks: SampledLandmarks
     places: np.ndarray
     eigenvalues: np.ndarray
     neighbours: int
@@ -53,13 +60,13 @@ class Barycentre(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless the places are those of its landmarks."""
-        one_of(self, "solution", SOLUTIONS)
+        check_one_of(self, "solution", SOLUTIONS)
         r = self.landmarks.check()
-        p = matrix(self, "places")[1]
-        shaped(self, np.float64, places=(r, p), eigenvalues=(p,))
-        finite(self, "places", "eigenvalues")
-        at_least(self, 0.0, "reg")
-        within(self, 1, max(r, 1) + 1, "neighbours")
+        p = require_matrix(self, "places")[1]
+        check_array_shapes(self, np.float64, places=(r, p), eigenvalues=(p,))
+        check_finite_arrays(self, "places", "eigenvalues")
+        check_at_least(self, 0.0, "reg")
+        check_within(self, 1, max(r, 1) + 1, "neighbours")
 
     @property
     def kind(self) -> ProjectionKind:
@@ -118,7 +125,7 @@ def locally_linear(rows: Rows, n_components: int, n_neighbors: int, reg: float, 
     if last == parts:
         return Barycentre(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), k, reg)
     values, places = eigh(lle_alignment(W).toarray(), subset_by_index=[parts, last - 1])
-    places = with_fixed_signs(of_variance_1(places) if unit else places)
+    places = with_fixed_signs(to_unit_variance(places) if unit else places)
     return Barycentre(to_landmarks(rows), places, np.maximum(values, 0.0), k, reg)
 
 

@@ -31,8 +31,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import at_least, finite, matrix, shaped
-from stream_dr.solve.singular import singular
+from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays, require_matrix
+from stream_dr.solve.singular import thin_svd
 from stream_dr.solve.subspace import orthonormal
 from stream_dr.solve.tall_qr import tall_qr
 from stream_dr.statistics.protocol import nested_state
@@ -94,12 +94,14 @@ class BlockSolve(NamedTuple):
         If None, for as many features as its directions have.
         """
         features = len(self.directions) if features is None else features
-        (r0, k), r = matrix(self, "expand"), matrix(self, "basis")[1]
-        searched = matrix(self, "directions")[1]
-        shaped(self, np.float64, solution=(features, r0), directions=(features, searched), basis=(features, r))
-        shaped(self, np.float64, coefficients=(r, r0), expand=(r0, k))
-        finite(self, "solution", "directions", "basis", "coefficients", "expand")
-        at_least(self, 0.0, "size", "noise", "largest", "steps")
+        (r0, k), r = require_matrix(self, "expand"), require_matrix(self, "basis")[1]
+        searched = require_matrix(self, "directions")[1]
+        check_array_shapes(
+            self, np.float64, solution=(features, r0), directions=(features, searched), basis=(features, r)
+        )
+        check_array_shapes(self, np.float64, coefficients=(r, r0), expand=(r0, k))
+        check_finite_arrays(self, "solution", "directions", "basis", "coefficients", "expand")
+        check_at_least(self, 0.0, "size", "noise", "largest", "steps")
 
 
 def start_solve(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | None = None) -> BlockSolve:
@@ -117,7 +119,7 @@ def start_solve(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | Non
     guess : (features, p) or None
         Columns in whose span the first step searches W. Later gradients are conjugate.
     """
-    vectors, values, expand = singular(right)
+    vectors, values, expand = thin_svd(right)
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
     basis = np.ascontiguousarray(vectors[:, :rank])
 
@@ -142,9 +144,9 @@ def solve_step(state: BlockSolve, product: np.ndarray) -> BlockSolve:
     if state.directions.shape[1] == 0:
         return state
 
-    inverse, largest = _inverse(state.directions, product, state.largest)
+    inverse, largest = _inverse_of_product(state.directions, product, state.largest)
     step = inverse @ (state.directions.T @ state.basis)
-    basis, coefficients = _shrink(state.basis - product @ step, state.coefficients, state.noise * state.size)
+    basis, coefficients = _new_residual(state.basis - product @ step, state.coefficients, state.noise * state.size)
     conjugate = basis if state.guessing else basis - state.directions @ (inverse @ (product.T @ basis))
     return state._replace(
         solution=state.solution + state.directions @ (step @ state.coefficients),
@@ -157,7 +159,7 @@ def solve_step(state: BlockSolve, product: np.ndarray) -> BlockSolve:
     )
 
 
-def solution(state: BlockSolve) -> np.ndarray:
+def current_solution(state: BlockSolve) -> np.ndarray:
     """Return W (features, k) for the original right-hand sides."""
     return state.solution @ state.expand
 
@@ -188,7 +190,7 @@ def second_stage(first: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.n
     return first @ (vectors[:, keep] / np.sqrt(values[keep])), values[keep]
 
 
-def angle(before: np.ndarray, after: np.ndarray) -> float:
+def largest_angle(before: np.ndarray, after: np.ndarray) -> float:
     """Return the largest principal angle between two spans.
 
     before, after: (features, p) matrices. Returns radians from 0 to π/2, and π/2 if their shapes
@@ -199,10 +201,10 @@ def angle(before: np.ndarray, after: np.ndarray) -> float:
     if after.shape[1] == 0:
         return 0.0
     # From the sine, not the cosine, so that small angles keep their digits [Björck, Golub 1973].
-    return float(np.arcsin(min(1.0, sine(tall_qr(before)[0], tall_qr(after)[0]))))
+    return float(np.arcsin(min(1.0, sine_of_largest_angle(tall_qr(before)[0], tall_qr(after)[0]))))
 
 
-def sine(first: np.ndarray, second: np.ndarray) -> float:
+def sine_of_largest_angle(first: np.ndarray, second: np.ndarray) -> float:
     """Return the sine of the largest principal angle.
 
     first, second: (features, p), orthonormal bases of the spans.
@@ -211,7 +213,7 @@ def sine(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.sqrt(max(0.0, float(np.linalg.eigvalsh(rest.T @ rest)[-1]))))
 
 
-def _inverse(directions: np.ndarray, product: np.ndarray, largest: float) -> tuple[np.ndarray, float]:
+def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: float) -> tuple[np.ndarray, float]:
     """Return (PᵀAP)⁻¹ (r, r) and the largest eigenvalue so far.
 
     The eigenvalue is that of A. The inverse is that on the range that A has in double precision. A
@@ -226,12 +228,12 @@ def _inverse(directions: np.ndarray, product: np.ndarray, largest: float) -> tup
     return (vectors[:, keep] / values[keep]) @ vectors[:, keep].T, largest
 
 
-def _shrink(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
+def _new_residual(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the new residual rest @ coefficients as (basis, coefficients).
 
     The basis is orthonormal and has no directions of noise.
     """
     basis, turn = tall_qr(rest)
-    vectors, values, right = singular(turn @ coefficients)
+    vectors, values, right = thin_svd(turn @ coefficients)
     keep = values > noise
     return basis @ vectors[:, keep], values[keep, None] * right[keep]

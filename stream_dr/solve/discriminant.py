@@ -27,7 +27,9 @@ from the system.
 """
 
 
-def combined(G: np.ndarray, b: float, total: np.ndarray, w: float, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+def combined_eigenpairs(
+    G: np.ndarray, b: float, total: np.ndarray, w: float, floor: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the eigenpairs of b·G Gᵀ + w·St by algebraic value.
 
     Returns vectors (features, r) and values (r,), without those within rounding of zero. Costs
@@ -41,7 +43,7 @@ def combined(G: np.ndarray, b: float, total: np.ndarray, w: float, floor: float 
     return vectors, values
 
 
-def combined_diagonal(G: np.ndarray, b: float, total: np.ndarray, w: float) -> tuple[np.ndarray, np.ndarray]:
+def combined_eigenpairs_diagonal(G: np.ndarray, b: float, total: np.ndarray, w: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the positive eigenpairs of (b + w)·G Gᵀ − D, for w < 0.
 
     There are at most c of them. D = −w·diag(Sw) ≥ 0, so the within-class scatter counts as
@@ -53,7 +55,7 @@ def combined_diagonal(G: np.ndarray, b: float, total: np.ndarray, w: float) -> t
     d, c = G.shape
 
     if c == 0 or d <= c + 1:
-        values, vectors = np.linalg.eigh((b + w) * (G @ G.T) - np.diag(within)) if d <= 4096 else _none(d)
+        values, vectors = np.linalg.eigh((b + w) * (G @ G.T) - np.diag(within)) if d <= 4096 else _no_eigenpairs(d)
     else:
         product = LinearOperator((d, d), matvec=lambda v: (b + w) * (G @ (G.T @ v)) - within * v, dtype=np.float64)
         start = G @ np.arange(1.0, c + 1.0)
@@ -64,6 +66,6 @@ def combined_diagonal(G: np.ndarray, b: float, total: np.ndarray, w: float) -> t
     return vectors[:, order], values[order]
 
 
-def _none(d: int) -> tuple[np.ndarray, np.ndarray]:
+def _no_eigenpairs(d: int) -> tuple[np.ndarray, np.ndarray]:
     """Return no eigenpairs."""
     return np.zeros(0), np.zeros((d, 0))

@@ -17,11 +17,19 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
-from stream_dr.checks import WIDEST, at_least, finite, matrix, one_of, shaped, within
+from stream_dr.checks import (
+    WIDEST,
+    check_array_shapes,
+    check_at_least,
+    check_finite_arrays,
+    check_one_of,
+    check_within,
+    require_matrix,
+)
 from stream_dr.projection import SOLUTIONS, ProjectionKind
 from stream_dr.rows.block import Rows
 from stream_dr.solve.graph import Graph
-from stream_dr.solve.landmarks import Kept, of_variance_1, places_of_rows, to_landmarks
+from stream_dr.solve.landmarks import SampledLandmarks, places_of_rows, to_landmarks, to_unit_variance
 from stream_dr.solve.spectral import with_fixed_signs
 from stream_dr.statistics.protocol import nested_state
 
@@ -54,7 +62,7 @@ class Eigenmap(NamedTuple):
         Share of its weight that an edge has if only one end counts the other.
     """
 
-    landmarks: Kept
+    landmarks: SampledLandmarks
     places: np.ndarray
     eigenvalues: np.ndarray
     radii: np.ndarray
@@ -66,14 +74,14 @@ class Eigenmap(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless the places and radii are those of its landmarks."""
-        one_of(self, "solution", SOLUTIONS)
+        check_one_of(self, "solution", SOLUTIONS)
         r = self.landmarks.check()
-        p = matrix(self, "places")[1]
-        shaped(self, np.float64, places=(r, p), eigenvalues=(p,), radii=(r,))
-        finite(self, "places", "eigenvalues")
-        at_least(self, 0.0, "radii", "temperature", "one_sided")
-        within(self, 0, r + 1, "neighbours")
-        within(self, 1, WIDEST, "parts")
+        p = require_matrix(self, "places")[1]
+        check_array_shapes(self, np.float64, places=(r, p), eigenvalues=(p,), radii=(r,))
+        check_finite_arrays(self, "places", "eigenvalues")
+        check_at_least(self, 0.0, "radii", "temperature", "one_sided")
+        check_within(self, 0, r + 1, "neighbours")
+        check_within(self, 1, WIDEST, "parts")
 
     @property
     def kind(self) -> ProjectionKind:
@@ -143,7 +151,7 @@ def laplacian_eigenmaps(
         normal = sp.diags(1.0 / root) @ graph.weights @ sp.diags(1.0 / root)
         values, vectors = eigh(np.eye(r) - normal.toarray(), subset_by_index=[first, last - 1])
         places = with_fixed_signs(vectors / root[:, None])
-        places = of_variance_1(places) if unit else places
+        places = to_unit_variance(places) if unit else places
 
     keep = 1.0 - values > SMALLEST_MU
     eigenvalues, temperature = np.maximum(values[keep], 0.0), graph.temperature or 0.0

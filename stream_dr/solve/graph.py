@@ -85,7 +85,7 @@ def neighbourhood_graph(
         return Graph(sp.csr_matrix((r, r)), np.zeros(r), np.zeros(r), None, 0, 0.5 if average else 1.0)
     k = min(n_neighbors, r if average else r - 1)
     starts, ends = (
-        pairs_within(rows, radius) if radius is not None else _pairs(nearest_landmarks(rows, k, with_self=average))
+        pairs_within(rows, radius) if radius is not None else _edge_pairs(nearest_landmarks(rows, k, with_self=average))
     )
     lengths = pair_distances(rows, starts, ends)
     radii = np.full(r, radius**2) if radius is not None else lengths.reshape(r, k).max(axis=1) * SLACK
@@ -106,7 +106,7 @@ def neighbourhood_graph(
     return Graph(graph, degrees, radii, t, counted, 0.5 if average else 1.0)
 
 
-def _pairs(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _edge_pairs(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return starts and ends (r · k,) of the edges.
 
     near: (r, k), neighbours.

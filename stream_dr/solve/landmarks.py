@@ -15,15 +15,22 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import WIDEST, at_least, csr, finite, shaped, within
+from stream_dr.checks import (
+    WIDEST,
+    check_array_shapes,
+    check_at_least,
+    check_csr_arrays,
+    check_finite_arrays,
+    check_within,
+)
 from stream_dr.projection import check_width
 from stream_dr.rows.block import Rows
-from stream_dr.solve.neighbours import column_medians, distance_chunks, fit_width, shifted, squared_norms
+from stream_dr.solve.neighbours import column_medians, distance_chunks, fit_width, squared_norms, subtract_shift
 from stream_dr.statistics.protocol import nested_state
 
 
 @nested_state
-class Kept(NamedTuple):
+class SampledLandmarks(NamedTuple):
     """Landmarks as plain arrays.
 
     Attributes
@@ -51,12 +58,12 @@ class Kept(NamedTuple):
 
         Raises DamagedFile unless their arrays are rows of `width` features.
         """
-        within(self, 0, WIDEST, "width")
+        check_within(self, 0, WIDEST, "width")
         rows = len(self.values) if self.indptr is None else max(len(self.indptr) - 1, 0)
-        csr(self, rows, self.width)
-        shaped(self, np.float64, middle=(self.width if len(self.middle) else 0,))
-        finite(self, "middle")
-        at_least(self, 0.0, "same")
+        check_csr_arrays(self, rows, self.width)
+        check_array_shapes(self, np.float64, middle=(self.width if len(self.middle) else 0,))
+        check_finite_arrays(self, "middle")
+        check_at_least(self, 0.0, "same")
         return rows
 
     @property
@@ -68,7 +75,7 @@ class Kept(NamedTuple):
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=shape)
 
 
-def to_landmarks(rows: Rows) -> Kept:
+def to_landmarks(rows: Rows) -> SampledLandmarks:
     """Return rows (r, features) as landmarks."""
     if not rows.shape[0]:
         medians, same = np.zeros(rows.shape[1]), 0.0
@@ -76,15 +83,15 @@ def to_landmarks(rows: Rows) -> Kept:
         medians = column_medians(rows)
         # 1e-10 of the landmarks' distance from their medians. What a feature map makes of a row
         # differs in its last digits with the rows that come with it.
-        same = 1e-20 * float(squared_norms(shifted(rows, medians)).mean())
+        same = 1e-20 * float(squared_norms(subtract_shift(rows, medians)).mean())
     if sp.issparse(rows):
-        return Kept(
+        return SampledLandmarks(
             rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64), rows.shape[1], medians, same
         )
-    return Kept(rows, None, None, rows.shape[1], np.zeros(0), same)
+    return SampledLandmarks(rows, None, None, rows.shape[1], np.zeros(0), same)
 
 
-def of_variance_1(places: np.ndarray) -> np.ndarray:
+def to_unit_variance(places: np.ndarray) -> np.ndarray:
     """Return places (r, components) divided by their standard deviation along each component.
 
     Constant components stay as they are.
@@ -103,7 +110,7 @@ components).
 """
 
 
-def places_of_rows(landmarks: Kept, places: np.ndarray, X: Rows, rule: Rule) -> np.ndarray:
+def places_of_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, rule: Rule) -> np.ndarray:
     """Return the places (rows, components) of rows X.
 
     A row that equals a landmark gets the landmark's place, any other the place by `rule`. Raises

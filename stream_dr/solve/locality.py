@@ -21,7 +21,7 @@ from scipy.linalg import eigh
 
 from stream_dr.projection import Linear
 from stream_dr.rows.block import Rows
-from stream_dr.solve.singular import singular
+from stream_dr.solve.singular import thin_svd
 from stream_dr.solve.spectral import EPS, with_fixed_signs
 
 SparseMatrix: TypeAlias = sp.spmatrix | sp.sparray
@@ -33,7 +33,7 @@ A share of the mean eigenvalue of Xᵀ B X.
 """
 
 
-def locality(
+def locality_projection(
     rows: Rows, A: SparseMatrix, B: SparseMatrix, n_components: int, gamma: float, unit: bool = False
 ) -> Linear:
     """Return the projection to the `n_components` directions of smallest ratio.
@@ -51,7 +51,7 @@ def locality(
     """
     r, d = rows.shape
     mean = np.asarray(rows.mean(axis=0)).ravel()
-    U, s, V = _thin(rows, mean)
+    U, s, V = _thin_svd(rows, mean)
     small_a = U.T @ (A @ U)
     small_b = U.T @ (B @ U)
     total = float(s**2 @ np.diag(small_b))
@@ -74,7 +74,7 @@ def locality(
     return Linear(mean, with_fixed_signs(V @ (vectors / scale[:, None])), values, "exact")
 
 
-def _thin(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _thin_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the thin singular value decomposition of the centred rows.
 
     Returns U (r, k), s (k,) and V (features, k). Directions that are rounding are dropped.
@@ -82,13 +82,13 @@ def _thin(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndar
     r, d = rows.shape
     if d <= r:
         dense = rows.toarray() if sp.issparse(rows) else rows
-        U, s, Vt = singular(dense - mean)
-        nonzero = s > _cut(s, r, float(np.abs(mean).max(initial=0.0)))
+        U, s, Vt = thin_svd(dense - mean)
+        nonzero = s > _rounding_cut(s, r, float(np.abs(mean).max(initial=0.0)))
         return U[:, nonzero], s[nonzero], Vt[nonzero].T
-    return _thin_wide(rows, mean)
+    return _thin_svd_of_wide(rows, mean)
 
 
-def _thin_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Decompose wide rows in the same way, from their inner products.
 
     CSR rows are never made dense.
@@ -105,7 +105,7 @@ def _thin_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
     return U, s, V / s
 
 
-def _cut(s: np.ndarray, r: int, offset: float) -> float:
+def _rounding_cut(s: np.ndarray, r: int, offset: float) -> float:
     """Return the size up to which a singular value is rounding.
 
     It is the rounding of the decomposition, or of the rows' distance from zero.

@@ -32,11 +32,11 @@ def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
     """
     products = Z @ points.T
     products = products.toarray() if sp.issparse(products) else np.asarray(products)
-    squared = _squares(Z)[:, None] + _squares(points) - 2.0 * products
+    squared = _squared_lengths(Z)[:, None] + _squared_lengths(points) - 2.0 * products
     return np.where(np.isnan(squared), np.inf, np.maximum(squared, 0.0))
 
 
-def nearest(Z: Rows, means: np.ndarray) -> np.ndarray:
+def nearest_mean(Z: Rows, means: np.ndarray) -> np.ndarray:
     """Return the code (rows,) of the mean nearest to each row.
 
     Z: (rows, p). means: (labels, p). The first of several means at the same distance is taken.
@@ -44,6 +44,6 @@ def nearest(Z: Rows, means: np.ndarray) -> np.ndarray:
     return np.argmin(squared_distances(Z, means), axis=1)
 
 
-def _squares(Z: Rows) -> np.ndarray:
+def _squared_lengths(Z: Rows) -> np.ndarray:
     """Return the squared length (rows,) of each row."""
     return np.asarray(Z.multiply(Z).sum(1)).ravel() if sp.issparse(Z) else np.einsum("ij,ij->i", Z, Z)

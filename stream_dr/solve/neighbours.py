@@ -8,7 +8,7 @@ O(r · features) a dense row, O(r · entries) a sparse one, and at most 32 MB at
 Dense distances are sums of squared differences. The product form |x|² + |y|² − 2 xᵀy would lose
 what is small compared with the rows' lengths. Sparse distances do use the product form, so
 columns that most landmarks have a value in are first shifted by their median. The distance of a
-landmark to itself comes out within rounding of zero (`Kept.same`).
+landmark to itself comes out within rounding of zero (`SampledLandmarks.same`).
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def nearest_landmarks(landmarks: Rows, k: int, with_self: bool) -> np.ndarray:
     If `with_self` is true, the landmark itself counts as the first of the k.
     """
     # scikit-learn's search uses the product form, which needs rows near zero.
-    landmarks = shifted(landmarks, column_medians(landmarks))
+    landmarks = subtract_shift(landmarks, column_medians(landmarks))
     search = NearestNeighbors(n_neighbors=k).fit(landmarks)
     if not with_self:
         return search.kneighbors(return_distance=False)
@@ -43,7 +43,7 @@ def pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray
     Returns two index arrays (pairs,). Each pair appears in both orders. No landmark is paired
     with itself.
     """
-    landmarks = shifted(landmarks, column_medians(landmarks))
+    landmarks = subtract_shift(landmarks, column_medians(landmarks))
     neighbours = NearestNeighbors(radius=radius).fit(landmarks).radius_neighbors(return_distance=False)
     starts = np.repeat(np.arange(len(neighbours)), [len(near) for near in neighbours])
     return starts, np.concatenate(neighbours).astype(np.int64)
@@ -79,7 +79,7 @@ def column_medians(landmarks: Rows) -> np.ndarray:
     return medians
 
 
-def shifted(rows: Rows, shift: np.ndarray) -> Rows:
+def subtract_shift(rows: Rows, shift: np.ndarray) -> Rows:
     """Subtract `shift` (features,) from rows (rows, features), dense or CSR."""
     if not shift.any():
         return rows
@@ -95,7 +95,7 @@ def distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[
     first shifted by `shift` (features,).
     """
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[0]))
-    landmarks = shifted(landmarks, shift) if sp.issparse(landmarks) else landmarks
+    landmarks = subtract_shift(landmarks, shift) if sp.issparse(landmarks) else landmarks
     for start in range(0, rows.shape[0], step):
         part = slice(start, min(start + step, rows.shape[0]))
         yield part, _all_distances(rows[part], landmarks, shift)
@@ -122,12 +122,12 @@ def _all_distances(rows: Rows, landmarks: Rows, shift: np.ndarray) -> np.ndarray
         dense = rows.toarray() if sp.issparse(rows) else rows.astype(np.float64, copy=False)
         return cdist(dense, landmarks, "sqeuclidean")
 
-    rows = shifted(sp.csr_matrix(rows).astype(np.float64), shift)
+    rows = subtract_shift(sp.csr_matrix(rows).astype(np.float64), shift)
     products = (rows @ landmarks.T).toarray()
-    return _clipped(squared_norms(rows)[:, None], squared_norms(landmarks), products)
+    return _distances_from_products(squared_norms(rows)[:, None], squared_norms(landmarks), products)
 
 
-def _clipped(a: np.ndarray, b: np.ndarray, products: np.ndarray) -> np.ndarray:
+def _distances_from_products(a: np.ndarray, b: np.ndarray, products: np.ndarray) -> np.ndarray:
     """Return squared distances, with zero for those within rounding.
 
     Computes |x|² + |y|² − 2 xᵀy. a and b are the squared lengths |x|² and |y|², products the

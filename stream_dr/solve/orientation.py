@@ -2,7 +2,7 @@
 
 An eigenvector's sign is arbitrary, and two of nearly equal eigenvalue may come out swapped.
 `orient` picks the signs and, among components whose eigenvalues are within 5 % of one another, the
-order that agrees best with the previous projection. `alignment` is the least-squares map between
+order that agrees best with the previous projection. `least_squares_map` is the least-squares map between
 the two, which carries the rest of the rotation [mathematics §9].
 
 Two components w and w' agree as far as the rows' projections onto them are correlated, wᵀ Cxx w',
@@ -66,7 +66,7 @@ def oriented(projection: Projection, previous: Projection | None, product: Produ
     product: product with Cxx of the rows that the projection was solved from. Loadings are compared
     by it.
     """
-    now, before = _compared(projection, previous)
+    now, before = _compared_columns(projection, previous)
     if now is None:
         return projection
     orientable = cast(Orientable, projection)
@@ -75,7 +75,7 @@ def oriented(projection: Projection, previous: Projection | None, product: Produ
     return orientable.oriented(order, signs)
 
 
-def places(previous: Projection, projection: Projection) -> np.ndarray:
+def feature_places(previous: Projection, projection: Projection) -> np.ndarray:
     """Return the index in `projection` of each feature of `previous`.
 
     Returns (previous features,) int64. Features match by name if a feature map names the columns
@@ -92,7 +92,7 @@ def places(previous: Projection, projection: Projection) -> np.ndarray:
     return np.array([at[name] for name in old], dtype=np.int64)
 
 
-def placed(array: np.ndarray, at: np.ndarray) -> np.ndarray:
+def move_rows(array: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Return an array with its rows moved to the indices `at` (rows,), and zeros between them."""
     if np.array_equal(at, np.arange(len(array))):
         return array
@@ -101,7 +101,9 @@ def placed(array: np.ndarray, at: np.ndarray) -> np.ndarray:
     return moved
 
 
-def _compared(projection: Projection, previous: Projection | None) -> tuple[np.ndarray | None, np.ndarray | None]:
+def _compared_columns(
+    projection: Projection, previous: Projection | None
+) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Return the columns, one a component, by which both projections are compared.
 
     They are the loadings, or the places of the landmarks. Both are None if the projection has
@@ -112,7 +114,7 @@ def _compared(projection: Projection, previous: Projection | None) -> tuple[np.n
         if before is None or previous is None:
             return now.loadings, None
         # Features that `projection` lacks are dropped.
-        return now.loadings, placed(before.loadings, places(previous, projection))[: len(now.loadings)]
+        return now.loadings, move_rows(before.loadings, feature_places(previous, projection))[: len(now.loadings)]
 
     embedding, last = _embedding(projection), _embedding(previous)
     if embedding is None or last is None:
@@ -130,7 +132,7 @@ def _feature_names(projection: Projection) -> tuple[str, ...] | None:
     return projection.feature_names if isinstance(projection, Mapped) else None
 
 
-def alignment(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, float]:
+def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the map (q, p) that minimises ‖old · map − new‖, and that norm relative to ‖new‖.
 
     old: (d', q) float64. new: (d, p) float64. Missing rows count as 0. The norm is 0 if new lies in
@@ -197,10 +199,10 @@ def _cosines(old: np.ndarray, new: np.ndarray, product: Product | None = None) -
 
 def _same_rows(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     d = max(len(old), len(new))
-    return _padded(old, d), _padded(new, d)
+    return _pad_rows(old, d), _pad_rows(new, d)
 
 
-def _padded(array: np.ndarray, rows: int) -> np.ndarray:
+def _pad_rows(array: np.ndarray, rows: int) -> np.ndarray:
     if len(array) == rows:
         return array
     wide = np.zeros((rows, array.shape[1]))

@@ -23,7 +23,7 @@ _SMALLEST = 1e-12
 """Share of the first covariance below which one is rounding."""
 
 
-def rotations(
+def pls_rotations(
     spread: np.ndarray, cross: np.ndarray, most: int, noise: np.ndarray | float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return rotations r (features, p) and squared covariances σ² (p,).
@@ -49,7 +49,7 @@ def rotations(
 
     for _ in range(most):
         S[np.linalg.norm(S, axis=1) <= noise] = 0.0
-        w, sigma = _leading(S)
+        w, sigma = _leading_singular(S)
         if sigma <= _SMALLEST * max([sigma, *sizes]):
             break
 
@@ -70,7 +70,7 @@ def rotations(
     return np.array(vectors).reshape(len(vectors), len(cross)).T, np.array(sizes) ** 2
 
 
-def _leading(S: np.ndarray) -> tuple[np.ndarray, float]:
+def _leading_singular(S: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the leading left singular vector (features,) and its singular value.
 
     The largest entry of the vector is positive.

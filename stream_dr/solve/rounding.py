@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.solve.singular import singular
+from stream_dr.solve.singular import thin_svd
 from stream_dr.solve.spectral import EPS
 
 
@@ -84,7 +84,7 @@ class Rounding(NamedTuple):
         """
         varying = self.varying(diagonal)
         noise = self.noise(diagonal)[varying]
-        _, values, targets = singular(cross[varying] / noise[:, None])
+        _, values, targets = thin_svd(cross[varying] / noise[:, None])
         real = values > max(target_size, EPS * max(cross.shape) * float(values.max(initial=0.0)))
         return cross if real.sum() == cross.shape[1] else cross @ targets[real].T
 

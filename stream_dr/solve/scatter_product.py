@@ -72,19 +72,19 @@ class ScatterProduct:
             return
         turn = self._blocks % len(self._parts)
         self._blocks += 1
-        self._wait(turn)
+        self._wait_for_turn(turn)
         self._adding[turn] = self._pool.submit(self._parts[turn].add, block, weights)
 
     def result(self) -> np.ndarray:
         """Return A P (features, r) float64."""
         for turn in range(len(self._parts)):
-            self._wait(turn)
+            self._wait_for_turn(turn)
         out = self._parts[0].result()
         for part in self._parts[1:]:
             out += part.result()
         return out if self._scale is None else out * self._scale[:, None]
 
-    def _wait(self, turn: int) -> None:
+    def _wait_for_turn(self, turn: int) -> None:
         adding, self._adding[turn] = self._adding[turn], None
         if adding is not None:
             adding.result()
@@ -113,7 +113,7 @@ class _Part:
     def _add_sparse(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
         w = np.ones(X.shape[0]) if weights is None else weights
         rows = map(readonly, (X.indptr, X.indices, X.data, w))
-        _sparse(*rows, self._columns, self._shift, self._out, self._total)
+        _add_sparse_product(*rows, self._columns, self._shift, self._out, self._total)
 
     def _add_dense(self, X: np.ndarray, weights: np.ndarray | None) -> None:
         rows = max(1, CHUNK // max(1, X.shape[1]))
@@ -127,7 +127,7 @@ class _Part:
 
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
-def _sparse(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
+def _add_sparse_product(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
     """Add Xᵀ(w ∘ Z) to out and wᵀZ to total, row by row.
 
     indptr: (rows + 1,).

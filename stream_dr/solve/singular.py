@@ -9,7 +9,7 @@ import numpy as np
 from stream_dr.errors import NotFinite
 
 
-def singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def thin_svd(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the thin singular value decomposition of a matrix (m, k).
 
     Returns left singular vectors (m, r), singular values (r,) and right singular vectors (r, k),

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.linalg import qr, solve_triangular
 
-from stream_dr.solve.singular import singular
+from stream_dr.solve.singular import thin_svd
 
 EPS = float(np.finfo(np.float64).eps)
 """Distance from 1 to the next float64."""
@@ -54,7 +54,7 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # rank is plain. LAPACK's factorisation of the matrix itself squares nothing.
     pairs = _left_singular_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if pairs is None:
-        vectors, values, _ = singular(matrix)
+        vectors, values, _ = thin_svd(matrix)
     else:
         vectors, values = pairs
 
@@ -79,7 +79,7 @@ def _left_singular_by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] 
     roots = np.sqrt(values[nonzero])
     first = matrix @ (vectors[:, nonzero] / roots)
     lower = np.linalg.cholesky(first.T @ first)
-    u, s, _ = singular(lower.T * roots)
+    u, s, _ = thin_svd(lower.T * roots)
     return first @ solve_triangular(lower, u, lower=True, trans="T", check_finite=False), s
 
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import finite, matrix, shaped
-from stream_dr.solve.singular import singular
+from stream_dr.checks import check_array_shapes, check_finite_arrays, require_matrix
+from stream_dr.solve.singular import thin_svd
 from stream_dr.statistics.protocol import nested_state
 
 _NOISE = 1e-13
@@ -55,9 +55,9 @@ class Subspace(NamedTuple):
         If None, of as many features as its directions have.
         """
         features = len(self.directions) if features is None else features
-        m, r = matrix(self, "basis")[1], matrix(self, "directions")[1]
-        shaped(self, np.float64, basis=(features, m), images=(features, m), directions=(features, r))
-        finite(self, "basis", "images", "directions")
+        m, r = require_matrix(self, "basis")[1], require_matrix(self, "directions")[1]
+        check_array_shapes(self, np.float64, basis=(features, m), images=(features, m), directions=(features, r))
+        check_finite_arrays(self, "basis", "images", "directions")
 
     @property
     def scatter(self) -> np.ndarray:
@@ -124,6 +124,6 @@ def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
     # Twice is enough [Parlett].
     for _ in range(2):
         rest = rest - basis @ (basis.T @ rest)
-        vectors, values, _ = singular(rest)
+        vectors, values, _ = thin_svd(rest)
         rest = vectors[:, values > _NOISE]
     return rest

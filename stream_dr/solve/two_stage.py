@@ -21,7 +21,7 @@ O(d k min(d, k)) time and O(d k) memory.
 
 The square-root form (QR of the centred rows) has an error of eps·cond(X) instead of
 eps·cond(Cxx + γI). It needs the rows, which a state does not store. It is better only at γ ≈ 0 on
-badly conditioned data, which `condition` shows.
+badly conditioned data, which `condition_number` shows.
 """
 
 from collections.abc import Callable
@@ -61,7 +61,7 @@ def two_stage(
         Exactness of scatter. None if its rows lay about zero.
     """
     rounding = rounding or exact_rounding(len(scatter))
-    roots = _root_diagonal if scatter.ndim == 1 else _root
+    roots = _inverse_root_of_diagonal if scatter.ndim == 1 else _inverse_root
     root, root_t = roots(scatter, gamma, rounding)
 
     vectors, values = left_singular(root_t(xh))
@@ -70,7 +70,7 @@ def two_stage(
     return with_fixed_signs(root(vectors[:, :p])), eigenvalues[:p]
 
 
-def condition(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None) -> float:
+def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None) -> float:
     """Return the condition number of Cxx + γI on the range of Cxx.
 
     scatter: (features, features). Costs O(d³).
@@ -84,7 +84,7 @@ def condition(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding | None
 Apply = Callable[[np.ndarray], np.ndarray]
 
 
-def _root_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
+def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
     """Return the functions M· and Mᵀ· for M = (diag + γ)^(−1/2).
 
     M is 0 for columns that do not vary.
@@ -95,7 +95,7 @@ def _root_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> tu
     return (lambda p: root * p), (lambda b: root * b)
 
 
-def _root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
+def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
     """Return the functions M· and Mᵀ·.
 
     M Mᵀ = (Cxx + γI)⁻¹ on the range of Cxx.
@@ -104,7 +104,9 @@ def _root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply,
     part = scatter if len(varying) == len(scatter) else scatter[np.ix_(varying, varying)]
     rounding = rounding._replace(shift=rounding.shift[varying])
 
-    root, root_t = _inverse_root_by_cholesky(part, gamma, rounding) or _root_spectral(part, gamma, rounding)
+    root, root_t = _inverse_root_by_cholesky(part, gamma, rounding) or _inverse_root_by_eigenpairs(
+        part, gamma, rounding
+    )
     if part is scatter:
         return root, root_t
 
@@ -116,7 +118,7 @@ def _root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply,
     return widened, lambda b: root_t(b[varying])
 
 
-def _root_spectral(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
+def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
     """Return M· and Mᵀ· from eigenpairs.
 
     M = V (e + γ)^(−1/2). The values e and vectors V are the eigenpairs of Cxx above the rank cut
@@ -140,7 +142,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     if d == 0:
         return None
 
-    factor, reciprocal = _cholesky(scatter, gamma)
+    factor, reciprocal = _scaled_cholesky(scatter, gamma)
     if factor is None:
         return None
 
@@ -148,7 +150,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     certain = 1e3 * max(d * EPS, noise)
     if (
         reciprocal < WELL_CONDITIONED + certain
-        and (reciprocal if gamma == 0 else _cholesky(scatter, 0.0)[1]) <= certain
+        and (reciprocal if gamma == 0 else _scaled_cholesky(scatter, 0.0)[1]) <= certain
     ):
         return None
 
@@ -159,7 +161,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     )
 
 
-def _cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | None, float]:
+def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | None, float]:
     """Return the lower Cholesky factor of Cxx + γI scaled to unit diagonal.
 
     Returns LAPACK's estimate of the reciprocal condition with it. None and 0 if the factorisation

@@ -14,9 +14,16 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import MOST_ROWS, at_least, finite, learned, shaped, within
+from stream_dr.checks import (
+    MOST_ROWS,
+    check_array_shapes,
+    check_at_least,
+    check_finite_arrays,
+    check_learned,
+    check_within,
+)
 from stream_dr.compiled import compiled
-from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, PrecisionLost, WidthMismatch, other_width
+from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidTargets, PrecisionLost, WidthMismatch, width_mismatch
 from stream_dr.rows.block import Block, check_rows, row_weights
 from stream_dr.statistics.moments.largest import EPS, MOST_LOST
 from stream_dr.statistics.protocol import AccumulatorBase
@@ -68,13 +75,13 @@ class FeatureCounts(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless its sums are those of n_features and labels."""
-        learned(self, ("class", "multilabel"))
+        check_learned(self, ("class", "multilabel"))
         d, k = self.n_features, len(self.labels)
-        shaped(self, np.int64, label_rows=(k,))
-        shaped(self, np.float64, label_weights=(k,), present=(d,), counts=(d, k))
-        within(self, 0, MOST_ROWS, "label_rows")
-        at_least(self, 0.0, "weight", "present", "counts", "largest")
-        finite(self, "label_weights")
+        check_array_shapes(self, np.int64, label_rows=(k,))
+        check_array_shapes(self, np.float64, label_weights=(k,), present=(d,), counts=(d, k))
+        check_within(self, 0, MOST_ROWS, "label_rows")
+        check_at_least(self, 0.0, "weight", "present", "counts", "largest")
+        check_finite_arrays(self, "label_weights")
 
     def merge(self, other: "FeatureCounts") -> "FeatureCounts":
         """Return both sums together, labels matched by name.
@@ -144,8 +151,8 @@ class FeatureCountAccumulator(AccumulatorBase):
         self._check(labelled)
         self._grow(labelled)
         if labelled.rows:
-            batch = self._batch(labelled)
-            _count(*batch, self._present, self._counts)
+            batch = self._loop_arguments(labelled)
+            _count_features(*batch, self._present, self._counts)
             self._add_labels(batch, 1)
             self._weight += float(batch[-1].sum())
             self.rows += labelled.rows
@@ -195,7 +202,7 @@ class FeatureCountAccumulator(AccumulatorBase):
 
     def _check(self, block: Block) -> None:
         if not block.sparse and self.n_features and block.features != self.n_features:
-            raise other_width(block.features, self.n_features)
+            raise width_mismatch(block.features, self.n_features)
         if self._dense and block.features > self.n_features:
             raise WidthMismatch(f"sparse batch has {block.features} features; dense rows fixed {self.n_features}.")
         if block.y is not None and block.y.kind not in ("class", "multilabel"):
@@ -212,16 +219,16 @@ class FeatureCountAccumulator(AccumulatorBase):
         width, room = max(self.n_features, block.features), len(self._present)
         if width > room or new:
             room = max(width, 2 * room) if width > room else room
-            self._present = _padded(self._present, (room,))
-            self._counts = _padded(self._counts, (room, len(self.labels) + len(new)))
-            self._label_rows = _padded(self._label_rows, (len(self.labels) + len(new),))
-            self._label_weights = _padded(self._label_weights, (len(self.labels) + len(new),))
+            self._present = _pad(self._present, (room,))
+            self._counts = _pad(self._counts, (room, len(self.labels) + len(new)))
+            self._label_rows = _pad(self._label_rows, (len(self.labels) + len(new),))
+            self._label_weights = _pad(self._label_weights, (len(self.labels) + len(new),))
         self.labels, self.n_features = (*self.labels, *new), width
         self._dense = self._dense or (block.rows > 0 and not block.sparse)
         if block.y is not None and self.target_kind is None:
             self.target_kind = block.y.kind
 
-    def _batch(self, block: Block) -> tuple[np.ndarray, ...]:
+    def _loop_arguments(self, block: Block) -> tuple[np.ndarray, ...]:
         """Return the block as the loop's arguments.
 
         These are CSR arrays, labels of each row, and weights.
@@ -243,11 +250,11 @@ class FeatureCountAccumulator(AccumulatorBase):
         unknown = [label for label in block.y.labels if label not in self.labels]
         if unknown:
             raise CannotUnlearn(f"label {unknown[0]!r} was never learned. Give only rows that were.")
-        batch = self._batch(block)
+        batch = self._loop_arguments(block)
 
         gone = np.bincount(batch[4], minlength=len(self.labels))
         present, counts = np.zeros_like(self._present), np.zeros_like(self._counts)
-        _count(*batch, present, counts)
+        _count_features(*batch, present, counts)
 
         slack = 1e-9 * max(self._weight, 1e-300)
         if (
@@ -280,7 +287,7 @@ class FeatureCountAccumulator(AccumulatorBase):
             self._present[:] = 0.0
 
 
-def _padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _pad(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Return the array with zeros after its end, of the given shape."""
     out = np.zeros(shape, dtype=array.dtype)
     out[tuple(slice(0, n) for n in array.shape)] = array
@@ -296,11 +303,11 @@ def _widened_sums(state: FeatureCounts, labels: tuple[Label, ...], width: int) -
     label_rows[at], label_weights[at] = state.label_rows, state.label_weights
     counts = np.zeros((width, k))
     counts[: state.n_features, at] = state.counts
-    return label_rows, label_weights, _padded(state.present, (width,)), counts
+    return label_rows, label_weights, _pad(state.present, (width,)), counts
 
 
 @compiled()
-def _count(
+def _count_features(
     indptr: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,

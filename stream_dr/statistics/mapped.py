@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stream_dr.aliases import JsonDict
-from stream_dr.checks import EXACT_WIDTH, WIDEST, same, within, wrong
-from stream_dr.errors import CannotMerge, CannotUnlearn, OnlyDiagonal, WidthMismatch, other_width
+from stream_dr.checks import EXACT_WIDTH, WIDEST, check_equal, check_within, field_error
+from stream_dr.errors import CannotMerge, CannotUnlearn, OnlyDiagonal, WidthMismatch, width_mismatch
 from stream_dr.feature_maps import canonical_spec, feature_map, whole_spec
 from stream_dr.feature_maps.nystroem import Landmarks
 from stream_dr.feature_maps.table import (
@@ -22,19 +22,19 @@ from stream_dr.feature_maps.table import (
     TableState,
     add,
     depends_on_others,
-    joined,
-    lasting,
+    is_mapping_fixed,
     mapped_rows,
+    merge_tables,
     table_parts,
 )
 from stream_dr.feature_maps.table_columns import TableColumn
-from stream_dr.feature_maps.widths import check_most_columns, diagonal_reason, most_columns
+from stream_dr.feature_maps.widths import check_most_columns, diagonal_reason, max_columns
 from stream_dr.projection import Columns, Linear, Mapped, check_map, mapped_parts
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block, Rows, check_rows
-from stream_dr.rows.raw_rows import raw_of
+from stream_dr.rows.raw_rows import raw_from_array
 from stream_dr.statistics.protocol import Accumulator, State, nested_state
-from stream_dr.statistics.renumbered import renumbered
+from stream_dr.statistics.renumbered import renumber_features
 from stream_dr.targets.label_codes import Label
 
 
@@ -72,17 +72,19 @@ class MappedState(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless the inner state fits the map."""
-        within(self, 0, WIDEST, "n_features")
+        check_within(self, 0, WIDEST, "n_features")
         mapping = check_map(self, self.n_features)
         self.inner.check()
         for name in ("rows", "rows_skipped", "target_kind", "labels"):
-            same(self, name, getattr(self.inner, name))
+            check_equal(self, name, getattr(self.inner, name))
 
         width = mapping.out_features(self.n_features) if self.table is None else self.table.width
         if not (0 <= self.inner.n_features <= width if mapping.learns else self.inner.n_features in (0, width)):
-            raise wrong(self, "inner", f"of {self.inner.n_features} features", f"of the {width} that the map makes")
+            raise field_error(
+                self, "inner", f"of {self.inner.n_features} features", f"of the {width} that the map makes"
+            )
         if mapping.learns and self.rows and self.table is None:
-            raise wrong(self, "table", "None", "there, rows having been learned")
+            raise field_error(self, "table", "None", "there, rows having been learned")
 
     def merge(self, other: "MappedState") -> "MappedState":
         """Return both states as one.
@@ -90,18 +92,18 @@ class MappedState(NamedTuple):
         Raises CannotMerge if the maps differ or the inner states cannot be merged.
         """
         maps = feature_map(self.feature_map), feature_map(other.feature_map)
-        if not self.rows and maps[0].became(maps[1]):
+        if not self.rows and maps[0].is_decided_as(maps[1]):
             return other
-        if not other.rows and maps[1].became(maps[0]):
+        if not other.rows and maps[1].is_decided_as(maps[0]):
             return self
 
         if self.feature_map != other.feature_map:
             raise CannotMerge(f"states of the maps {self.feature_map} and {other.feature_map} cannot be merged.")
 
         if self.table is not None and other.table is not None:
-            table, new_index = joined(feature_map(self.feature_map), self.table, other.table)
-            inner = self.inner.merge(renumbered(other.inner, new_index, table.width))
-            return _of_table(inner, self.feature_map, table)
+            table, new_index = merge_tables(feature_map(self.feature_map), self.table, other.table)
+            inner = self.inner.merge(renumber_features(other.inner, new_index, table.width))
+            return _table_mapped_state(inner, self.feature_map, table)
         # Only one of them has learned anything.
         if self.table is not None or other.table is not None:
             return self if self.table is not None else other
@@ -115,7 +117,7 @@ class MappedState(NamedTuple):
 
         same = self.names == other.names
         width = feature_map(self.feature_map).out_features(0) if not same else max(self.n_features, other.n_features)
-        return _around(inner, width, self.feature_map, self.names if same else None)
+        return _mapped_state(inner, width, self.feature_map, self.names if same else None)
 
     def _on_landmarks(self, landmarks: Landmarks, other: "MappedState", others: Landmarks) -> "MappedState":
         if not landmarks.same(others):
@@ -125,13 +127,13 @@ class MappedState(NamedTuple):
             )
         widest = max(landmarks, others, key=lambda marks: marks.n_features)
         widest = widest._replace(seen=landmarks.seen + others.seen)
-        return _around(self.inner.merge(other.inner), widest.n_features, self.feature_map, None)._replace(
+        return _mapped_state(self.inner.merge(other.inner), widest.n_features, self.feature_map, None)._replace(
             landmarks=widest
         )
 
     def _counted(self) -> "MappedState":
         """Return the state with the inner state's rows, kind of targets and labels."""
-        around = _around(self.inner, self.n_features, self.feature_map, self.names)
+        around = _mapped_state(self.inner, self.n_features, self.feature_map, self.names)
         return around._replace(table=self.table, landmarks=self.landmarks)
 
 
@@ -150,7 +152,7 @@ class MappedAccumulator:
         self._spec = canonical_spec(spec)
         self._map = feature_map(spec)
         learned = None if state is None else getattr(state, "feature_map", None)
-        if learned is not None and self._map.became(feature_map(learned)):
+        if learned is not None and self._map.is_decided_as(feature_map(learned)):
             self._map, self._spec = feature_map(learned), canonical_spec(learned)
         if state is not None and learned != self._spec and (learned is None or canonical_spec(learned) != self._spec):
             raise CannotMerge(f"this state was learned with another feature map than {self._spec}.")
@@ -227,8 +229,8 @@ class MappedAccumulator:
         try:
             if not self.n_features and block.rows:
                 check_rows(block)
-                self._map.warn_of(block.X)
-            self._each(block, lambda part: self.inner.add(self._mapped(part, width)))
+                self._map.warn_if_unsuitable(block.X)
+            self._for_each_part(block, lambda part: self.inner.add(self._map_block(part, width)))
         except BaseException:
             self._map, self._spec = before
             raise
@@ -242,21 +244,21 @@ class MappedAccumulator:
         """
         width = self._width(block)[0]
         if options:
-            self.inner.remove(self._mapped(block, width), **options)
+            self.inner.remove(self._map_block(block, width), **options)
         else:
-            self._each(block, lambda part: self.inner.remove(self._mapped(part, width)))
+            self._for_each_part(block, lambda part: self.inner.remove(self._map_block(part, width)))
 
     def freeze(self) -> MappedState:
         """Return the state so far, at the inner accumulator's cost."""
-        return _around(self.inner.freeze(), self.n_features, self._spec, self._names)
+        return _mapped_state(self.inner.freeze(), self.n_features, self._spec, self._names)
 
-    def _each(self, block: Block, act: Callable[[Block], None]) -> None:
+    def _for_each_part(self, block: Block, act: Callable[[Block], None]) -> None:
         """Call `act` for some rows at a time.
 
         An error leaves the inner state unchanged.
         """
         self._check(block)
-        parts = self._parts(block)
+        parts = self._row_parts(block)
         if len(parts) < 2:
             act(block)
             return
@@ -268,17 +270,17 @@ class MappedAccumulator:
             self.inner = self._build(before)
             raise
 
-    def _parts(self, block: Block) -> list[slice]:
+    def _row_parts(self, block: Block) -> list[slice]:
         return mapped_parts(block.rows, self._map)
 
     def _check(self, block: Block) -> None:
         check_rows(block)
 
-    def _mapped(self, block: Block, width: int) -> Block:
+    def _map_block(self, block: Block, width: int) -> Block:
         check_rows(block)
-        return block._replace(X=self._apply(block, width), names=None, width_stated=True, checked=False)
+        return block._replace(X=self._map_rows(block, width), names=None, width_stated=True, checked=False)
 
-    def _apply(self, block: Block, width: int) -> Rows:
+    def _map_rows(self, block: Block, width: int) -> Rows:
         return self._map.apply(block.X, width, block.names)
 
     def _width(self, block: Block) -> tuple[int, tuple[str, ...] | None]:
@@ -292,7 +294,7 @@ class MappedAccumulator:
             return (width, block.names) if same else (self._map.out_features(0), None)
         if started and (width > self.n_features if block.sparse else width != self.n_features):
             if not block.sparse or self._map.fixed_width:
-                raise other_width(width, self.n_features)
+                raise width_mismatch(width, self.n_features)
         elif not started and self._map.fixed_width and block.sparse and not block.width_stated:
             raise WidthMismatch(
                 f"feature map {self._spec} needs the width of the rows at the first batch: state it (`n_features`), or "
@@ -337,9 +339,9 @@ class LandmarkAccumulator(MappedAccumulator):
         landmarks of their time.
         """
         check_rows(block)
-        if self._map.draws and (self._map.first or 0) > self._map.most:
+        if self._map.draws_landmarks and (self._map.first or 0) > self._map.most:
             raise CannotUnlearn("rows were learned by the landmarks there were then. Learn anew without them.")
-        if self._map.draws and self.landmarks.among(block.X):
+        if self._map.draws_landmarks and self.landmarks.among(block.X):
             raise CannotUnlearn(
                 "among these rows are landmarks, on which all others have their coordinates. Learn anew without them (a "
                 "directory's models are), or give landmarks: nystroem(landmarks=rows)."
@@ -350,7 +352,7 @@ class LandmarkAccumulator(MappedAccumulator):
         """Return the state so far, at the inner accumulator's cost."""
         return super().freeze()._replace(landmarks=self.landmarks)
 
-    def _apply(self, block: Block, width: int) -> Rows:
+    def _map_rows(self, block: Block, width: int) -> Rows:
         return self._map.coordinates(self.landmarks, block.X)
 
 
@@ -371,7 +373,7 @@ class TableAccumulator(MappedAccumulator):
         Raises SchemaMismatch, InvalidRows, and whatever the inner accumulator raises. Then nothing
         has changed.
         """
-        rows, before = raw_of(block.X, block.names), self.table
+        rows, before = raw_from_array(block.X, block.names), self.table
         if not rows.rows:
             return
         if before is None and isinstance(self._map, Table) and self.scatter == "exact":
@@ -381,7 +383,7 @@ class TableAccumulator(MappedAccumulator):
         try:
             if before is None:
                 self._warn_of_diagonal(self.table)
-            self._each(block._replace(X=rows), lambda part: self.inner.add(self._part(part)))
+            self._for_each_part(block._replace(X=rows), lambda part: self.inner.add(self._map_part(part)))
         except BaseException:
             self.table = before
             raise
@@ -405,15 +407,15 @@ class TableAccumulator(MappedAccumulator):
         Raises CannotUnlearn for rows that were filled by other means, or weighted by another idf,
         when they were learned. A constant `impute`, or idf=False, leaves no such rows.
         """
-        rows = raw_of(block.X, block.names)
-        if self.table is None or not lasting(self._map, self.table, rows):
+        rows = raw_from_array(block.X, block.names)
+        if self.table is None or not is_mapping_fixed(self._map, self.table, rows):
             raise CannotUnlearn(
                 "these rows have missing numbers or words, which were filled or weighed by the means and frequencies of "
                 "their time. Learn anew without them (a directory's models are), or take a constant impute (table), or "
                 "idf=False (text)."
             )
         table = add(self._map, self.table, rows, sign=-1)
-        self.inner.remove(self._part(block._replace(X=rows)), **options)
+        self.inner.remove(self._map_part(block._replace(X=rows)), **options)
         self.table = table
 
     @property
@@ -432,31 +434,35 @@ class TableAccumulator(MappedAccumulator):
     def freeze(self) -> MappedState:
         """Return the state so far, at the inner accumulator's cost."""
         inner = self.inner.freeze()
-        return _around(inner, 0, self._spec, None) if self.table is None else _of_table(inner, self._spec, self.table)
+        return (
+            _mapped_state(inner, 0, self._spec, None)
+            if self.table is None
+            else _table_mapped_state(inner, self._spec, self.table)
+        )
 
-    def _parts(self, block: Block) -> list[slice]:
+    def _row_parts(self, block: Block) -> list[slice]:
         return table_parts(self._map, self.table or TableState(), block.X)
 
     def _check(self, block: Block) -> None:
         """Check nothing: a table's columns are checked when they are made."""
 
-    def _part(self, block: Block) -> Block:
+    def _map_part(self, block: Block) -> Block:
         """Return some rows, mapped.
 
         Their width is stated, so that the whole scatter is stored, unless too many columns may
         come.
         """
         table = self.table or TableState()
-        stated = most_columns(self._map.encoding(), table.columns) <= EXACT_WIDTH
+        stated = max_columns(self._map.encoding(), table.columns) <= EXACT_WIDTH
         X = mapped_rows(self._map, table, block.X)
         return block._replace(X=X, names=None, width_stated=stated, checked=True)
 
 
-def _of_table(inner: State, spec: str, table: TableState) -> MappedState:
-    return _around(inner, len(table.columns), spec, table.names)._replace(table=table)
+def _table_mapped_state(inner: State, spec: str, table: TableState) -> MappedState:
+    return _mapped_state(inner, len(table.columns), spec, table.names)._replace(table=table)
 
 
-def _around(inner: State, width: int, spec: str, names: tuple[str, ...] | None) -> MappedState:
+def _mapped_state(inner: State, width: int, spec: str, names: tuple[str, ...] | None) -> MappedState:
     return MappedState(
         inner.rows, inner.rows_skipped, width, inner.target_kind, tuple(inner.labels), spec, names, inner
     )

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from stream_dr.aliases import JsonDict
-from stream_dr.checks import typed
+from stream_dr.checks import check_field_types
 from stream_dr.errors import CannotUnlearn
 from stream_dr.feature_maps.table import TableState
 from stream_dr.rows.block import Block
@@ -273,7 +273,7 @@ def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: Json
             values[name] = _nested(value["tuple"])
 
     restored = kind(**values)
-    typed(restored)
+    check_field_types(restored)
     return restored
 
 

@@ -28,7 +28,7 @@ _AXES: dict[type, dict[str, tuple[int, ...]]] = {
 """Axes of a field's array that are features, by class and field."""
 
 
-def renumbered(state: Any, new_index: np.ndarray, width: int) -> Any:
+def renumber_features(state: Any, new_index: np.ndarray, width: int) -> Any:
     """Return `state` with feature i renumbered to new_index[i].
 
     new_index: (features,) int64, of `width` features. Raises CannotMerge for states whose rows or
@@ -36,10 +36,10 @@ def renumbered(state: Any, new_index: np.ndarray, width: int) -> Any:
     """
     if isinstance(state, MomentState):
         parts = {
-            name: renumbered(getattr(state, name), new_index, width)
+            name: renumber_features(getattr(state, name), new_index, width)
             for name in ("features", "class_scatter", "label_sets")
         }
-        return state._replace(n_features=width, largest=renumbered(state.largest, new_index, width), **parts)
+        return state._replace(n_features=width, largest=renumber_features(state.largest, new_index, width), **parts)
     if isinstance(state, Absent):
         return state
     if isinstance(state, Reservoir):

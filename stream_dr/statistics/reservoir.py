@@ -21,8 +21,15 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import at_least, csr, learned, shaped, within, wrong
-from stream_dr.errors import CannotMerge, other_width
+from stream_dr.checks import (
+    check_array_shapes,
+    check_at_least,
+    check_csr_arrays,
+    check_learned,
+    check_within,
+    field_error,
+)
+from stream_dr.errors import CannotMerge, width_mismatch
 from stream_dr.feature_maps.draws import open_uniforms
 from stream_dr.rows.block import Block, Rows, check_rows
 from stream_dr.statistics.protocol import AccumulatorBase
@@ -75,23 +82,23 @@ class Reservoir(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless numbers, keys, codes and rows are of one sample."""
-        learned(self, ("class",))
+        check_learned(self, ("class",))
         n = len(self.numbers)
-        within(self, 1, 2**31, "capacity")
-        within(self, 0, 2**63, "seed")
-        shaped(self, np.int64, numbers=(min(n, self.capacity),))
-        shaped(self, np.float64, keys=(n,))
-        shaped(self, np.int32, codes=(n,))
-        within(self, 0, self.rows, "numbers")
+        check_within(self, 1, 2**31, "capacity")
+        check_within(self, 0, 2**63, "seed")
+        check_array_shapes(self, np.int64, numbers=(min(n, self.capacity),))
+        check_array_shapes(self, np.float64, keys=(n,))
+        check_array_shapes(self, np.int32, codes=(n,))
+        check_within(self, 0, self.rows, "numbers")
         if (np.diff(self.numbers) <= 0).any():
-            raise wrong(self, "numbers", "not ascending", "ascending")
-        at_least(self, 0.0, "keys")
+            raise field_error(self, "numbers", "not ascending", "ascending")
+        check_at_least(self, 0.0, "keys")
 
         low, high = (0, len(self.labels)) if self.labels else (-1, 0)
-        within(self, low, high, "codes")
+        check_within(self, low, high, "codes")
         # Without any row the width is unknown.
         narrower = not self.rows and self.indices is None
-        csr(self, n, self.values.shape[-1] if narrower else self.n_features)
+        check_csr_arrays(self, n, self.values.shape[-1] if narrower else self.n_features)
 
     @property
     def kept(self) -> Rows:
@@ -119,7 +126,7 @@ class Reservoir(NamedTuple):
         keys = np.concatenate([mine, theirs])
         best = np.sort(np.argsort(keys, kind="stable")[: self.capacity])
         rows = _all_rows(self, other)[best]
-        codes = np.concatenate([self.codes, _recoded(other.codes, other.labels, labels)])
+        codes = np.concatenate([self.codes, _recode(other.codes, other.labels, labels)])
         numbers = np.concatenate([self.numbers, other.numbers + self.rows])
         return Reservoir(
             self.rows + other.rows,
@@ -182,7 +189,7 @@ class ReservoirAccumulator(AccumulatorBase):
             self._rows = sp.csr_matrix(none) if block.sparse else none
         codes = self._learn_labels(block)
         if block.rows:
-            self.seed = self.seed if self.rows else _of_stream(self.seed, block.X[:1])
+            self.seed = self.seed if self.rows else _stream_seed(self.seed, block.X[:1])
             self._offer(block, codes)
         self.rows += block.rows
         self.rows_skipped += skipped
@@ -212,7 +219,7 @@ class ReservoirAccumulator(AccumulatorBase):
         fixed = self.rows and not (block.sparse and sp.issparse(self._rows))
         wider = block.features > self.n_features if block.sparse else block.features != self.n_features
         if fixed and wider:
-            raise other_width(block.features, self.n_features)
+            raise width_mismatch(block.features, self.n_features)
         if self.keep_labels and block.y is not None:
             if block.y.kind != "class":
                 refuse_kind(block.y.kind, ("class",))
@@ -227,7 +234,7 @@ class ReservoirAccumulator(AccumulatorBase):
             return np.full(block.rows, -1, dtype=np.int32)
         self.target_kind = "class"
         self.labels = tuple(dict.fromkeys((*self.labels, *block.y.labels)))
-        return _recoded(block.y.codes, block.y.labels, self.labels)
+        return _recode(block.y.codes, block.y.labels, self.labels)
 
     def _offer(self, block: Block, codes: np.ndarray) -> None:
         """Keep the smallest keys of the sample's and the block's rows."""
@@ -244,13 +251,13 @@ class ReservoirAccumulator(AccumulatorBase):
 
         new = offered[best[best >= sampled] - sampled]
         if len(new):
-            self._rows = _under(self._rows[best[best < sampled]], block.X[new], self.n_features)
+            self._rows = _stack_rows(self._rows[best[best < sampled]], block.X[new], self.n_features)
         self._keys = keys[best]
         self._numbers = np.concatenate([self._numbers, self.rows + offered])[best]
         self._codes = np.concatenate([self._codes, codes[offered]])[best]
 
 
-def _of_stream(seed: int, first: Rows) -> int:
+def _stream_seed(seed: int, first: Rows) -> int:
     """Return the seed of a stream's draws.
 
     It is 63 bits of a hash of the user's seed and the first row's values (1, features), dense or
@@ -276,23 +283,23 @@ def _fresh_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:
     return drawn[0], drawn[1]
 
 
-def _recoded(codes: np.ndarray, old: tuple[Label, ...], new: tuple[Label, ...]) -> np.ndarray:
+def _recode(codes: np.ndarray, old: tuple[Label, ...], new: tuple[Label, ...]) -> np.ndarray:
     """Return codes into `old` as codes into `new`. −1 stays."""
     places = {label: at for at, label in enumerate(new)}
     table = np.asarray([*(places[label] for label in old), -1], dtype=np.int32)
     return table[codes]
 
 
-def _under(a: Rows, b: Rows, width: int) -> Rows:
+def _stack_rows(a: Rows, b: Rows, width: int) -> Rows:
     """Return rows b under rows a, float64, (both, width). CSR if a is."""
     if sp.issparse(a):
-        return sp.vstack([_widened(a, width), _widened(b, width)], format="csr", dtype=np.float64)
+        return sp.vstack([_widen(a, width), _widen(b, width)], format="csr", dtype=np.float64)
     below = np.zeros((b.shape[0], width))
     below[:, : b.shape[1]] = b.toarray() if sp.issparse(b) else b
     return np.vstack([a, below])
 
 
-def _widened(X: Rows, width: int) -> sp.csr_matrix:
+def _widen(X: Rows, width: int) -> sp.csr_matrix:
     X = sp.csr_matrix(X)
     return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
 
@@ -302,7 +309,7 @@ def _all_rows(a: Reservoir, b: Reservoir) -> Rows:
     if a.indices is None and b.indices is None and a.n_features != b.n_features:
         raise CannotMerge(f"states of {a.n_features} and {b.n_features} features cannot be merged.")
     first = a.kept if b.indices is None else sp.csr_matrix(a.kept)
-    return _under(first, b.kept, max(a.n_features, b.n_features))
+    return _stack_rows(first, b.kept, max(a.n_features, b.n_features))
 
 
 def _parts(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:

@@ -6,7 +6,7 @@ from stream_dr.targets.normalise import Form
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 
-def build(y: Form, kind: str) -> Targets:
+def build_targets(y: Form, kind: str) -> Targets:
     """Return the Targets of a normalised y.
 
     kind: kind that `targets_kind` returned for y. Raises InvalidTargets for an invalid label or number.

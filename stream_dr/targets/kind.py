@@ -18,7 +18,7 @@ from stream_dr.targets.normalise import Form, is_text
 from stream_dr.targets.targets import KINDS, Targets, refuse_kind
 
 
-def wanted_kind(target: str, known: str | None) -> str | None:
+def decided_kind(target: str, known: str | None) -> str | None:
     """Return the kind that an earlier batch or the caller has decided, or None.
 
     target: kind from the caller, "auto" or one of KINDS. known: kind of earlier batches. Raises

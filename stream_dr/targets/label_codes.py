@@ -76,7 +76,7 @@ def distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, 
     return codes.astype(np.int32), np.searchsorted(row, np.arange(rows + 1))
 
 
-def by_appearance(codes: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarray]:
+def renumber_by_appearance(codes: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the used codes in order of appearance, and all codes renumbered in that order.
 
     labels: number of labels, above every code. The new codes are int32, and −1 is unchanged.
@@ -89,7 +89,7 @@ def by_appearance(codes: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarra
     return used, number[codes]
 
 
-def label_table(labels: Any) -> tuple[Label, ...]:
+def plain_labels(labels: Any) -> tuple[Label, ...]:
     """Return labels as plain str, int or bool.
 
     Raises InvalidTargets unless they are of one type and in range.
@@ -189,6 +189,6 @@ def _encode_any(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.nda
                 f"the label of row {i} is of type {type(item).__name__}; labels must be all str, all int or all bool."
             ) from e
     if len({type(item) for item in items}) > 1:
-        label_table(item for item in items if item is not None)
+        plain_labels(item for item in items if item is not None)
     present = codes >= 0
-    return label_table(table), codes, None if present.all() else present
+    return plain_labels(table), codes, None if present.all() else present

@@ -30,7 +30,7 @@ _PLAIN = {str, int, bool, type(None)}
 """Types of entries that are used unchanged."""
 
 
-def normalise(y: Any, one_label: bool, numeric: bool) -> Form:
+def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
     """Return y as a list of label collections, a (rows, k) array or a (rows,) array.
 
     one_label: True if a single column (rows, 1) is one label per row. A column of text always is.
@@ -43,7 +43,7 @@ def normalise(y: Any, one_label: bool, numeric: bool) -> Form:
         y, str | bytes | Mapping | Set
     ):
         raise InvalidTargets(f"y is of type {type(y).__name__}; pass a list or an array of one target a row.")
-    y = _unwrap(y)
+    y = _unwrap_container(y)
     if isinstance(y, np.ndarray):
         return _from_array(y, one_label)
 
@@ -53,7 +53,7 @@ def normalise(y: Any, one_label: bool, numeric: bool) -> Form:
         raise InvalidTargets(f"y is {type(y).__name__}; pass one target a row.") from e
     types = set(map(type, items))
     if types <= _PLAIN:
-        return _objects(items)
+        return _object_array(items)
     if not _are_collections(types):
         return _from_scalars(items, types)
     if not numeric and not _is_numeric_table(items):
@@ -73,7 +73,7 @@ def is_text(y: np.ndarray) -> bool:
     return y.dtype.kind in "SU" or (y.dtype.kind == "O" and any(isinstance(v, str | bytes) for v in y.ravel()))
 
 
-def _unwrap(y: Any) -> Any:
+def _unwrap_container(y: Any) -> Any:
     """Return the array or sequence in a masked array, column, table or sparse matrix.
 
     Columns and tables may be those of pandas, polars or Arrow.
@@ -128,17 +128,17 @@ def _from_scalars(items: list[Any], types: set[type]) -> Form:
 def _from_objects(items: list[Any]) -> Form:
     """Return a column of objects as a list of collections, floats or objects."""
     if set(map(type, items)) <= _PLAIN:
-        return _objects(items)
+        return _object_array(items)
     items = [None if _is_missing(v) else v for v in items]
     types = set(map(type, items)) - {type(None)}
     if _are_collections(types):
         return items
     if types and all(issubclass(kind, float | np.floating) for kind in types):
         return np.array([np.nan if v is None else v for v in items], dtype=np.float64)
-    return _objects(items)
+    return _object_array(items)
 
 
-def _objects(items: list[Any]) -> np.ndarray:
+def _object_array(items: list[Any]) -> np.ndarray:
     """Return items as an array of objects."""
     return np.fromiter(items, dtype=object, count=len(items))
 

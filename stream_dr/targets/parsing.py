@@ -1,12 +1,12 @@
-"""Parsing of what a caller passes as y to Targets, by `normalise`, `kind` and `build`."""
+"""Parsing of what a caller passes as y to Targets, by normalise.py, kind.py and build.py."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from stream_dr.errors import InvalidTargets
-from stream_dr.targets.build import build
-from stream_dr.targets.kind import check_kind, targets_kind, wanted_kind
-from stream_dr.targets.normalise import normalise
+from stream_dr.targets.build import build_targets
+from stream_dr.targets.kind import check_kind, decided_kind, targets_kind
+from stream_dr.targets.normalise import normalise_targets
 from stream_dr.targets.targets import Targets
 
 
@@ -29,12 +29,12 @@ def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto",
     known : str or None
         Kind that an earlier batch has decided.
     """
-    wanted = wanted_kind(target, known)
+    wanted = decided_kind(target, known)
     if isinstance(y, Targets):
         targets = y
     else:
-        form = normalise(y, one_label=kinds == ("class",) or wanted == "class", numeric=wanted == "continuous")
-        targets = build(form, targets_kind(form, kinds, wanted))
+        form = normalise_targets(y, one_label=kinds == ("class",) or wanted == "class", numeric=wanted == "continuous")
+        targets = build_targets(form, targets_kind(form, kinds, wanted))
 
     if targets.rows != rows:
         raise InvalidTargets(

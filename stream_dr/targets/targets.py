@@ -118,7 +118,7 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
         return Targets("multilabel", *plain)
 
     present = np.fromiter((s is not None for s in label_sets), dtype=bool, count=len(label_sets))
-    sets = [_distinct(s, i) if s is not None else [] for i, s in enumerate(label_sets)]
+    sets = [_distinct_labels(s, i) if s is not None else [] for i, s in enumerate(label_sets)]
     table, codes, named = encode_labels([label for s in sets for label in s])
     indptr = np.concatenate(([0], np.cumsum([len(s) for s in sets]))).astype(np.int64)
     if named is not None:
@@ -179,7 +179,7 @@ def labelled_rows(block: Block) -> tuple[Block, int]:
     return block.take(keep), block.rows - len(keep)
 
 
-def _distinct(labels: object, row: int) -> list[Any]:
+def _distinct_labels(labels: object, row: int) -> list[Any]:
     """Return the distinct labels of a row, or raise TargetKindMismatch for a single label."""
     if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
         raise TargetKindMismatch(

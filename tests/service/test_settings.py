@@ -23,7 +23,7 @@ def test_the_documented_table_is_the_settings() -> None:
 
 
 def test_every_setting_has_a_unit_and_a_meaning() -> None:
-    for name, _, unit, meaning in settings.rows():
+    for name, _, unit, meaning in settings.setting_rows():
         assert "" not in (unit, meaning), name
 
 

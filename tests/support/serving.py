@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from service.app import create_app
-from service.serve import Serving, listen, open_directory
+from service.serve import Serving, bound_socket, open_directory
 from service.settings import Settings
 from tests.support.waiting import wait_until
 
@@ -37,7 +37,7 @@ class Served:
 def in_thread(path: Path, until_ready: bool = True, **settings: Any) -> Iterator[Served]:
     """The service on uvicorn in a thread of this process. until_ready: or else until it answers."""
     chosen = Settings(**{"dir": path, **SMALL, **settings})
-    listening = listen(chosen)
+    listening = bound_socket(chosen)
     with listening, open_directory(chosen) as directory:
         app = create_app(directory, chosen)
         up = threading.Event()

@@ -49,7 +49,7 @@ class _Utf8(io.RawIOBase):
 
 
 @contextmanager
-def _decoded(path: FileName, encoding: str) -> Iterator[io.RawIOBase]:
+def _open_as_utf8(path: FileName, encoding: str) -> Iterator[io.RawIOBase]:
     """Yield the file's bytes as UTF-8, unpacked.
 
     Raises MalformedInput if it cannot be unpacked or decoded.
@@ -90,7 +90,7 @@ def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.Nativ
             yield stream
         return
 
-    with _decoded(path, encoding) as file, tempfile.NamedTemporaryFile() as copy:
+    with _open_as_utf8(path, encoding) as file, tempfile.NamedTemporaryFile() as copy:
         shutil.copyfileobj(file, copy)  # type: ignore[misc]
         copy.flush()
         stream = pa.OSFile(copy.name)
@@ -103,5 +103,5 @@ def read_head(path: FileName, encoding: str, size: int) -> pa.BufferReader:
 
     Raises as `open_for_arrow`.
     """
-    with _decoded(path, encoding) as file:
+    with _open_as_utf8(path, encoding) as file:
         return pa.BufferReader(file.read(size))

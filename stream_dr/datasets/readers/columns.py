@@ -166,7 +166,7 @@ def block_of(batch: pa.RecordBatch, features: Sequence[str], roles: Roles) -> Bl
         X, names = _number_rows(batch, features)
 
     targets = targets_of(batch, roles)
-    weights = None if roles.weight is None else numbers(batch.column(roles.weight), roles.weight)
+    weights = None if roles.weight is None else float_column(batch.column(roles.weight), roles.weight)
     ids = None if roles.id is None else ids_of(batch.column(roles.id), roles.id)
     return Block(X, targets, weights, ids, names)
 
@@ -236,7 +236,7 @@ def ids_of(column: pa.Array, name: str) -> Ids:
     return [str(v) for v in column.to_pylist()]
 
 
-def without_blanks(texts: pa.Array) -> pa.Array:
+def blanks_to_nulls(texts: pa.Array) -> pa.Array:
     """Return the texts with null for empty ones."""
     return pc.replace_with_mask(texts, pc.equal(texts, ""), pa.scalar(None, pa.string()))
 
@@ -249,13 +249,13 @@ def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
     if roles.label is not None:
         column = batch.column(roles.label)
         if pa.types.is_string(column.type):
-            column = without_blanks(column)
+            column = blanks_to_nulls(column)
         if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
             return targets_from_arrow(pa.record_batch([column], ["label"]))
         return class_targets([None if v == "" else v for v in batch.column(roles.label).to_pylist()])
 
     if roles.labels:
-        Y = np.column_stack([numbers(batch.column(name), name) for name in roles.labels])
+        Y = np.column_stack([float_column(batch.column(name), name) for name in roles.labels])
         if not np.all((Y == 0) | (Y == 1)):
             column = roles.labels[int(np.argwhere((Y != 0) & (Y != 1))[0][1])]
             raise InvalidTargets(f"label column {column!r} has values other than 0 and 1; give it as target.")
@@ -263,11 +263,11 @@ def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
         return Targets("multilabel", roles.labels, np.nonzero(Y)[1].astype(np.int32), indptr)
 
     if roles.target:
-        return continuous_targets(np.column_stack([numbers(batch.column(name), name) for name in roles.target]))
+        return continuous_targets(np.column_stack([float_column(batch.column(name), name) for name in roles.target]))
     return None
 
 
-def numbers(column: pa.Array, name: str) -> np.ndarray:
+def float_column(column: pa.Array, name: str) -> np.ndarray:
     """Return a column as float64 (rows,).
 
     Raises SchemaMismatch.

@@ -24,7 +24,7 @@ import pyarrow.csv as pacsv
 
 from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.arrow_stream import open_for_arrow, read_head
-from stream_dr.datasets.readers.columns import Roles, blocks_of, needs_raw, type_of, without_blanks
+from stream_dr.datasets.readers.columns import Roles, blanks_to_nulls, blocks_of, needs_raw, type_of
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, MARK, open_bytes
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
@@ -130,7 +130,7 @@ def read_csv(
             if roles.id is not None and ids_are_integers is not False:
                 fail_at_line = partial(file.raise_located, types=types, line=line)
                 batch, ids_are_integers = _with_integer_ids(batch, roles.id, ids_are_integers, fail_at_line)
-            yield from blocks_of(_without_blanks(batch, text_columns), features, roles, rows, fail)
+            yield from blocks_of(_blanks_to_nulls(batch, text_columns), features, roles, rows, fail)
             line += batch.num_rows
 
 
@@ -175,10 +175,10 @@ def _with_integer_ids(
     return batch.set_column(batch.schema.get_field_index(name), name, integers), True
 
 
-def _without_blanks(batch: pa.RecordBatch, text_columns: set[str]) -> pa.RecordBatch:
+def _blanks_to_nulls(batch: pa.RecordBatch, text_columns: set[str]) -> pa.RecordBatch:
     """Return the batch with null for empty texts in these columns."""
     columns = [
-        without_blanks(column) if name in text_columns else column
+        blanks_to_nulls(column) if name in text_columns else column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
@@ -427,7 +427,7 @@ class CsvFile:
                 if kind == pa.float64() and not self.has_gaps:
                     self._fail(line, f"column {name!r} has no value; fill it or leave the row out.", j + 1)
             elif not self._all_parse([fields[j]], kind):
-                self._fail(line, f"{fields[j]!r} in column {name!r} is no {_type_words(fields[j], kind)}.", j + 1)
+                self._fail(line, f"{fields[j]!r} in column {name!r} is no {_type_hint(fields[j], kind)}.", j + 1)
 
     def _all_parse(self, fields: list[str], kind: pa.DataType) -> bool:
         """Return True if all fields are of this type or may be missing."""
@@ -443,7 +443,7 @@ class CsvFile:
         raise MalformedInput(f"{self.path}, line {line}: {message}", file=self.path, line=line, column=column)
 
 
-def _type_words(field: str, kind: pa.DataType) -> str:
+def _type_hint(field: str, kind: pa.DataType) -> str:
     """Return the end of the message for a field that is not of this type."""
     if kind == pa.float64() and _is_number(field.replace(",", ".")):
         return "number; where a comma stands before the fraction, say --decimal ,"

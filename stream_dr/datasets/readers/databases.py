@@ -30,13 +30,13 @@ def read_sqlite(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROW
     Raises SourceMissing for the file or the table, SchemaMismatch, and MalformedInput that names
     file and rows.
     """
-    file, table = _split(path)
+    file, table = _split_table_name(path)
     with _readable(path, sqlite3.Error), closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as database:
         # Views of a file from elsewhere may not call functions with side effects.
         database.execute("PRAGMA trusted_schema = OFF")
         tables = database.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')").fetchall()
         name = _choose_table(path, table, [name for (name,) in tables if not name.startswith("sqlite_")])
-        cursor = database.execute(f"SELECT * FROM {_quoted(name)}")
+        cursor = database.execute(f"SELECT * FROM {_quote_identifier(name)}")
         yield from _sqlite_blocks(path, cursor, roles, rows)
 
 
@@ -110,7 +110,7 @@ def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROW
             f"{path} is read by duckdb, which is not installed: pip install 'stream-dr[duckdb]'."
         ) from e
 
-    file, table = _split(path)
+    file, table = _split_table_name(path)
     with (
         _readable(path, duckdb.Error),
         duckdb.connect(file, read_only=True, config={"enable_external_access": False}) as database,
@@ -118,13 +118,13 @@ def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROW
         listed = database.sql("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
         tables = {name if schema == "main" else f"{schema}.{name}": (schema, name) for schema, name in listed}
         schema, name = tables[_choose_table(path, table, list(tables))]
-        relation = database.sql(f"SELECT * FROM {_quoted(schema)}.{_quoted(name)}")
+        relation = database.sql(f"SELECT * FROM {_quote_identifier(schema)}.{_quote_identifier(name)}")
 
         features = feature_columns(relation.columns, roles)
         yield from blocks_of_batches(path, relation.to_arrow_reader(rows), features, roles, rows)
 
 
-def _split(path: FileName) -> tuple[str, str]:
+def _split_table_name(path: FileName) -> tuple[str, str]:
     """Return the file and the table that a source names, "" for no table.
 
     Raises SourceMissing.
@@ -150,7 +150,7 @@ def _choose_table(path: FileName, name: str, tables: list[str]) -> str:
     return name
 
 
-def _quoted(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -41,7 +41,7 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
     MalformedInput that names file and line.
     """
     _check_keys(path)
-    with _opened(path, None, {}) as reader:
+    with _open_reader(path, None, {}) as reader:
         schema = reader.schema
         first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=schema)
 
@@ -64,10 +64,10 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
         _raise_for_first_bad_line(path, floats)
         raise MalformedInput(f"{path}, row {number}: {error}", file=str(path), row=number) from error
 
-    with _opened(path, schema, floats) as reader:
+    with _open_reader(path, schema, floats) as reader:
         for batch in reader:
             for name in day_columns:
-                batch = _with_days(batch, name, fail)
+                batch = _midnights_as_days(batch, name, fail)
             yield from blocks_of(batch, features, roles, rows, fail)
             row += batch.num_rows
 
@@ -85,7 +85,9 @@ def _rows_after_midnight(column: pa.Array) -> np.ndarray:
     return np.flatnonzero(seconds % _SECONDS_A_DAY)
 
 
-def _with_days(batch: pa.RecordBatch, name: str, fail: Callable[[StreamDRError, int], NoReturn]) -> pa.RecordBatch:
+def _midnights_as_days(
+    batch: pa.RecordBatch, name: str, fail: Callable[[StreamDRError, int], NoReturn]
+) -> pa.RecordBatch:
     """Return the batch with days for the midnights that Arrow makes of them.
 
     Fails for other times.
@@ -150,7 +152,9 @@ def _float_type(inferred: pa.DataType) -> pa.DataType:
 
 
 @contextmanager
-def _opened(path: FileName, schema: pa.Schema | None, floats: dict[str, pa.DataType]) -> Iterator[pa.RecordBatchReader]:
+def _open_reader(
+    path: FileName, schema: pa.Schema | None, floats: dict[str, pa.DataType]
+) -> Iterator[pa.RecordBatchReader]:
     """Yield Arrow's reader of a file.
 
     Raises MalformedInput if the with-block, or opening the file, raises an error of reading.

@@ -35,7 +35,7 @@ from stream_dr.readout import Readout
 from stream_dr.solve.spectral import canonical_basis, with_fixed_signs
 from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
 from stream_dr.statistics.moments.encoding import Encoding
-from stream_dr.statistics.moments.state import check_kept, moment_bytes
+from stream_dr.statistics.moments.state import check_stored_parts, moment_bytes
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.targets import KINDS
@@ -125,7 +125,7 @@ class ClosedForm(AdditiveEstimator):
 
         check_seed(self.random_state)
         check_feature_map(self.feature_map)
-        if self.scatter_kept() == "exact":
+        if self.stored_scatter() == "exact":
             check_mapped_width(self.feature_map, EXACT_WIDTH)
 
     def check_components(self) -> None:
@@ -139,14 +139,14 @@ class ClosedForm(AdditiveEstimator):
     def _moment_accumulator(self, state: MomentState | None) -> MomentAccumulator:
         return MomentAccumulator(
             self.target_encoding(),
-            scatter=self.scatter_kept(),
+            scatter=self.stored_scatter(),
             decay=self.decay,
             state=state,
             label_sets=self.keeps_label_sets(),
             class_scatter=self.keeps_class_scatter(),
         )
 
-    def scatter_kept(self) -> str:
+    def stored_scatter(self) -> str:
         """Return the part of Cxx that is stored: "auto", "exact" or "diagonal"."""
         return self.scatter if self.reads_scatter() else "diagonal"
 
@@ -172,7 +172,7 @@ class ClosedForm(AdditiveEstimator):
         It has no component if the state holds only rounding.
         """
         inner = cast(MomentState, inner_state(state))
-        check_kept(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
+        check_stored_parts(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
         moments = self.moments(state)
 
         exact = not self.reads_scatter() or moments.scatter is not None
@@ -313,7 +313,7 @@ class ClosedForm(AdditiveEstimator):
         projection, self.refine_report_ = run_all_passes(
             self, state, source, tol, max_passes, fitted.names, resume, fitted.refined
         )
-        fitted.refined = fitted.show(projection, partial(self.covariance_product, state))
+        fitted.refined = fitted.cache_projection(projection, partial(self.covariance_product, state))
         return self
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
@@ -324,7 +324,7 @@ class ClosedForm(AdditiveEstimator):
         """
         return mapped_bytes(self.feature_map, self.moment_bytes, n_features, n_targets)
 
-    def widest(self, sparse: bool, stated: int) -> int | None:
+    def max_width(self, sparse: bool, stated: int) -> int | None:
         """Return the largest number of features, or None without a limit.
 
         A batch of more features is refused. stated: width that sparse rows state, or 0.
@@ -336,7 +336,7 @@ class ClosedForm(AdditiveEstimator):
 
     def moment_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the bytes of the moments of rows this wide."""
-        scatter = self.scatter_kept()
+        scatter = self.stored_scatter()
         # Exact scatter refuses wider rows.
         width = min(n_features, EXACT_WIDTH) if scatter == "exact" else n_features
         exact = scatter != "diagonal" and width <= EXACT_WIDTH

@@ -25,10 +25,10 @@ class DependenceMethod(ClosedForm):
         """
         projection = self.linear_projection()
         moments = self.moments(self.state_)
-        return criterion(moments, (projection.loadings / moments.scale[:, None]).T @ moments.cross)
+        return hsic_of_sums(moments, (projection.loadings / moments.scale[:, None]).T @ moments.cross)
 
 
-def criterion(moments: Moments, cross: np.ndarray) -> float:
+def hsic_of_sums(moments: Moments, cross: np.ndarray) -> float:
     """Return HSIC from the cross sums (components, targets) of rows and targets."""
     if moments.weight <= 1.0:
         raise InvalidRows(

@@ -13,7 +13,7 @@ ENTRY = re.compile(r"^(\w+) : .*(?:\n    .*)*", re.MULTILINE)
 NOTES = "Notes\n-----\n"
 
 
-def described(cls: type) -> dict[str, dict[str, str]]:
+def documented_sections(cls: type) -> dict[str, dict[str, str]]:
     """Return section → name → entry of a class and its bases."""
     sections: dict[str, dict[str, str]] = {"Parameters": {}, "Attributes": {}}
     for base in reversed(cls.__mro__):
@@ -23,7 +23,7 @@ def described(cls: type) -> dict[str, dict[str, str]]:
     return sections
 
 
-def documented(cls: type) -> str:
+def with_documented_sections(cls: type) -> str:
     """Return the class's docstring with every parameter and attribute.
 
     The order is: purpose and example, Parameters, Attributes, Notes. The class keeps its own text in
@@ -32,7 +32,9 @@ def documented(cls: type) -> str:
     cls._own_text = _own_text(cls)  # type: ignore[attr-defined]
     purpose, heading, notes = SECTION.sub("", _own_text(cls)).partition(NOTES)
     sections = [
-        "\n".join([name, "-" * len(name), *entries.values()]) for name, entries in described(cls).items() if entries
+        "\n".join([name, "-" * len(name), *entries.values()])
+        for name, entries in documented_sections(cls).items()
+        if entries
     ]
     parts = [re.sub(r"\n{3,}", "\n\n", purpose).strip(), *sections, heading + notes]
     return "\n\n".join(part for part in parts if part)

@@ -24,12 +24,12 @@ from sklearn.utils import Tags
 from stream_dr.aliases import FileName, JsonDict
 from stream_dr.errors import CannotMerge, CannotUnlearn, InvalidWeights, TargetsRequired, unknown_parameter
 from stream_dr.estimators.fitting.dask_collections import learn_collections, project_collection
-from stream_dr.estimators.fitting.documented import documented
+from stream_dr.estimators.fitting.documented import with_documented_sections
 from stream_dr.estimators.fitting.fewer_components import warn_fewer_components, warn_fewer_components_early
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.inputs import RefineSource, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import StateType, takes_tables, warn_other_columns
-from stream_dr.estimators.fitting.named_columns import in_learned_order, numeric_block, refuse_empty_rows, refuse_width
+from stream_dr.estimators.fitting.named_columns import in_known_order, numeric_block, refuse_empty_rows, refuse_width
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -110,7 +110,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def __init_subclass__(cls, **options: Any) -> None:
         """Complete the class's docstring with inherited parameters and attributes."""
         super().__init_subclass__(**options)
-        cls.__doc__ = documented(cls)
+        cls.__doc__ = with_documented_sections(cls)
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter if a parameter is outside its range."""
@@ -130,11 +130,11 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         n_targets: number of labels or target columns.
         """
 
-    def scatter_kept(self) -> str:
+    def stored_scatter(self) -> str:
         """Return the part of Cxx that is stored: "exact", "diagonal", "auto", or "" if none is."""
         return ""
 
-    def widest(self, sparse: bool, stated: int) -> int | None:
+    def max_width(self, sparse: bool, stated: int) -> int | None:
         """Return the largest number of features, or None without a limit.
 
         A batch of more features is refused. stated: width that sparse rows state, or 0.
@@ -237,9 +237,9 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
         Raises CannotRefine.
         """
-        from stream_dr.estimators.fitting.refining import no_refine
+        from stream_dr.estimators.fitting.refining import cannot_refine_error
 
-        raise no_refine(self)
+        raise cannot_refine_error(self)
 
     def set_params(self, **params: object) -> Self:
         """Set parameters. Raises InvalidParameter.
@@ -417,7 +417,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         names = block.names
         if accumulator.n_features > 0 and not self._any_columns(block):
             if not by_name:
-                X, names = in_learned_order(fitted.names, names, block.X, type(self).__name__)
+                X, names = in_known_order(fitted.names, names, block.X, type(self).__name__)
                 block = block._replace(X=X)
             if not block.sparse and block.features != accumulator.n_features:
                 refuse_width(block.features, accumulator.n_features, type(self).__name__)
@@ -455,7 +455,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         by_name, learned = self.columns_by_name(), self.n_features_in_
         block = numeric_block(as_block(X), by_name, takes_tables(self))
         if not by_name:
-            rows, _ = in_learned_order(self.fitted().names, block.names, block.X, type(self).__name__)
+            rows, _ = in_known_order(self.fitted().names, block.names, block.X, type(self).__name__)
             block = block if rows is block.X else block._replace(X=rows)
         grows = block.sparse and (by_name or not block.width_stated)
         if not self._any_columns(block) and not grows and block.features != learned:
@@ -489,7 +489,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         self.check_parameters()
         fitted.check(self)
         state = fitted.accumulator.freeze()
-        return fitted.show(fitted.refined or self.solve(state), partial(self.covariance_product, state))
+        return fitted.cache_projection(fitted.refined or self.solve(state), partial(self.covariance_product, state))
 
     def linear_projection(self) -> LinearProjection:
         """Return the projection of a method whose projections are linear."""

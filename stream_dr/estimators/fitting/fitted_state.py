@@ -70,7 +70,7 @@ class FittedState:
         self.neighbour_search: Any = None
         self.warned_n_components: int | float | None = None
 
-    def show(self, solved: Projection, covariance_product: Product) -> Projection:
+    def cache_projection(self, solved: Projection, covariance_product: Product) -> Projection:
         """Cache a projection until the next update, and return it.
 
         Its components get the signs and order of the projection shown before. covariance_product:

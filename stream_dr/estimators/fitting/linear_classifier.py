@@ -56,7 +56,7 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
 
         Raises NotFitted, WidthMismatch, NotFinite.
         """
-        return self._readout().predicted(self._scores(X))
+        return self._readout().predict(self._scores(X))
 
     def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Return posterior probabilities (rows, classes) float64.
@@ -96,7 +96,7 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
 
         It is X · coef_ᵀ + intercept_. (1, features) for two classes.
         """
-        return _one_of_two(self._linear_scores()[0])
+        return _two_class_column(self._linear_scores()[0])
 
     @property
     def intercept_(self) -> np.ndarray:
@@ -104,7 +104,7 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
 
         (1,) for two classes.
         """
-        return _one_of_two(self._linear_scores()[1])
+        return _two_class_column(self._linear_scores()[1])
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
         if "multilabel" not in (self.target, accumulator.target_kind):
@@ -164,5 +164,5 @@ def class_readout(moments: Moments, centres: np.ndarray, variances: np.ndarray, 
     return Readout(weights[:, order], offset[order], kind, labels, LOG_POSTERIORS)
 
 
-def _one_of_two(values: np.ndarray) -> np.ndarray:
+def _two_class_column(values: np.ndarray) -> np.ndarray:
     return values[1:] - values[:1] if len(values) == 2 else values

@@ -18,7 +18,7 @@ from stream_dr.errors import InvalidParameter, WidthMismatch
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.mapping import add_map
-from stream_dr.estimators.fitting.moments import unscaled
+from stream_dr.estimators.fitting.moments import divide_by_scale
 from stream_dr.rows.block import Rows
 from stream_dr.solve.spectral import EPS
 
@@ -150,7 +150,7 @@ class LinearGaussian(Estimator):
         gaussian = self._learned_gaussian()
         covariance = (gaussian.axes * np.maximum(gaussian.variances - gaussian.noise, 0.0)) @ gaussian.axes.T
         covariance[np.diag_indices_from(covariance)] += gaussian.noise
-        return unscaled(unscaled(covariance, gaussian.scale).T, gaussian.scale)
+        return divide_by_scale(divide_by_scale(covariance, gaussian.scale).T, gaussian.scale)
 
     def score_samples(self, X: RowsLike) -> np.ndarray:
         """Return the log-likelihood (rows,) of each row.

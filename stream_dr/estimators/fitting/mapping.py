@@ -14,7 +14,7 @@ import numpy as np
 
 from stream_dr.aliases import JsonDict
 from stream_dr.checks import EXACT_WIDTH
-from stream_dr.errors import InvalidParameter, OtherColumns, did_you_mean, other_table
+from stream_dr.errors import InvalidParameter, OtherColumns, columns_mismatch, did_you_mean
 from stream_dr.feature_maps import feature_map, whole_spec
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import (
@@ -23,7 +23,7 @@ from stream_dr.feature_maps.table import (
     check_columns,
     columns_by_kind,
 )
-from stream_dr.feature_maps.widths import check_most_columns, most_columns, most_of_kinds
+from stream_dr.feature_maps.widths import check_most_columns, max_columns, max_columns_of_kinds
 from stream_dr.projection import Mapped, Projection
 from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
@@ -142,9 +142,9 @@ def state_bytes(
     if known is None or not isinstance(mapping, Table):
         return int(estimator.state_bytes(n_features, n_targets))
     if isinstance(known, TableState):
-        width = most_columns(mapping.encoding(), known.columns)
+        width = max_columns(mapping.encoding(), known.columns)
     else:
-        width = most_of_kinds(mapping.encoding(), mapping.overrides(), known)
+        width = max_columns_of_kinds(mapping.encoding(), mapping.overrides(), known)
     plain = type(estimator)(**(estimator.get_params() | {"feature_map": None}))
     return _most_bytes(plain.state_bytes, width, n_targets) + 64 * width
 
@@ -167,7 +167,7 @@ def warn_other_columns(accumulator: Accumulator, block: Block) -> None:
     if not known or names == known or not block.rows:
         return
     if not set(known) & set(names):
-        raise other_table(known, names)
+        raise columns_mismatch(known, names)
 
     missing = [name for name in known if name not in names]
     gone = [repr(name) for name in missing[:5]]
@@ -199,7 +199,7 @@ def merges_parts(estimator: "Estimator") -> bool:
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
     return bool(estimator.merges) and (
-        mapping is None or (mapping.settled and not (isinstance(mapping, Nystroem) and mapping.draws))
+        mapping is None or (mapping.settled and not (isinstance(mapping, Nystroem) and mapping.draws_landmarks))
     )
 
 
@@ -233,5 +233,5 @@ def check_table_width(estimator: "Estimator", kinds: dict[str, str]) -> None:
     """
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
-    if isinstance(mapping, Table) and estimator.scatter_kept() == "exact":
+    if isinstance(mapping, Table) and estimator.stored_scatter() == "exact":
         check_most_columns(mapping.encoding(), mapping.overrides(), kinds, EXACT_WIDTH)

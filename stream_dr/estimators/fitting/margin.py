@@ -8,7 +8,7 @@ import numpy as np
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
-from stream_dr.solve.discriminant import combined, combined_diagonal
+from stream_dr.solve.discriminant import combined_eigenpairs, combined_eigenpairs_diagonal
 
 
 def margin_directions(m: Moments, b: float, w: float, n_components: int | None) -> Directions:
@@ -16,16 +16,16 @@ def margin_directions(m: Moments, b: float, w: float, n_components: int | None) 
 
     Only those above 0 if n_components is None.
     """
-    vectors, roots = m.between()
+    vectors, roots = m.between_eigenpairs()
     if m.weight <= 0 or w == 0.0:
         return vectors, b * roots**2
 
     G = vectors * roots
     if m.scatter is not None:
         floor = m.rounding.floor(m.diagonal) / m.weight
-        vectors, values = combined(G, b, m.scatter / m.weight, w, floor)
+        vectors, values = combined_eigenpairs(G, b, m.scatter / m.weight, w, floor)
     elif w < 0.0:
-        vectors, values = combined_diagonal(G, b, m.diagonal / m.weight, w)
+        vectors, values = combined_eigenpairs_diagonal(G, b, m.diagonal / m.weight, w)
     else:
         raise NeedsRefine(
             "only the diagonal of Cxx is stored (it is past 4,096 features), and with a positive share of "

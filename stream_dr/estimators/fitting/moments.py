@@ -100,7 +100,7 @@ class Moments(NamedTuple):
         """Class means less the mean of the rows (features, k'), in scaled columns."""
         return self.cross / self.label_weights
 
-    def between(self) -> tuple[np.ndarray, np.ndarray]:
+    def between_eigenpairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Return eigenvectors (features, r) and roots of eigenvalues (r,) of Sb.
 
         Sb is weighted by priors, and r < classes.
@@ -189,11 +189,11 @@ def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1)
     )  # fmt: skip
 
     waiting = labels_waiting(state, min_class_rows)
-    m = _without(m, waiting[present], c.noise) if waiting.any() else m
+    m = _without_waiting_labels(m, waiting[present], c.noise) if waiting.any() else m
     return standardised(m) if standardize else m
 
 
-def _without(m: Moments, waiting: np.ndarray, noise: float) -> Moments:
+def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Moments:
     """Return the moments without the means of the labels that wait (k',) bool.
 
     With one row a label they are those of the other rows [mathematics §2]. noise: absolute size of
@@ -227,7 +227,7 @@ def _without(m: Moments, waiting: np.ndarray, noise: float) -> Moments:
         mean=mean,
         diagonal=diagonal,
         scatter=scatter,
-        present=_narrowed(m.present, ready),
+        present=_narrow_mask(m.present, ready),
         label_weights=n,
         target_mean=n / total,
         cross=cross,
@@ -239,7 +239,7 @@ def _without(m: Moments, waiting: np.ndarray, noise: float) -> Moments:
     )
 
 
-def _narrowed(mask: np.ndarray, keep: np.ndarray) -> np.ndarray:
+def _narrow_mask(mask: np.ndarray, keep: np.ndarray) -> np.ndarray:
     """Return the mask (k,) with only those of its true entries that `keep` (k',) names."""
     narrowed = mask.copy()
     narrowed[mask] = keep
@@ -254,15 +254,15 @@ def standardised(m: Moments) -> Moments:
     scale = np.ones(len(m.mean))
     varying = m.rounding.varying(m.diagonal)
     scale[varying] = np.sqrt(m.weight / m.diagonal[varying])
-    return rescaled(m, scale)
+    return scale_features(m, scale)
 
 
-def unscaled(columns: np.ndarray, scale: np.ndarray) -> np.ndarray:
+def divide_by_scale(columns: np.ndarray, scale: np.ndarray) -> np.ndarray:
     """Return columns (features, m) divided by the features' scale, 0 where it is 0."""
     return np.divide(columns, scale[:, None], out=np.zeros_like(columns), where=scale[:, None] > 0)
 
 
-def rescaled(m: Moments, scale: np.ndarray) -> Moments:
+def scale_features(m: Moments, scale: np.ndarray) -> Moments:
     """Return the moments of rows with every column times its `scale` (features,)."""
     scatter = None if m.scatter is None else m.scatter * scale[:, None] * scale
     rounding = m.rounding._replace(shift=m.rounding.shift * scale)

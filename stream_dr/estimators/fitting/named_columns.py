@@ -37,7 +37,7 @@ def numeric_block(block: Block, by_name: bool, table: bool) -> Block:
     return block._replace(X=X, names=block.names or known, checked=True)
 
 
-def in_learned_order(
+def in_known_order(
     known: tuple[str, ...] | None, names: tuple[str, ...] | None, rows: Any, who: str
 ) -> tuple[Any, tuple[str, ...] | None]:
     """Return rows with their named columns in the stream's order, and its names.

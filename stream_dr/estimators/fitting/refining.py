@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from stream_dr.checks import WIDEST, finite, matrix, within
+from stream_dr.checks import WIDEST, check_finite_arrays, check_within, require_matrix
 from stream_dr.errors import CannotRefine, InvalidParameter
 from stream_dr.estimators.fitting.inputs import RefineSource
 from stream_dr.estimators.fitting.mapping import add_map, inner_projection
-from stream_dr.estimators.fitting.moments import Moments, moments_of, unscaled
+from stream_dr.estimators.fitting.moments import Moments, divide_by_scale, moments_of
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_number, check_positive_int
 from stream_dr.estimators.fitting.refining_methods import METHODS
-from stream_dr.estimators.fitting.replayed import RefineProgress, Replayed, Sums, unmapped
+from stream_dr.estimators.fitting.replayed import RefineProgress, Replayed, Sums, without_feature_map
 from stream_dr.projection import Projection
 from stream_dr.rows.source import as_source
-from stream_dr.solve.conjugate_gradient import BlockSolve, angle
+from stream_dr.solve.conjugate_gradient import BlockSolve, largest_angle
 from stream_dr.solve.subspace import Subspace
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.protocol import State, nested_state
@@ -120,9 +120,9 @@ class Refining(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless loadings and solve are of the same features."""
-        within(self, 0, WIDEST, "number")
-        features = matrix(self, "loadings")[0]
-        finite(self, "loadings")
+        check_within(self, 0, WIDEST, "number")
+        features = require_matrix(self, "loadings")[0]
+        check_finite_arrays(self, "loadings")
         self.solve.check(features)
 
 
@@ -169,7 +169,7 @@ def refine_steps(
     learned = state
     solver = cast("ClosedForm", estimator)
     moments = solver.moments(state)
-    solver, state, source, names = unmapped(solver, state, as_source(source), names)
+    solver, state, source, names = without_feature_map(solver, state, as_source(source), names)
     replayed = Replayed(solver, state, moments, names, threads)
     method = METHODS[solver.refined_by or ""](solver, moments, state, replayed.scale > 0)
 
@@ -179,14 +179,14 @@ def refine_steps(
     while now.number < max_passes:
         began = time.monotonic()
         number = now.number + 1
-        pass_progress = None if progress is None else _numbered(progress, number)
+        pass_progress = None if progress is None else _pass_progress(progress, number)
         product, rows = replayed.checked(summed(now.solve.directions, check, pass_progress), now.solve.directions)
         check = False
 
         solve = method.take(now.solve, product)
-        loadings, eigenvalues, residual = method.answer(solve)
+        loadings, eigenvalues, residual = method.current_solution(solve)
         projection = solver.make_projection(moments._replace(along=method.along), (loadings, eigenvalues), "refined")
-        turned = angle(now.loadings, projection.loadings) if number > 1 else np.pi / 2
+        turned = largest_angle(now.loadings, projection.loadings) if number > 1 else np.pi / 2
 
         # The residual alone is a poor stop where γ is small.
         done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
@@ -224,11 +224,13 @@ def run_all_passes(
     done = passes[-1].converged
     if not done:
         last = passes[-1]
-        warnings.warn(not_reached(last.number, last.residual, last.angle, tol), ConvergenceWarning, stacklevel=3)
+        warnings.warn(
+            not_converged_warning(last.number, last.residual, last.angle, tol), ConvergenceWarning, stacklevel=3
+        )
     return step.projection, RefineReport(tuple(passes), done, None if done else step.refining)
 
 
-def not_reached(number: int, residual: float, angle: float, tol: float) -> str:
+def not_converged_warning(number: int, residual: float, angle: float, tol: float) -> str:
     """Return the warning for a refine whose last pass has not converged.
 
     angle: in radians.
@@ -250,10 +252,10 @@ def check_refinable(estimator: "Estimator", state: State) -> None:
 def check_method(estimator: "Estimator") -> None:
     """Raise CannotRefine if the method has no refine."""
     if estimator.refined_by is None:
-        raise no_refine(estimator)
+        raise cannot_refine_error(estimator)
 
 
-def no_refine(estimator: "Estimator") -> CannotRefine:
+def cannot_refine_error(estimator: "Estimator") -> CannotRefine:
     """Return the error for an estimator that cannot be refined."""
     return CannotRefine(
         f"{type(estimator).__name__} has no out-of-core solution. LDA, OPLS, CCA, HSL, PCA, PLSDA, SKM, MMC and WMV have."
@@ -275,8 +277,8 @@ def _initial_columns(guess: Projection | None, moments: Moments) -> np.ndarray:
     known = getattr(guess and inner_projection(guess), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))
     columns[: len(known)] = known
-    return unscaled(columns, moments.scale)
+    return divide_by_scale(columns, moments.scale)
 
 
-def _numbered(progress: RefineProgress, number: int) -> Callable[[int], None]:
+def _pass_progress(progress: RefineProgress, number: int) -> Callable[[int], None]:
     return lambda rows: progress(number, rows)

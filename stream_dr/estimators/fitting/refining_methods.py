@@ -5,7 +5,7 @@
   scatter is exact.
 
 Both have the same methods: `start()` returns a solve (a NamedTuple of arrays), `take(solve,
-product)` the next one from the product of Cxx with `solve.directions`, `answer(solve)` the
+product)` the next one from the product of Cxx with `solve.directions`, `current_solution(solve)` the
 loadings, eigenvalues and relative residual so far.
 
 Neither knows a method. The method's own `directions` are asked again after each pass, so refine
@@ -50,7 +50,7 @@ class FirstStage:
     def __init__(self, estimator: "TwoStage", moments: Moments, state: MomentState, varying: np.ndarray) -> None:
         self._estimator, self._moments, self._state = estimator, moments, state
         self._varying = varying
-        if not estimator.ridge(moments)[0]:
+        if not estimator.ridge_terms(moments)[0]:
             raise CannotRefine(
                 f"{type(estimator).__name__} with shrinkage=1 reads the trace of Cxx alone: there is nothing to refine."
             )
@@ -71,12 +71,12 @@ class FirstStage:
 
     def take(self, solve: cg.BlockSolve, product: np.ndarray) -> cg.BlockSolve:
         """Return the solve after one step of conjugate gradient."""
-        share, ridge = self._estimator.ridge(self._moments)
+        share, ridge = self._estimator.ridge_terms(self._moments)
         return cg.solve_step(solve, share * product + ridge * solve.directions)
 
-    def answer(self, solve: cg.BlockSolve) -> Solved:
+    def current_solution(self, solve: cg.BlockSolve) -> Solved:
         """Return the method's second stage on W1 so far."""
-        loadings, eigenvalues = self._directions(lambda xh: cg.solution(solve))
+        loadings, eigenvalues = self._directions(lambda xh: cg.current_solution(solve))
         return loadings, eigenvalues, cg.solve_residual(solve)
 
     def _directions(self, first_stage: Callable[[np.ndarray], np.ndarray]) -> "Directions":
@@ -136,7 +136,7 @@ class OnSubspace:
         answer = self._small(grown, block)[0][:, :block]
         return subspace.restart(grown, answer) if answer.shape[1] else grown
 
-    def answer(self, solve: subspace.Subspace) -> Solved:
+    def current_solution(self, solve: subspace.Subspace) -> Solved:
         """Return the method's solution on the basis."""
         small, eigenvalues = self._small(solve, self._count)
         if self._estimator.n_components is None and len(eigenvalues) > self._count:

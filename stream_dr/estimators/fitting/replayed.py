@@ -21,13 +21,13 @@ from stream_dr.errors import CannotRefine
 from stream_dr.estimators.fitting.fitted_state import FittedState
 from stream_dr.estimators.fitting.moments import Moments, moments_of
 from stream_dr.feature_maps import feature_map
-from stream_dr.feature_maps.table import add, emptied, mapped_rows
+from stream_dr.feature_maps.table import add, mapped_rows, without_statistics
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source
 from stream_dr.solve.scatter_product import ScatterProduct
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.accumulator import MomentState
-from stream_dr.statistics.moments.clock import aged
+from stream_dr.statistics.moments.clock import aged_weights
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.targets import labelled_rows
 
@@ -125,7 +125,7 @@ class Replayed:
         Raises CannotRefine unless the rows are those that the state has seen.
         """
         if sums.fresh is not None:
-            self._compare(sums.fresh)
+            self._check_same_sums(sums.fresh)
             self._rows = sums.rows
         elif sums.rows != self._rows:
             raise CannotRefine(
@@ -150,13 +150,15 @@ class Replayed:
     def _weights(self, block: Block, rows: int) -> np.ndarray | None:
         decay, weights = float(self._estimator.decay), block.weights
         if decay != 1.0:
-            weights = aged(np.ones(block.rows) if weights is None else weights, decay, max(0, self._clock - rows))
+            weights = aged_weights(
+                np.ones(block.rows) if weights is None else weights, decay, max(0, self._clock - rows)
+            )
         if self._factors is None or block.y is None:
             return weights
         factors = np.array([self._factors.get(label, 0.0) for label in block.y.labels])[block.y.codes]
         return factors if weights is None else factors * weights
 
-    def _compare(self, fresh: MomentState) -> None:
+    def _check_same_sums(self, fresh: MomentState) -> None:
         """Raise CannotRefine unless the replayed rows have the state's sums."""
         if fresh.rows != self._state.rows or fresh.n_features != self._state.n_features:
             raise CannotRefine(
@@ -164,14 +166,14 @@ class Replayed:
                 f"{self._state.rows} of {self._state.n_features}. Give exactly the rows it has learned, once each."
             )
 
-        differs = difference(self._state, fresh)
+        differs = state_difference(self._state, fresh)
         if differs is not None:
             raise CannotRefine(
                 f"the source is not what this state has seen: its {differs} differ by more than rounding. "
-                f"Give the rows, targets and weights it has learned{self._in_order()}."
+                f"Give the rows, targets and weights it has learned{self._order_hint()}."
             )
 
-    def _in_order(self) -> str:
+    def _order_hint(self) -> str:
         """Return a hint for streams with decay, where the order of rows matters."""
         if float(self._estimator.decay) == 1.0:
             return ""
@@ -198,7 +200,7 @@ class MappedSource:
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (position, Block) of mapped rows, with their targets and weights."""
-        table = None if self._table is None else emptied(self._table)
+        table = None if self._table is None else without_statistics(self._table)
         landmarks = self._map.begin() if self._on_landmarks else None
         for position, event in self._source.events(after, until):
             block, _ = self._estimator.parse(self._known, event, need_targets=False)
@@ -214,7 +216,7 @@ class MappedSource:
             yield position, block._replace(X=rows, names=None, width_stated=True, checked=False)
 
 
-def unmapped(
+def without_feature_map(
     estimator: "ClosedForm", state: State, source: Source, names: tuple[str, ...] | None
 ) -> tuple["ClosedForm", MomentState, Source, tuple[str, ...] | None]:
     """Return (estimator, state, source, names) as there would be without a feature map.
@@ -227,7 +229,7 @@ def unmapped(
     return plain, cast(MomentState, state.inner), MappedSource(estimator, state, source, names), None
 
 
-def difference(state: MomentState, fresh: MomentState) -> str | None:
+def state_difference(state: MomentState, fresh: MomentState) -> str | None:
     """Return what differs between two states of as many rows, or None.
 
     One of "weights", "means", "labels", "class weights" and "targets".
@@ -240,7 +242,7 @@ def difference(state: MomentState, fresh: MomentState) -> str | None:
     if np.any(np.abs(a.mean - b.mean) > CLOSE * deviations + 1e-12 * np.abs(a.mean)):
         return "means"
 
-    order = _order(state, fresh, a, b)
+    order = _fresh_column_order(state, fresh, a, b)
     if order is None or a.cross.shape != b.cross.shape:
         return "labels"
     if np.any(np.abs(a.label_weights - b.label_weights[order]) > CLOSE * a.label_weights):
@@ -251,7 +253,7 @@ def difference(state: MomentState, fresh: MomentState) -> str | None:
     return "targets" if np.linalg.norm(a.cross - b.cross[:, order]) > noise else None
 
 
-def _order(state: MomentState, fresh: MomentState, a: Moments, b: Moments) -> list[int] | slice | None:
+def _fresh_column_order(state: MomentState, fresh: MomentState, a: Moments, b: Moments) -> list[int] | slice | None:
     """Return the places of fresh columns in the state's order of labels.
 
     None if the labels differ.

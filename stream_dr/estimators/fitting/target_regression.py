@@ -58,7 +58,7 @@ class TargetRegression(ClosedForm):
         WidthMismatch, NotFinite.
         """
         projection = self.linear_projection()
-        return self._readout().predicted(self.project(projection.scoring(), X))
+        return self._readout().predict(self.project(projection.scoring(), X))
 
     def partial_fit(
         self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, classes: ArrayLike | None = None

@@ -22,7 +22,7 @@ from stream_dr.estimators.fitting.parameter_checks import check_choice, check_nu
 from stream_dr.solve.conjugate_gradient import second_stage
 from stream_dr.solve.rounding import exact_rounding
 from stream_dr.solve.spectral import EPS
-from stream_dr.solve.two_stage import condition, two_stage
+from stream_dr.solve.two_stage import condition_number, two_stage
 from stream_dr.statistics.moments.accumulator import MomentState
 
 
@@ -95,13 +95,13 @@ class TwoStage(ClosedForm):
         if moments.first_stage is not None:
             return second_stage(moments.first_stage(xh), xh)
 
-        share, ridge = self.ridge(moments)
+        share, ridge = self.ridge_terms(moments)
         if share == 0.0:
             return two_stage(np.full(len(xh), ridge), significant, 0.0, exact_rounding(len(xh)))
         loadings, eigenvalues = two_stage(moments.scatter_or_diagonal, significant, ridge / share, moments.rounding)
         return loadings / np.sqrt(share), eigenvalues / share
 
-    def ridge(self, moments: Moments) -> tuple[float, float]:
+    def ridge_terms(self, moments: Moments) -> tuple[float, float]:
         """Return (a, ρ), where a·Cxx + ρI is inverted."""
         if self.shrinkage is None:
             return 1.0, float(self.gamma)
@@ -130,7 +130,7 @@ class TwoStage(ClosedForm):
         flat = moments.diagonal @ squares
         if solution != "refined":
             return flat
-        share, ridge = self.ridge(moments)
+        share, ridge = self.ridge_terms(moments)
         remaining = 1.0 - ridge * squares.sum(axis=0)
         # A very large ridge leaves no digits of the difference.
         return np.where(remaining > np.sqrt(EPS), remaining / share, flat)
@@ -146,5 +146,5 @@ class TwoStage(ClosedForm):
         moments = self.moments(self.state_)
         if moments.scatter is None:
             raise NeedsRefine(f"{type(self).__name__} keeps only the diagonal of Cxx; its condition is not known.")
-        share, ridge = self.ridge(moments)
-        return condition(moments.scatter, ridge / share, moments.rounding) if share else 1.0
+        share, ridge = self.ridge_terms(moments)
+        return condition_number(moments.scatter, ridge / share, moments.rounding) if share else 1.0

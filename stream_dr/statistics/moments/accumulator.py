@@ -17,13 +17,13 @@ from stream_dr.statistics.moments.batch_plan import BatchPlan, plan_batch
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
 from stream_dr.statistics.moments.centred_sums import CentredSums, TargetRows, chunk_rows
 from stream_dr.statistics.moments.class_scatter import ClassScatter, ClassScatterSums
-from stream_dr.statistics.moments.clock import aged, clock_weights, span, tick
+from stream_dr.statistics.moments.clock import advance_scale, aged_weights, clock_weights, max_span
 from stream_dr.statistics.moments.encoding import Encoding, check_encoding, encoded_rows
 from stream_dr.statistics.moments.label_sets import LabelSets, LabelSetSums
 from stream_dr.statistics.moments.sparse_sums import SparsePart, SparseSums
 from stream_dr.statistics.moments.state import Centred, MomentState, centred_features, check_spec, empty_state
 from stream_dr.statistics.moments.target_sums import TargetSums, empty_targets
-from stream_dr.statistics.moments.unlearn import elapsed, without
+from stream_dr.statistics.moments.unlearn import set_clock_back, subtract_state
 from stream_dr.statistics.protocol import Absent, AccumulatorBase
 from stream_dr.targets.label_codes import Label
 
@@ -84,7 +84,7 @@ class MomentAccumulator(AccumulatorBase):
         if batch.rows:
             ids, new = self._plan_sets(batch)
             self._begin(batch, new)
-            step = span(self.decay)
+            step = max_span(self.decay)
             for start in range(0, batch.rows, step):
                 self._learn(batch, ids, start, min(start + step, batch.rows))
         self.rows += batch.rows
@@ -103,11 +103,11 @@ class MomentAccumulator(AccumulatorBase):
         Without rows from between, the older ones stay as old as they were.
         """
         batch = plan_batch(self, self._codes, block)
-        weights = aged(batch.weights, self.decay, age)
+        weights = aged_weights(batch.weights, self.decay, age)
         sets, classes = self._sets is not None, self._classes is not None
         part = MomentAccumulator(self.encoding, batch.scatter, label_sets=sets, class_scatter=classes)
         part._learn_plan(batch._replace(weights=weights))
-        self._load(elapsed(without(self.freeze(), part.freeze()), part.rows, age))
+        self._load(set_clock_back(subtract_state(self.freeze(), part.freeze()), part.rows, age))
 
     def freeze(self) -> MomentState:
         """Return the state so far, copied. Costs O(d k), with exact scatter O(d²)."""
@@ -178,7 +178,7 @@ class MomentAccumulator(AccumulatorBase):
         f, classes, sets = state.features, state.class_scatter, state.label_sets
         self._features: SparseSums | CentredSums | None = None
         if isinstance(f, SparsePart | CentredPart):
-            self._features = SparseSums.going_on(f) if isinstance(f, SparsePart) else CentredSums(f)
+            self._features = SparseSums.continuing(f) if isinstance(f, SparsePart) else CentredSums(f)
         self._targets = TargetSums(state.targets)
         self._classes = ClassScatterSums(classes) if isinstance(classes, ClassScatter) else None
         self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
@@ -233,20 +233,20 @@ class MomentAccumulator(AccumulatorBase):
         if not isinstance(self._features, SparseSums):
             return
         if self._weight == 0.0 and batch.encoded is not None and batch.encoded.values is not None:
-            self._features.refer(batch.encoded.values, batch.weights)
+            self._features.set_reference(batch.encoded.values, batch.weights)
         if not batch.sparse:
             self._features = CentredSums(centred_features(self.freeze()))
 
     def _renormalise(self, factor: float) -> None:
         for sums in (self._features, self._targets, self._classes, self._sets):
             if sums is not None:
-                sums.scaled(factor)
+                sums.rescale(factor)
         self._weight *= factor
         self._largest = self._largest.scaled(factor)
 
     def _learn(self, batch: BatchPlan, ids: np.ndarray | None, start: int, stop: int) -> None:
-        """Learn rows start:stop, at most span(decay) of them."""
-        self._scale = tick(self._scale, self.decay, stop - start, self._renormalise)
+        """Learn rows start:stop, at most max_span(decay) of them."""
+        self._scale = advance_scale(self._scale, self.decay, stop - start, self._renormalise)
         weights = clock_weights(batch.weights[start:stop], self.decay, self._scale)
         size = stop - start if isinstance(self._features, SparseSums) else chunk_rows(self.n_features)
         for at in range(start, stop, size):
@@ -268,7 +268,7 @@ class MomentAccumulator(AccumulatorBase):
         values = None if encoded is None else self._targets.add(encoded, w)
         if isinstance(self._features, SparseSums):
             self._weight = self._features.add(X, w, encoded, self._weight)
-            self._features.follow(self._targets)
+            self._features.follow_mean(self._targets)
         elif self._features is not None:
             total = float(w.sum())
             rows = None if encoded is None else TargetRows(encoded, self.columns, before, values)

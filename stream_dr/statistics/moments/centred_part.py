@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import at_least, finite, same, shaped, wrong
+from stream_dr.checks import check_array_shapes, check_at_least, check_equal, check_finite_arrays, field_error
 from stream_dr.statistics.protocol import nested_state
 
 
@@ -51,14 +51,16 @@ class CentredPart(NamedTuple):
 
         NaN is allowed in nonzero.
         """
-        same(self, "exact", exact)
-        at_least(self, 0.0, "weight")
+        check_equal(self, "exact", exact)
+        check_at_least(self, 0.0, "weight")
         square = (width, width) if exact else (0, 0)
-        shaped(self, np.float64, mean=(width,), low=(width,), diagonal=(0 if exact else width,), scatter=square)
-        shaped(self, np.float64, cross=(width, columns), nonzero=(width if len(self.nonzero) else 0,))
-        finite(self, "mean", "low", "diagonal", "scatter", "cross")
+        check_array_shapes(
+            self, np.float64, mean=(width,), low=(width,), diagonal=(0 if exact else width,), scatter=square
+        )
+        check_array_shapes(self, np.float64, cross=(width, columns), nonzero=(width if len(self.nonzero) else 0,))
+        check_finite_arrays(self, "mean", "low", "diagonal", "scatter", "cross")
         if (self.nonzero < 0.0).any() or np.isinf(self.nonzero).any():
-            raise wrong(self, "nonzero", "negative or infinite", "at least 0, or NaN")
+            raise field_error(self, "nonzero", "negative or infinite", "at least 0, or NaN")
 
     @property
     def counts(self) -> np.ndarray:

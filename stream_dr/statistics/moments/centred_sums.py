@@ -79,7 +79,7 @@ class CentredSums:
         mean, low, diagonal, cross = (a.copy() for a in (self.mean, self.low, self._diagonal, self._cross))
         return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, self._nonzero.copy())
 
-    def scaled(self, factor: float) -> None:
+    def rescale(self, factor: float) -> None:
         """Multiply every sum, not the mean, by factor."""
         self.weight *= factor
         for sums in (self._diagonal, self._scatter, self._cross):

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from stream_dr.checks import at_least, finite, shaped
+from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays
 from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
 from stream_dr.statistics.moments.centred_sums import CentredSums
@@ -44,9 +44,9 @@ class ClassScatter(NamedTuple):
         Without a class it has no width.
         """
         k, d = classes, width if classes else 0
-        shaped(self, np.float64, weights=(k,), mean=(k, d), low=(k, d), scatter=(k, d, d))
-        finite(self, "mean", "low", "scatter")
-        at_least(self, 0.0, "weights")
+        check_array_shapes(self, np.float64, weights=(k,), mean=(k, d), low=(k, d), scatter=(k, d, d))
+        check_finite_arrays(self, "mean", "low", "scatter")
+        check_at_least(self, 0.0, "weights")
 
     def part(self, j: int) -> CentredPart:
         """Return class j's sums."""
@@ -104,10 +104,10 @@ class ClassScatterSums:
         """Return the sums so far, copied."""
         return stacked([c.freeze() for c in self._classes]) if self._classes else ClassScatter.empty()
 
-    def scaled(self, factor: float) -> None:
+    def rescale(self, factor: float) -> None:
         """Multiply every sum by factor."""
         for c in self._classes:
-            c.scaled(factor)
+            c.rescale(factor)
 
     def grow(self, width: int, columns: int) -> None:
         """Make room for more features and more classes."""

@@ -17,13 +17,13 @@ _SMALLEST = 2.0**-16
 """Scale below which the stored sums are renormalised."""
 
 
-def span(decay: float) -> int:
+def max_span(decay: float) -> int:
     """Return how many rows can be weighed together. decay^span stays above 2^-16."""
     return 1 << 62 if decay == 1.0 else max(1, int(16 * np.log(2) / -np.log(decay)))
 
 
-def tick(scale: float, decay: float, rows: int, renormalise: Callable[[float], None]) -> float:
-    """Return the scale after `rows` ≤ span(decay) more rows.
+def advance_scale(scale: float, decay: float, rows: int, renormalise: Callable[[float], None]) -> float:
+    """Return the scale after `rows` ≤ max_span(decay) more rows.
 
     `renormalise(factor)` must multiply all stored sums by factor.
     """
@@ -45,6 +45,6 @@ def clock_weights(weights: np.ndarray, decay: float, scale: float) -> np.ndarray
     return weights * decay ** np.arange(len(weights) - 1, -1, -1.0) / scale
 
 
-def aged(weights: np.ndarray, decay: float, age: int) -> np.ndarray:
+def aged_weights(weights: np.ndarray, decay: float, age: int) -> np.ndarray:
     """Return the weights of consecutive rows now, `age` rows after the last of them."""
     return weights if decay == 1.0 else weights * decay ** (age + np.arange(len(weights) - 1, -1, -1.0))

@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import MOST_ROWS, finite, same, shaped, within, wrong
+from stream_dr.checks import MOST_ROWS, check_array_shapes, check_equal, check_finite_arrays, check_within, field_error
 from stream_dr.errors import LimitExceeded
 from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments.centred_part import dd_add
@@ -77,26 +77,32 @@ class LabelSets(NamedTuple):
 
         width, labels: numbers of features and labels.
         """
-        same(self, "dense", dense)
+        check_equal(self, "dense", dense)
         count, slots = len(self.sets), len(self.keys)
         ascending = all(s == tuple(sorted(set(s))) and s[0] >= 0 and s[-1] < labels for s in self.sets if s)
         if not ascending or () in self.sets or len(set(self.sets)) != count:
-            raise wrong(self, "sets", "not distinct sets of codes", f"distinct, of ascending codes below {labels}")
+            raise field_error(
+                self, "sets", "not distinct sets of codes", f"distinct, of ascending codes below {labels}"
+            )
 
         wide = min(self.mean.shape[-1], width) if dense else 0
-        shaped(
+        check_array_shapes(
             self, np.float64, weights=(count,), mean=(count if dense else 0, wide), low=(count if dense else 0, wide)
         )
-        shaped(self, np.float64, sums=(slots,))
-        shaped(self, np.int64, rows=(count,), keys=(0,) if dense else (slots,))
-        finite(self, "weights", "mean", "low", "sums")
-        within(self, 0, MOST_ROWS, "rows")
+        check_array_shapes(self, np.float64, sums=(slots,))
+        check_array_shapes(self, np.int64, rows=(count,), keys=(0,) if dense else (slots,))
+        check_finite_arrays(self, "weights", "mean", "low", "sums")
+        check_within(self, 0, MOST_ROWS, "rows")
 
         used = self.keys[self.keys >= 0]
         if (slots & (slots - 1)) or len(used) > FULL * slots or (self.keys < -1).any():
-            raise wrong(self, "keys", f"{len(used)} of {slots} slots", "a power of two of slots, some of them free")
+            raise field_error(
+                self, "keys", f"{len(used)} of {slots} slots", "a power of two of slots, some of them free"
+            )
         if ((used >> SHIFT) >= count).any() or ((used & ((1 << SHIFT) - 1)) >= width).any():
-            raise wrong(self, "keys", "of sets or features that are not there", f"of {count} sets and {width} features")
+            raise field_error(
+                self, "keys", "of sets or features that are not there", f"of {count} sets and {width} features"
+            )
 
     def membership(self, labels: int) -> sp.csr_matrix:
         """Return (sets, labels) 1 where the set has the label."""
@@ -113,7 +119,7 @@ class LabelSets(NamedTuple):
         """
         columns = columns.toarray() if sp.issparse(columns) else np.asarray(columns, dtype=np.float64)
         if self.dense:
-            deviation = (_wide(self.mean, len(mean)) - mean) + (_wide(self.low, len(low)) - low)
+            deviation = (_pad_columns(self.mean, len(mean)) - mean) + (_pad_columns(self.low, len(low)) - low)
             return deviation.T @ (self.weights[:, None] * columns)
         return np.asarray(self.pairs(len(mean)).T @ columns) - np.outer(mean + low, self.weights @ columns)
 
@@ -148,7 +154,7 @@ class LabelSets(NamedTuple):
     def densified(self, width: int) -> Self:
         """Return the sums with means instead of the table."""
         if self.dense:
-            return self._replace(mean=_wide(self.mean, width), low=_wide(self.low, width))
+            return self._replace(mean=_pad_columns(self.mean, width), low=_pad_columns(self.low, width))
         safe = np.where(self.weights > 0.0, self.weights, 1.0)
         mean = self.pairs(width).toarray() / safe[:, None]
         empty = type(self).empty(True)
@@ -165,7 +171,7 @@ class LabelSets(NamedTuple):
         return sums.freeze()
 
 
-def _wide(array: np.ndarray, width: int) -> np.ndarray:
+def _pad_columns(array: np.ndarray, width: int) -> np.ndarray:
     """Return rows of array with zeros up to width columns."""
     if array.shape[1] == width:
         return array
@@ -236,7 +242,7 @@ class LabelSetSums:
         if dense and not self._dense:
             self._load(self.freeze().densified(width))
         self._ids.update(new)
-        self._room(len(self._ids), width)
+        self._make_room(len(self._ids), width)
 
     def add(self, X: Rows, weights: np.ndarray, ids: np.ndarray) -> None:
         """Add rows (rows, d), dense or CSR.
@@ -256,10 +262,10 @@ class LabelSetSums:
         keep = np.repeat(labelled, number)
         self._table.add(keys[keep], (np.repeat(weights, number) * X.data)[keep])
 
-    def scaled(self, factor: float) -> None:
+    def rescale(self, factor: float) -> None:
         """Multiply every sum by factor."""
         self._weights *= factor
-        self._table.scaled(factor)
+        self._table.rescale(factor)
 
     def join(self, other: LabelSets, width: int, sign: float) -> None:
         """Add other's sums, or with sign −1 subtract them."""
@@ -296,7 +302,7 @@ class LabelSetSums:
         else:
             self._table.clear(gone, SHIFT)
 
-    def _room(self, sets: int, width: int) -> None:
+    def _make_room(self, sets: int, width: int) -> None:
         room = len(self._weights)
         if sets > room:
             room = max(sets, 2 * room)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import at_least, finite, shaped
+from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays
 from stream_dr.statistics.moments.centred_part import padded
 from stream_dr.statistics.protocol import nested_state
 
@@ -45,10 +45,10 @@ class Largest(NamedTuple):
 
         width, columns: numbers of features and target columns.
         """
-        shaped(self, np.float64, features=(min(len(self.features), width),))
-        shaped(self, np.float64, targets=(min(len(self.targets), columns),))
-        finite(self, "features", "targets")
-        at_least(self, 0.0, "weight")
+        check_array_shapes(self, np.float64, features=(min(len(self.features), width),))
+        check_array_shapes(self, np.float64, targets=(min(len(self.targets), columns),))
+        check_finite_arrays(self, "features", "targets")
+        check_at_least(self, 0.0, "weight")
 
     def scaled(self, factor: float) -> "Largest":
         """Return the sizes of sums multiplied by factor."""
@@ -64,25 +64,25 @@ class Largest(NamedTuple):
         """Return the larger of both, sum by sum."""
         return Largest(
             max(self.weight, other.weight),
-            np.maximum(*_alike(self.features, other.features)),
-            np.maximum(*_alike(self.targets, other.targets)),
+            np.maximum(*_pad_to_longer(self.features, other.features)),
+            np.maximum(*_pad_to_longer(self.targets, other.targets)),
         )
 
-    def lost(self, now: "Largest") -> float:
+    def relative_error(self, now: "Largest") -> float:
         """Return the relative error of the sums `now`.
 
         They have it for having been this large. It is the worst of N, columns and targets.
         """
-        pairs = [(np.array([self.weight]), np.array([now.weight])), _alike(self.features, now.features)]
+        pairs = [(np.array([self.weight]), np.array([now.weight])), _pad_to_longer(self.features, now.features)]
         worst = 0.0
-        for before, remaining in (*pairs, _alike(self.targets, now.targets)):
+        for before, remaining in (*pairs, _pad_to_longer(self.targets, now.targets)):
             before, remaining = before[before > 0.0], remaining[before > 0.0]
             with np.errstate(divide="ignore"):
                 worst = max(worst, float((before / np.maximum(remaining, 0.0)).max(initial=0.0)))
         return EPS * worst
 
 
-def _alike(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _pad_to_longer(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return both with zeros up to the length of the longer one."""
     shape = (max(len(a), len(b)),)
     return padded(a, shape), padded(b, shape)

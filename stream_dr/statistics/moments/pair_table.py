@@ -14,7 +14,7 @@ FULL = 0.6
 
 
 @compiled(forceinline=True)
-def _slot(keys: np.ndarray, key: int) -> int:
+def _find_slot(keys: np.ndarray, key: int) -> int:
     """Return the slot that holds key, or would. An unused slot holds −1."""
     mask = len(keys) - 1
     mixed = key * 0x9E3779B97F4A7C1
@@ -25,14 +25,14 @@ def _slot(keys: np.ndarray, key: int) -> int:
 
 
 @compiled()
-def _insert(keys: np.ndarray, sums: np.ndarray, new: np.ndarray, values: np.ndarray) -> int:
+def _add_to_slots(keys: np.ndarray, sums: np.ndarray, new: np.ndarray, values: np.ndarray) -> int:
     """Add values at their keys.
 
     Returns the number of keys that were new.
     """
     added = 0
     for i in range(len(new)):
-        at = _slot(keys, new[i])
+        at = _find_slot(keys, new[i])
         if keys[at] == -1:
             keys[at] = new[i]
             added += 1
@@ -57,9 +57,9 @@ class PairTable:
 
     def add(self, keys: np.ndarray, values: np.ndarray) -> None:
         """Add values (n,) at keys (n,) int64, repeated keys one after the other."""
-        self._room(self._used + len(keys))
+        self._make_room(self._used + len(keys))
         if len(keys):
-            self._used += _insert(self._keys, self._sums, keys.astype(np.int64, copy=False), values)
+            self._used += _add_to_slots(self._keys, self._sums, keys.astype(np.int64, copy=False), values)
 
     def join(self, keys: np.ndarray, sums: np.ndarray, high: np.ndarray, shift: int) -> None:
         """Add another table's sums.
@@ -75,11 +75,11 @@ class PairTable:
         """Zero the sums of keys whose part above `shift` bits is in high."""
         self._sums[(self._keys >= 0) & np.isin(self._keys >> shift, high)] = 0.0
 
-    def scaled(self, factor: float) -> None:
+    def rescale(self, factor: float) -> None:
         """Multiply every sum by factor."""
         self._sums *= factor
 
-    def _room(self, wanted: int) -> None:
+    def _make_room(self, wanted: int) -> None:
         """Make slots for `wanted` keys."""
         slots = max(64, len(self._keys))
         while wanted > FULL * slots:
@@ -90,4 +90,4 @@ class PairTable:
         old, values = self._keys[there], self._sums[there]
         self._keys, self._sums = np.full(slots, -1, dtype=np.int64), np.zeros(slots)
         if len(old):
-            _insert(self._keys, self._sums, old, values)
+            _add_to_slots(self._keys, self._sums, old, values)

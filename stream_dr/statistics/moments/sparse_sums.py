@@ -21,7 +21,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import finite, shaped, wrong
+from stream_dr.checks import check_array_shapes, check_finite_arrays, field_error
 from stream_dr.statistics.aligned import aligned_zeros
 from stream_dr.statistics.moments.centred_part import CentredPart, dd_add, padded
 from stream_dr.statistics.moments.encoding import Encoded
@@ -62,10 +62,10 @@ class SparsePart(NamedTuple):
 
     def check(self, width: int, columns: int) -> None:
         """Raise DamagedFile unless it has these numbers of features and target columns."""
-        shaped(self, np.float64, features=(width, HEAD), cross=(width, columns), reference=(columns,))
-        finite(self, "features", "cross", "reference")
+        check_array_shapes(self, np.float64, features=(width, HEAD), cross=(width, columns), reference=(columns,))
+        check_finite_arrays(self, "features", "cross", "reference")
         if (self.features[:, WEIGHT] < 0.0).any():
-            raise wrong(self, "features", "of negative weight", "of weight 0 or more")
+            raise field_error(self, "features", "of negative weight", "of weight 0 or more")
 
     @property
     def sums(self) -> np.ndarray:
@@ -77,7 +77,7 @@ class SparsePart(NamedTuple):
 
         weight: N. target_offset: ȳ − r (k,).
         """
-        n, point, (offset, _) = self.features[:, WEIGHT], self.features[:, POINT], spreads(self.features)
+        n, point, (offset, _) = self.features[:, WEIGHT], self.features[:, POINT], nonzero_spreads(self.features)
         share = n / weight if weight > 0.0 else np.zeros_like(n)
         mean, low = dd_add(share * point, np.zeros_like(n), share * offset)
         cross = np.outer(self.sums, target_offset)
@@ -90,7 +90,7 @@ class SparsePart(NamedTuple):
 
         It is q + n (N − n) / N · μ². Costs O(d).
         """
-        n, (offset, spread) = self.features[:, WEIGHT], spreads(self.features)
+        n, (offset, spread) = self.features[:, WEIGHT], nonzero_spreads(self.features)
         share = n / weight if weight > 0.0 else np.zeros_like(n)
         return spread + n * np.maximum(1.0 - share, 0.0) * (self.features[:, POINT] + offset) ** 2
 
@@ -123,7 +123,7 @@ class SparsePart(NamedTuple):
         columns.
         """
         other = other.referred(self.reference)
-        features = joined_features(self.features, other.features, sign)
+        features = join_features(self.features, other.features, sign)
         cross = self.cross + sign * other.cross
         cross[features[:, WEIGHT] == 0.0] = 0.0
         return SparsePart(features, cross, self.reference)
@@ -139,10 +139,10 @@ class SparseSums:
         """
         self.width, self.columns = width, len(reference)
         self.reference = reference.copy()
-        self._records = aligned_zeros(width, _record(self.columns))
+        self._records = aligned_zeros(width, _record_length(self.columns))
 
     @classmethod
-    def going_on(cls, part: SparsePart) -> Self:
+    def continuing(cls, part: SparsePart) -> Self:
         """Return sums that continue from `part`, whose arrays are copied."""
         sums = cls(len(part.cross), part.reference)
         sums._records[:, :HEAD] = part.features
@@ -154,7 +154,7 @@ class SparseSums:
         records, end = self._records[: self.width], HEAD + self.columns
         return SparsePart(records[:, :HEAD].copy(), records[:, HEAD:end].copy(), self.reference.copy())
 
-    def scaled(self, factor: float) -> None:
+    def rescale(self, factor: float) -> None:
         """Multiply every sum by factor."""
         self._records[:, [WEIGHT, SUM, SQUARES]] *= factor
         self._records[:, HEAD:] *= factor
@@ -165,7 +165,11 @@ class SparseSums:
         rows, record = self._records.shape
         if width > rows or HEAD + columns > record:
             rows = rows if width <= rows else max(width, 2 * rows)
-            record = record if HEAD + columns <= record else max(_record(columns), _record(2 * (record - HEAD)))
+            record = (
+                record
+                if HEAD + columns <= record
+                else max(_record_length(columns), _record_length(2 * (record - HEAD)))
+            )
             old, self._records = self._records, aligned_zeros(rows, record)
             self._records[: old.shape[0], : old.shape[1]] = old
         self.reference = padded(self.reference, (columns,))
@@ -186,7 +190,7 @@ class SparseSums:
         scale = weights if encoded.row_values is None else weights * encoded.row_values
         return float(add_label_sets(*rows, encoded.indptr, encoded.codes, scale, *sums))
 
-    def refer(self, values: np.ndarray, weights: np.ndarray) -> None:
+    def set_reference(self, values: np.ndarray, weights: np.ndarray) -> None:
         """Take the mean of continuous targets (rows, k) as the reference.
 
         Called before any row of weight. weights: (rows,).
@@ -195,7 +199,7 @@ class SparseSums:
         if total > 0.0:
             self.reference = weights / total @ values
 
-    def follow(self, targets: TargetSums) -> None:
+    def follow_mean(self, targets: TargetSums) -> None:
         """Move the reference of continuous targets to ȳ.
 
         This is done when ȳ is eight standard deviations away. Costs O(d k).
@@ -213,11 +217,11 @@ class SparseSums:
     def _recentre(self) -> None:
         """Take the mean of its nonzeros as each feature's point. Costs O(d)."""
         head = self._records[:, :HEAD]
-        offset, spread = spreads(head)
-        head[:] = _about_mean(head[:, WEIGHT], head[:, POINT], offset, spread)
+        offset, spread = nonzero_spreads(head)
+        head[:] = _recentre_features(head[:, WEIGHT], head[:, POINT], offset, spread)
 
 
-def _about_mean(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spread: np.ndarray) -> np.ndarray:
+def _recentre_features(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spread: np.ndarray) -> np.ndarray:
     """Return features (d, 4) with their point moved to the mean.
 
     n: weight. The mean is point + offset.
@@ -227,7 +231,7 @@ def _about_mean(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spread: np
     return np.stack((n, mean, n * rest, spread + n * rest**2), axis=1)
 
 
-def spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def nonzero_spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return offset and spread of each feature's nonzeros.
 
     These are the mean less the point, and Σ w (v − mean)².
@@ -239,7 +243,7 @@ def spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return offset, np.maximum(features[:, SQUARES] - total * offset, 0.0)
 
 
-def _record(columns: int) -> int:
+def _record_length(columns: int) -> int:
     """Return how many numbers a feature's record takes.
 
     Whole cache lines, or half of one without targets.
@@ -247,20 +251,20 @@ def _record(columns: int) -> int:
     return HEAD if columns == 0 else -(-(HEAD + columns) // LINE) * LINE
 
 
-def joined_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
+def join_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
     """Return features (d, 4) of both, or of a without b.
 
     The formula is Chan's. Squares below zero stay as they are: b was no part of a, or they are
-    rounding, which `spreads` takes as 0.
+    rounding, which `nonzero_spreads` takes as 0.
     """
-    (offset, spread), (other, other_spread) = spreads(a), spreads(b)
+    (offset, spread), (other, other_spread) = nonzero_spreads(a), nonzero_spreads(b)
     n = a[:, WEIGHT] + sign * b[:, WEIGHT]
     n[n <= NOTHING * a[:, WEIGHT]] = 0.0
     share = np.divide(b[:, WEIGHT], n, out=np.zeros_like(n), where=n > 0.0)
     step = (b[:, POINT] - a[:, POINT]) + (other - offset)
     offset = offset + sign * share * step
     spread = spread + sign * (other_spread + a[:, WEIGHT] * share * step**2)
-    out = _about_mean(n, a[:, POINT], offset, spread)
+    out = _recentre_features(n, a[:, POINT], offset, spread)
     out[n == 0.0] = 0.0
     out[b[:, WEIGHT] == 0.0] = a[b[:, WEIGHT] == 0.0]
     if sign > 0.0:

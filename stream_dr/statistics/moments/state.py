@@ -5,7 +5,7 @@ diagonal), cross sums with k target columns, and sums of the targets. On request
 scatter of each class (WMV) or sums per label set (HSL). Dense rows and exact scatter are kept
 centred, sparse rows of wide streams as sums about zero. `centred()` returns the same for both.
 
-Empty is an exact identity, `merge` adds two states, `without` (unlearn.py) subtracts one. Memory
+Empty is an exact identity, `merge` adds two states, `subtract_state` (unlearn.py) subtracts one. Memory
 is 8·(d·(k + 5) + k²) bytes, with exact scatter 8·d² more (`moment_bytes`).
 """
 
@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import MOST_ROWS, at_least, learned, one_of, same, within, wrong
+from stream_dr.checks import (
+    MOST_ROWS,
+    check_at_least,
+    check_equal,
+    check_learned,
+    check_one_of,
+    check_within,
+    field_error,
+)
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidTargets
 from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
@@ -132,18 +140,18 @@ class MomentState(NamedTuple):
         They must agree in features, labels and kind of targets.
         """
         check_encoding(self.encoding)
-        one_of(self, "scatter", ("auto", "exact", "diagonal", "none"))
-        learned(self, KINDS)
-        within(self, 0, MOST_ROWS, "clock", "target_width")
-        at_least(self, 0.0, "weight")
+        check_one_of(self, "scatter", ("auto", "exact", "diagonal", "none"))
+        check_learned(self, KINDS)
+        check_within(self, 0, MOST_ROWS, "clock", "target_width")
+        check_at_least(self, 0.0, "weight")
         if not (0.0 < self.decay <= 1.0 and self.scale > 0.0):
-            raise wrong(self, "decay", f"{self.decay}, of scale {self.scale}", "in (0, 1], and the scale above 0")
+            raise field_error(self, "decay", f"{self.decay}, of scale {self.scale}", "in (0, 1], and the scale above 0")
         if self.encoding == "none":
-            same(self, "target_kind", None)
+            check_equal(self, "target_kind", None)
         if self.target_kind != "continuous":
-            same(self, "target_width", 0)
+            check_equal(self, "target_width", 0)
         elif self.target_width < 1:
-            raise wrong(self, "target_width", "0", "at least 1, targets being numbers")
+            raise field_error(self, "target_width", "0", "at least 1, targets being numbers")
 
         d, k, exact = self.n_features, len(self.labels), self.scatter == "exact"
         if self.target_kind == "continuous":
@@ -164,9 +172,9 @@ class MomentState(NamedTuple):
             part.check(d, k)
         elif not isinstance(part, Absent) or self.rows or d or k:
             needed = "CentredPart, or SparsePart of sparse rows without exact scatter, or Absent before any row"
-            raise wrong(self, "features", type(part).__name__, needed)
+            raise field_error(self, "features", type(part).__name__, needed)
         if not isinstance(part, Absent):
-            one_of(self, "scatter", ("exact", "diagonal", "none"))
+            check_one_of(self, "scatter", ("exact", "diagonal", "none"))
 
     @property
     def columns(self) -> int:
@@ -185,14 +193,14 @@ class MomentState(NamedTuple):
         It is the worst of eps · largest / now over the scatter of every column and every target
         and over N [mathematics §1]. `remove` refuses beyond 1e-6. Costs O(d + k).
         """
-        return self.largest.lost(sizes(self))
+        return self.largest.relative_error(sum_sizes(self))
 
     def merge(self, other: "MomentState") -> "MomentState":
         """Return the state of both. Raises CannotMerge.
 
         With decay < 1, `other` is the newer part of the stream. Costs O(d k + d²).
         """
-        return merged(self, other)
+        return merge_states(self, other)
 
     def centred(self) -> Centred:
         """Return the centred sums, the same for every form they are kept in.
@@ -257,7 +265,7 @@ def centred_features(state: MomentState) -> CentredPart:
     return empty_part(0, state.columns, exact=False) if isinstance(part, Absent) else part
 
 
-def sizes(state: MomentState) -> Largest:
+def sum_sizes(state: MomentState) -> Largest:
     """Return how large the state's sums are now.
 
     They are in stored units. Costs O(d + k).
@@ -283,17 +291,17 @@ def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, c
     return 8 * (numbers + (k * (d * d + 2 * d + 1) if class_scatter and exact else 0))
 
 
-def keeps(state: MomentState) -> tuple[bool, bool]:
+def stored_parts(state: MomentState) -> tuple[bool, bool]:
     """Return whether the state keeps label sets, and whether class scatter."""
     return not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent)
 
 
-def check_kept(state: MomentState, encoding: Encoding, label_sets: bool, class_scatter: bool) -> None:
+def check_stored_parts(state: MomentState, encoding: Encoding, label_sets: bool, class_scatter: bool) -> None:
     """Raise InvalidParameter unless the state keeps what the parameters need.
 
     That is targets in this encoding, and the parts asked for.
     """
-    if state.encoding != encoding or keeps(state) != (label_sets, class_scatter):
+    if state.encoding != encoding or stored_parts(state) != (label_sets, class_scatter):
         raise InvalidParameter(
             "what was learned does not hold what these parameters need: they were changed after the first row. "
             "Call fit with the rows again, or set the parameters back."
@@ -309,11 +317,11 @@ def check_spec(a: MomentState, b: MomentState) -> None:
         mine, theirs = getattr(a, name), getattr(b, name)
         if mine != theirs and not (name == "scatter" and "auto" in (mine, theirs)):
             raise CannotMerge(f"states of {name} {mine!r} and {theirs!r} do not fit: learn both with the same {name}.")
-    if keeps(a) != keeps(b):
+    if stored_parts(a) != stored_parts(b):
         raise CannotMerge("only one of the states keeps class scatter or label sets: learn both the same way.")
 
 
-def merged(older: MomentState, newer: MomentState) -> MomentState:
+def merge_states(older: MomentState, newer: MomentState) -> MomentState:
     """Return the state of both parts. Raises CannotMerge.
 
     Under decay `newer` came after `older`.
@@ -327,7 +335,7 @@ def merged(older: MomentState, newer: MomentState) -> MomentState:
         return one._replace(rows_skipped=skipped, scatter=scatter)
 
     _check_shapes(older, newer)
-    a, b = together(scaled(older, older.scale * older.decay**newer.clock / newer.scale), newer)
+    a, b = brought_together(scale_state(older, older.scale * older.decay**newer.clock / newer.scale), newer)
     return a._replace(
         rows=a.rows + b.rows,
         rows_skipped=skipped,
@@ -340,7 +348,7 @@ def merged(older: MomentState, newer: MomentState) -> MomentState:
     )
 
 
-def together(a: MomentState, b: MomentState) -> tuple[MomentState, MomentState]:
+def brought_together(a: MomentState, b: MomentState) -> tuple[MomentState, MomentState]:
     """Return both states with one width, one vocabulary and one form of sums.
 
     The vocabulary is a's, then b's new labels.
@@ -352,13 +360,15 @@ def together(a: MomentState, b: MomentState) -> tuple[MomentState, MomentState]:
     labels = tuple(known)
     theirs = np.array([known[label] for label in b.labels], dtype=np.int64) if b.labels else np.arange(b.columns)
     total = max(len(labels), a.columns, b.columns)
-    a, b = aligned(a, width, labels, np.arange(a.columns), total), aligned(b, width, labels, theirs, total)
+    a, b = align_state(a, width, labels, np.arange(a.columns), total), align_state(b, width, labels, theirs, total)
     if isinstance(a.features, SparsePart) != isinstance(b.features, SparsePart):
         a, b = a._replace(features=centred_features(a)), b._replace(features=centred_features(b))
     return a, b
 
 
-def aligned(state: MomentState, width: int, labels: tuple[Label, ...], columns: np.ndarray, total: int) -> MomentState:
+def align_state(
+    state: MomentState, width: int, labels: tuple[Label, ...], columns: np.ndarray, total: int
+) -> MomentState:
     """Return the state with `width` features and `total` target columns.
 
     Its column j becomes columns[j].
@@ -377,7 +387,7 @@ def aligned(state: MomentState, width: int, labels: tuple[Label, ...], columns: 
     )
 
 
-def scaled(state: MomentState, factor: float) -> MomentState:
+def scale_state(state: MomentState, factor: float) -> MomentState:
     """Return the state with every stored sum multiplied.
 
     Its scale is unchanged.
@@ -391,7 +401,7 @@ def scaled(state: MomentState, factor: float) -> MomentState:
 
 
 class JoinedSums(NamedTuple):
-    """Sums of two states that `together` returned, named as in MomentState."""
+    """Sums of two states that `brought_together` returned, named as in MomentState."""
 
     features: CentredPart | SparsePart
     targets: TargetPart
@@ -402,7 +412,7 @@ class JoinedSums(NamedTuple):
 def joined_sums(a: MomentState, b: MomentState, sign: float) -> JoinedSums:
     """Return the sums of a and b, or of a without b.
 
-    `together` has brought them together. The sign is 1 or −1.
+    `brought_together` has returned them. The sign is 1 or −1.
     """
     targets = joined_targets(a.targets, b.targets, sign)
     if isinstance(a.features, SparsePart) and isinstance(b.features, SparsePart):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import MOST_ROWS, finite, shaped, within
+from stream_dr.checks import MOST_ROWS, check_array_shapes, check_finite_arrays, check_within
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part, padded
 from stream_dr.statistics.moments.centred_sums import CentredSums
 from stream_dr.statistics.moments.encoding import Encoded
@@ -52,10 +52,10 @@ class TargetPart(NamedTuple):
         """
         labels, values = (0, columns) if kind == "continuous" else (columns, 0)
         gram = (labels, labels) if kind == "multilabel" else (0, 0)
-        shaped(self, np.float64, label_weights=(labels,), total=(labels,), gram=gram)
-        shaped(self, np.int64, label_rows=(labels,))
-        finite(self, "label_weights", "total", "gram")
-        within(self, 0, MOST_ROWS, "label_rows")
+        check_array_shapes(self, np.float64, label_weights=(labels,), total=(labels,), gram=gram)
+        check_array_shapes(self, np.int64, label_rows=(labels,))
+        check_finite_arrays(self, "label_weights", "total", "gram")
+        check_within(self, 0, MOST_ROWS, "label_rows")
         self.values.check(values, 0, exact=True)
 
     @property
@@ -135,11 +135,11 @@ class TargetSums:
             return self.values.mean
         return self.total / weight if weight > 0.0 else np.zeros_like(self.total)
 
-    def scaled(self, factor: float) -> None:
+    def rescale(self, factor: float) -> None:
         """Multiply every weighted sum by factor."""
         for sums in (self.label_weights, self.total, self.gram):
             sums *= factor
-        self.values.scaled(factor)
+        self.values.rescale(factor)
 
     def grow(self, columns: int, several: bool) -> None:
         """Make room for more labels.

@@ -23,13 +23,13 @@ from stream_dr.statistics.moments.sparse_sums import POINT, SQUARES, WEIGHT, Spa
 from stream_dr.statistics.moments.state import (
     JoinedSums,
     MomentState,
+    brought_together,
     centred_features,
     empty_state,
     joined_sums,
-    keeps,
-    scaled,
-    sizes,
-    together,
+    scale_state,
+    stored_parts,
+    sum_sizes,
 )
 
 TOLERANCE = 1e-9
@@ -39,32 +39,34 @@ ROUNDING = 1e-12
 """Share of the largest weight ever seen by which sums of weights may be off."""
 
 
-def without(whole: MomentState, part: MomentState) -> MomentState:
+def subtract_state(whole: MomentState, part: MomentState) -> MomentState:
     """Return `whole` without `part`, rows learned before at the weight they have now.
 
     part has no decay of its own. Raises CannotUnlearn if part holds more rows, weight, scatter,
     labels, label sets or features than whole, and PrecisionLost.
     """
-    skipped = _remaining(whole.rows_skipped, part.rows_skipped, "rows without target")
+    skipped = _remaining_rows(whole.rows_skipped, part.rows_skipped, "rows without target")
     if part.rows == 0:
         return whole._replace(rows_skipped=skipped)
-    rows = _remaining(whole.rows, part.rows, "rows")
+    rows = _remaining_rows(whole.rows, part.rows, "rows")
 
     _check_contained(whole, part)
-    a, b = together(whole, scaled(part, 1.0 / whole.scale))
+    a, b = brought_together(whole, scale_state(part, 1.0 / whole.scale))
 
-    largest = a.largest.join(_varying(a))
+    largest = a.largest.join(_varying_sizes(a))
     noise = ROUNDING * largest.weight
     _check_weight(a.weight, b.weight, noise, "weight")
     _check_removable(a, b, noise)
 
     if rows == 0:
-        return empty_state(whole.encoding, whole.scatter, whole.decay, *keeps(whole))._replace(rows_skipped=skipped)
+        return empty_state(whole.encoding, whole.scatter, whole.decay, *stored_parts(whole))._replace(
+            rows_skipped=skipped
+        )
 
     sums = joined_sums(a, b, -1.0)
-    _check_scatter(sums, largest, _rounding(a))
+    _check_scatter(sums, largest, _constant_scatter(a))
     out = a._replace(rows=rows, rows_skipped=skipped, weight=a.weight - b.weight, **_exact_zeros(sums)._asdict())
-    out = out._replace(largest=_still_there(largest, out))
+    out = out._replace(largest=_largest_still_there(largest, out))
     if not out.unlearn_cost <= MOST_LOST:
         raise PrecisionLost(
             f"the {rows} rows that would remain are too small beside those taken out, or too alike, in weight, a column or "
@@ -74,7 +76,7 @@ def without(whole: MomentState, part: MomentState) -> MomentState:
     return out
 
 
-def elapsed(state: MomentState, removed: int, age: int) -> MomentState:
+def set_clock_back(state: MomentState, removed: int, age: int) -> MomentState:
     """Return a decayed `state` with its clock set back after rows were removed.
 
     removed: number of consecutive rows removed. age: number of rows that had come after them.
@@ -87,13 +89,13 @@ def elapsed(state: MomentState, removed: int, age: int) -> MomentState:
     return state._replace(scale=state.scale * younger)
 
 
-def _varying(state: MomentState) -> Largest:
+def _varying_sizes(state: MomentState) -> Largest:
     """Return the sizes of its sums, 0 where a column's is only rounding."""
-    now = sizes(state)
-    return now._replace(features=np.where(now.features > _rounding(state), now.features, 0.0))
+    now = sum_sizes(state)
+    return now._replace(features=np.where(now.features > _constant_scatter(state), now.features, 0.0))
 
 
-def _rounding(state: MomentState) -> np.ndarray:
+def _constant_scatter(state: MomentState) -> np.ndarray:
     """Return the scatter (d,) that a constant column may show."""
     part = state.features
     if isinstance(part, SparsePart):
@@ -101,7 +103,7 @@ def _rounding(state: MomentState) -> np.ndarray:
     return np.asarray((8 * EPS) ** 2 * state.weight * centred_features(state).mean ** 2)
 
 
-def _still_there(largest: Largest, state: MomentState) -> Largest:
+def _largest_still_there(largest: Largest, state: MomentState) -> Largest:
     """Return the largest sums, 0 for those known to be exact zeros now."""
     features = largest.features.copy()
     targets = largest.targets.copy()
@@ -155,15 +157,15 @@ def _check_removable(a: MomentState, b: MomentState, noise: float) -> None:
             _check_weight(had[j], removed[j], noise, f"weight of rows with feature {j}")
     old, gone = a.targets, b.targets
     for j in np.flatnonzero(gone.label_rows > 0) if old.labelled else ():
-        _remaining(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with label {a.labels[j]!r}")
+        _remaining_rows(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with label {a.labels[j]!r}")
         _check_weight(old.label_weights[j], gone.label_weights[j], noise, f"weight of label {a.labels[j]!r}")
     if isinstance(a.label_sets, LabelSets) and isinstance(b.label_sets, LabelSets):
         rows = dict(zip(a.label_sets.sets, a.label_sets.rows.tolist(), strict=True))
         for s, n in zip(b.label_sets.sets, b.label_sets.rows.tolist(), strict=True):
-            _remaining(rows.get(s, 0), n, f"rows with the labels {[a.labels[c] for c in s]!r}")
+            _remaining_rows(rows.get(s, 0), n, f"rows with the labels {[a.labels[c] for c in s]!r}")
 
 
-def _remaining(had: int, removed: int, what: str) -> int:
+def _remaining_rows(had: int, removed: int, what: str) -> int:
     if removed > had:
         raise CannotUnlearn(
             f"{removed} {what} would be removed but {had} were learned; unlearn only rows that were learned."

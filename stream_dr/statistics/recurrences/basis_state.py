@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import at_least, finite, shaped, within, wrong
+from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays, check_within, field_error
 from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.statistics.protocol import nested_state
 
@@ -60,22 +60,24 @@ class BasisState(NamedTuple):
         """
         p = len(self.mixing)
         k = p + means
-        shaped(self, np.float64, columns=(features, k), mixing=(p, k), gram=(k, k), lengths=(2, p), counts=(means,))
-        finite(self, "columns", "mixing", "gram", "lengths", "shift")
+        check_array_shapes(
+            self, np.float64, columns=(features, k), mixing=(p, k), gram=(k, k), lengths=(2, p), counts=(means,)
+        )
+        check_finite_arrays(self, "columns", "mixing", "gram", "lengths", "shift")
 
-        at_least(self, 0.0, "counts")
+        check_at_least(self, 0.0, "counts")
         # A row starts one component at most.
-        within(self, 0, min(p, rows) + 1, "live")
-        within(self, 0, rows + 1, "turned")
+        check_within(self, 0, min(p, rows) + 1, "live")
+        check_within(self, 0, rows + 1, "turned")
         if self.shift is not None:
-            shaped(self, np.float64, shift=(features,))
+            check_array_shapes(self, np.float64, shift=(features,))
             if (np.abs(self.shift) > 2.0 * LARGEST).any():
-                raise wrong(self, "shift", "larger than any row", f"at most {LARGEST} in size, as rows are")
+                raise field_error(self, "shift", "larger than any row", f"at most {LARGEST} in size, as rows are")
 
         if not SMALLEST_UNIT <= self.unit <= 1.0:
-            raise wrong(self, "unit", f"{self.unit}", f"from {SMALLEST_UNIT} to 1")
+            raise field_error(self, "unit", f"{self.unit}", f"from {SMALLEST_UNIT} to 1")
         if not np.diagonal(self.mixing)[: self.live].all():
-            raise wrong(self, "mixing", "0 on the diagonal", f"not 0 on the diagonal of {self.live} rows")
+            raise field_error(self, "mixing", "0 on the diagonal", f"not 0 on the diagonal of {self.live} rows")
 
     def vectors(self) -> np.ndarray:
         """Return v_1 … v_live as columns (features, live), not normalised.

@@ -36,7 +36,7 @@ stopped.
 import numpy as np
 
 from stream_dr.compiled import readonly
-from stream_dr.errors import CannotMerge, InvalidRows, InvalidWeights, other_width
+from stream_dr.errors import CannotMerge, InvalidRows, InvalidWeights, width_mismatch
 from stream_dr.rows.block import Block, Rows, check_rows
 from stream_dr.statistics.aligned import aligned_zeros
 from stream_dr.statistics.recurrences.basis_state import BasisState
@@ -154,7 +154,7 @@ class BlockBasis:
             form, other = ("sparse", "dense") if block.sparse else ("dense", "sparse")
             raise InvalidRows(f"rows are {form}; this model was started with {other} rows. Pass {other} rows.")
         if self.dense and block.features != self.features:
-            raise other_width(block.features, self.features)
+            raise width_mismatch(block.features, self.features)
 
     def start(self, block: Block, shift: bool) -> None:
         """Make room for a checked batch.

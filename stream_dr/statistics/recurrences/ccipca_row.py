@@ -26,7 +26,13 @@ weights: (k,), filled with q, by which D ← D + x qᵀ.
 import numpy as np
 
 from stream_dr.compiled import compiled
-from stream_dr.statistics.recurrences.coefficients import RESOLVED, TINY, mirror, multiply, start_component
+from stream_dr.statistics.recurrences.coefficients import (
+    RESOLVED,
+    TINY,
+    mirror_gram_row,
+    multiply_mixing,
+    start_component,
+)
 from stream_dr.statistics.recurrences.row_products import FAST
 
 
@@ -38,12 +44,12 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
     """
     size = products.shape[0]
     weights[:] = 0.0
-    multiply(table, products, live, residual)
+    multiply_mixing(table, products, live, residual)
     remaining, noise = squared, RESOLVED * squared
     centred = counts.shape[0] > 0
     if centred:
         noise += RESOLVED * table[p, p]
-        remaining = centre(products, squared, row, table, counts, live, p, residual)
+        remaining = learn_mean(products, squared, row, table, counts, live, p, residual)
     first, share, smallest, ended = remaining, 1.0, remaining, False
     ell = amnesic if row > amnesic + 1.0 else 0.0
     old, new = (row - 1.0 - ell) / row, (1.0 + ell) / row
@@ -78,7 +84,7 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
             residual[j] -= c * moved
             in_x_of_basis += weights[j - size] * moved
         table[i, i], residual[i] = length, 0.0
-        mirror(table, i, live, p, centred)
+        mirror_gram_row(table, i, live, p, centred)
         weights[i] = (in_x - in_x_of_basis) / table[i, size + i]
         remaining = max(remaining - c * along, 0.0)
         share -= c * in_x
@@ -86,7 +92,7 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
     if live < p and not ended and remaining > 1e-10 * first and first > TINY * raw and remaining > noise:
         smallest = min(smallest, remaining)
         start_component(table, residual, weights, live, remaining, share, unit)
-        mirror(table, live, live, p, centred)
+        mirror_gram_row(table, live, live, p, centred)
         live += 1
     if centred:
         weights[p] = 1.0
@@ -94,7 +100,7 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
 
 
 @compiled(fastmath=FAST, inline="always")
-def average(variance, remaining, row, unit, amnesic):  # type: ignore[no-untyped-def]
+def average_variance(variance, remaining, row, unit, amnesic):  # type: ignore[no-untyped-def]
     """Add |u_1|² of a row to the mean in variance[0].
 
     It has the amnesic weights that the components have.
@@ -107,7 +113,7 @@ def average(variance, remaining, row, unit, amnesic):  # type: ignore[no-untyped
 
 
 @compiled(fastmath=FAST, inline="always")
-def centre(products, squared, row, table, counts, live, p, residual):  # type: ignore[no-untyped-def]
+def learn_mean(products, squared, row, table, counts, live, p, residual):  # type: ignore[no-untyped-def]
     """Learn the row's mean, and return |x − x̄(n)|².
 
     residual: the row's products. They become those of x − x̄(n).

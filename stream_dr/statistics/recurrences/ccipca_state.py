@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import at_least, learned, shaped
+from stream_dr.checks import check_array_shapes, check_at_least, check_learned
 from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.statistics.recurrences.basis_state import BasisState
@@ -51,10 +51,10 @@ class CCIPCAState(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless basis and variance are those of a stream of n_features."""
-        learned(self, ())
+        check_learned(self, ())
         self.basis.check(self.n_features, min(len(self.basis.counts), 1), self.rows)
-        shaped(self, np.float64, variance=(1,))
-        at_least(self, 0.0, "variance")
+        check_array_shapes(self, np.float64, variance=(1,))
+        check_at_least(self, 0.0, "variance")
 
 
 class CCIPCAAccumulator(AccumulatorBase):

@@ -60,7 +60,7 @@ A row whose first residual is at most 64 eps of the row starts no component.
 
 
 @compiled(fastmath=FAST, inline="always")
-def multiply(table, products, live, residual):  # type: ignore[no-untyped-def]
+def multiply_mixing(table, products, live, residual):  # type: ignore[no-untyped-def]
     """Write M·Dᵀx for the live vectors to `residual`.
 
     These are the row's inner products with the vectors. The other entries become zero.
@@ -80,7 +80,7 @@ def multiply(table, products, live, residual):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST, inline="always")
-def mirror(table, i, live, p, means):  # type: ignore[no-untyped-def]
+def mirror_gram_row(table, i, live, p, means):  # type: ignore[no-untyped-def]
     """Copy Gram row i into Gram column i.
 
     Only entries of live vectors and of means are copied.
@@ -120,7 +120,7 @@ def start_component(table, residual, weights, i, length, share, unit):  # type: 
 
 
 @compiled(fastmath=FAST, inline="always")
-def measure(lengths, products, weights, squared):  # type: ignore[no-untyped-def]
+def update_lengths(lengths, products, weights, squared):  # type: ignore[no-untyped-def]
     """Update the squared lengths of D's columns.
 
     They become those of D + x qᵀ.
@@ -135,7 +135,7 @@ def measure(lengths, products, weights, squared):  # type: ignore[no-untyped-def
 
 
 @compiled(fastmath=FAST, inline="always")
-def worn(table, lengths, counts, p, live, row, turned, growth, deflated):  # type: ignore[no-untyped-def]
+def needs_turn(table, lengths, counts, p, live, row, turned, growth, deflated):  # type: ignore[no-untyped-def]
     """Return True if D must be re-multiplied after this row.
 
     block_basis.py states the rule. Its costly part runs every 32 rows at most.

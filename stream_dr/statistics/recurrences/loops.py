@@ -24,16 +24,24 @@ both steps. A loop that took its step as an argument would be compiled anew in e
 import numpy as np
 
 from stream_dr.compiled import compiled
-from stream_dr.statistics.recurrences.ccipca_row import average, ccipca_row
-from stream_dr.statistics.recurrences.coefficients import GOES_ON, HUGE, LOST, TOO_LONG, WORN, measure, worn
+from stream_dr.statistics.recurrences.ccipca_row import average_variance, ccipca_row
+from stream_dr.statistics.recurrences.coefficients import (
+    GOES_ON,
+    HUGE,
+    LOST,
+    TOO_LONG,
+    WORN,
+    needs_turn,
+    update_lengths,
+)
 from stream_dr.statistics.recurrences.row_products import (
     BLOCK,
     FAST,
+    add_block,
     block_products,
-    block_write,
-    gather,
-    scatter,
-    settle,
+    gather_products,
+    scatter_row,
+    settle_products,
     shift_rows,
 )
 from stream_dr.statistics.recurrences.skm_row import skm_row
@@ -57,7 +65,7 @@ def learn_sparse(  # type: ignore[no-untyped-def]
 
     for t in range(at, indptr.shape[0] - 1):
         row = before + t + 1
-        squared = gather(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
+        squared = gather_products(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
         if squared > HUGE:
             return t, live, TOO_LONG
         if variance is None:
@@ -70,10 +78,10 @@ def learn_sparse(  # type: ignore[no-untyped-def]
             live, deflated, remaining = ccipca_row(
                 products, squared, squared, row, table, counts, live, p, unit, a, working[0], weights
             )
-            average(variance, remaining, row, unit, a)
-        scatter(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
-        measure(lengths[0], products, weights, squared)
-        if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
+            average_variance(variance, remaining, row, unit, a)
+        scatter_row(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
+        update_lengths(lengths[0], products, weights, squared)
+        if worst > LOST or needs_turn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
             return t + 1, live, WORN
     return indptr.shape[0] - 1, live, GOES_ON
 
@@ -106,7 +114,7 @@ def learn_dense(  # type: ignore[no-untyped-def]
             if inner[t, t] > HUGE:
                 why = TOO_LONG
                 break
-            settle(products, inner, weights, t)
+            settle_products(products, inner, weights, t)
             x, q, squared = products[t], weights[t], inner[t, t]
             if variance is None:
                 if labels is not None:
@@ -117,15 +125,15 @@ def learn_dense(  # type: ignore[no-untyped-def]
                 live, deflated, remaining = ccipca_row(
                     x, squared, raw[t], row, table, counts, live, p, unit, a, working[0], q
                 )
-                average(variance, remaining, row, unit, a)
-            measure(lengths[0], x, q, squared)
+                average_variance(variance, remaining, row, unit, a)
+            update_lengths(lengths[0], x, q, squared)
             growth = 64 if variance is None else 8  # CCIPCA's shift moves to the mean
-            if worst > LOST or worn(table, lengths[0], counts, p, live, row, turned, growth, deflated):
+            if worst > LOST or needs_turn(table, lengths[0], counts, p, live, row, turned, growth, deflated):
                 why = WORN
             done += 1
 
         weights[done:] = 0.0
-        block_write(block, columns, weights)
+        add_block(block, columns, weights)
         at += done
         if why != GOES_ON:
             return at, live, why

@@ -1,12 +1,12 @@
 """Row products: the only loops of the recurrences that see all d features.
 
-A row x meets the basis twice. `gather` returns its inner products with the basis vectors, and
-`scatter` adds a multiple of it to each of them. Both touch only the row's own features, so a
+A row x meets the basis twice. `gather_products` returns its inner products with the basis vectors, and
+`scatter_row` adds a multiple of it to each of them. Both touch only the row's own features, so a
 sparse row costs O(nonzeros · columns). With the basis stored as D·M (block_basis.py) a sparse row
 needs nothing else.
 
 Dense rows go a block of 16 at a time. `shift_rows` computes the block's x − shift in float64,
-`block_products` XD and XXᵀ, and `block_write` adds XᵀQ. Dense rows are bound by the traffic of D,
+`block_products` XD and XXᵀ, and `add_block` adds XᵀQ. Dense rows are bound by the traffic of D,
 which a block of rows reads once. Columns of D are padded to a multiple of 8, since otherwise the
 compiler's vectorised loop leaves most of a short row to its scalar remainder.
 
@@ -37,7 +37,7 @@ LINE = 8
 
 
 @compiled(fastmath=FAST, inline="always")
-def gather(indices, values, start, stop, unit, columns, out):  # type: ignore[no-untyped-def]
+def gather_products(indices, values, start, stop, unit, columns, out):  # type: ignore[no-untyped-def]
     """Write Dᵀx to out for a sparse row x, and return |x|².
 
     x is unit times entries start … stop.
@@ -59,7 +59,7 @@ def gather(indices, values, start, stop, unit, columns, out):  # type: ignore[no
 
 
 @compiled(fastmath=FAST, inline="always")
-def scatter(indices, values, start, stop, unit, columns, weights):  # type: ignore[no-untyped-def]
+def scatter_row(indices, values, start, stop, unit, columns, weights):  # type: ignore[no-untyped-def]
     """Add x qᵀ to D for a sparse row x.
 
     x is unit times entries start … stop. The next row's features, as many entries after them, are
@@ -121,7 +121,7 @@ def block_products(block, columns, products, inner):  # type: ignore[no-untyped-
 
 
 @compiled(fastmath=FAST, inline="always")
-def block_write(block, columns, weights):  # type: ignore[no-untyped-def]
+def add_block(block, columns, weights):  # type: ignore[no-untyped-def]
     """Add block · Q to D for weights Q, a tile of features at a time.
 
     block: (features, rows).
@@ -138,7 +138,7 @@ def block_write(block, columns, weights):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST, inline="always")
-def settle(products, inner, weights, t):  # type: ignore[no-untyped-def]
+def settle_products(products, inner, weights, t):  # type: ignore[no-untyped-def]
     """Add Σ_s q_s (x_s · x_t) over rows s before t to products[t].
 
     products[t] is then Dᵀx_t with these rows added to D.

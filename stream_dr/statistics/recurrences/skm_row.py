@@ -31,7 +31,7 @@ weights: (k,), filled with q, by which D ← D + x qᵀ.
 import numpy as np
 
 from stream_dr.compiled import compiled
-from stream_dr.statistics.recurrences.coefficients import RESOLVED, mirror, multiply, start_component
+from stream_dr.statistics.recurrences.coefficients import RESOLVED, mirror_gram_row, multiply_mixing, start_component
 from stream_dr.statistics.recurrences.row_products import FAST
 
 
@@ -46,7 +46,7 @@ def skm_row(  # type: ignore[no-untyped-def]
     size, c = products.shape[0], counts.shape[0]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
     weights[:] = 0.0
-    meet(products, squared, label, table, counts, live, p, working, shares, inner)
+    learn_class_mean(products, squared, label, table, counts, live, p, working, shares, inner)
 
     first, worst, ended, smallest = squared, 1.0, False, squared
     for i in range(live):
@@ -56,8 +56,8 @@ def skm_row(  # type: ignore[no-untyped-def]
         part[:] = turned[:] = 0.0
         if not ended:
             keep = (row - 1.0) / row
-            weigh(working, counts, i, row, label, a, 1.0 / (np.sqrt(length) * row), part)
-            length, terms = stretch(working, inner, i, keep, length, part, pull)
+            weigh_update(working, counts, i, row, label, a, 1.0 / (np.sqrt(length) * row), part)
+            length, terms = stretch_vector(working, inner, i, keep, length, part, pull)
             formed[i] = max(keep * keep * formed[i], terms)
             ended = not length > 0.0
             worst = max(worst, np.inf if ended else formed[i] / length)
@@ -82,7 +82,7 @@ def skm_row(  # type: ignore[no-untyped-def]
             shares[k] -= turned[k] * in_x
             working[k, i] = 0.0
 
-        mirror(table, i, live, p, c)
+        mirror_gram_row(table, i, live, p, c)
         for j in range(size):
             in_x -= weights[j] * table[i, size + j]
         weights[i] = in_x / table[i, size + i]
@@ -91,14 +91,14 @@ def skm_row(  # type: ignore[no-untyped-def]
     if live < p and not ended and remaining > 1e-10 * first and remaining > RESOLVED * squared * worst:
         smallest = min(smallest, remaining)
         start_component(table, working[0], weights, live, remaining, shares[0], unit)
-        mirror(table, live, live, p, c)
+        mirror_gram_row(table, live, live, p, c)
         live += 1
     weights[p + label] = 1.0
     return live, worst, first / max(smallest, 1e-16 * first) if first > 0.0 else 1.0
 
 
 @compiled(fastmath=FAST, inline="always")
-def weigh(working, counts, i, row, label, a, scale, part):  # type: ignore[no-untyped-def]
+def weigh_update(working, counts, i, row, label, a, scale, part):  # type: ignore[no-untyped-def]
     """Write the update of v_i to `part`.
 
     This is Σ_j q_j (u − m_j)((u − m_j) · v_i) · scale, as coefficients of u and the means m_j.
@@ -115,7 +115,7 @@ def weigh(working, counts, i, row, label, a, scale, part):  # type: ignore[no-un
 
 
 @compiled(fastmath=FAST, inline="always")
-def stretch(working, inner, i, keep, length, part, pull):  # type: ignore[no-untyped-def]
+def stretch_vector(working, inner, i, keep, length, part, pull):  # type: ignore[no-untyped-def]
     """Return the squared length of an updated vector.
 
     The vector is v = keep · v_i + Σ part · working. The size of the terms that |v|² is summed from
@@ -140,7 +140,7 @@ def stretch(working, inner, i, keep, length, part, pull):  # type: ignore[no-unt
 
 
 @compiled(fastmath=FAST, inline="always")
-def meet(products, squared, label, table, counts, live, p, working, shares, inner):  # type: ignore[no-untyped-def]
+def learn_class_mean(products, squared, label, table, counts, live, p, working, shares, inner):  # type: ignore[no-untyped-def]
     """Learn a class mean, and set up the working vectors.
 
     The mean is that of the row's class. The vectors are u = x and the means m_j, before any
@@ -151,7 +151,7 @@ def meet(products, squared, label, table, counts, live, p, working, shares, inne
     """
     size, c = products.shape[0], counts.shape[0]
     u, mean = working[0], p + label
-    multiply(table, products, live, u)
+    multiply_mixing(table, products, live, u)
     for k in range(c):
         u[p + k] = products[p + k] / max(counts[k], 1.0)
 
@@ -163,7 +163,7 @@ def meet(products, squared, label, table, counts, live, p, working, shares, inne
         table[mean, j] = keep * table[mean, j] + new * u[j]
     table[mean, mean] = length
     u[mean] = keep * u[mean] + new * squared
-    mirror(table, mean, live, p, c)
+    mirror_gram_row(table, mean, live, p, c)
 
     # The working vectors before any deflation.
     inner[0, 0], shares[:] = squared, 0.0

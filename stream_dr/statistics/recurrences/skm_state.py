@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.checks import learned
+from stream_dr.checks import check_learned
 from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.statistics.recurrences.basis_state import BasisState
@@ -47,7 +47,7 @@ class SKMState(NamedTuple):
 
     def check(self) -> None:
         """Raise DamagedFile unless the basis is that of a stream of n_features and labels."""
-        learned(self, ("class",))
+        check_learned(self, ("class",))
         self.basis.check(self.n_features, len(self.labels), self.rows)
 
 

@@ -51,7 +51,7 @@ def test_control_characters_are_written_and_not_obeyed(capsys: pytest.CaptureFix
     told = "a\x1b]0;title\x07\tb\nc\x9bd\x7f é \r"
     shown = "a\\x1b]0;title\\x07\tb\nc\\x9bd\\x7f é \\r"
     assert output.printable(told) == shown
-    output.result(told)
+    output.print_result(told)
     output.say("x\x1b[31m")
     said = capsys.readouterr()
     assert (said.out, said.err) == (shown + "\n", "x\\x1b[31m\n")

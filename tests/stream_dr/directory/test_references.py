@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from stream_dr.directory import references as batching
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.references import Batches
 from stream_dr.errors import DamagedShard, NotFinite
@@ -12,15 +13,17 @@ from stream_dr.shards.dataset import Shard, open_dataset
 from tests.support.batches import SMALL, opened, shards
 
 
-def groups(directory: Directory, folder: Path, passes: int = 1, **limits: int) -> list[int]:
-    """Return the number of events of each group."""
-    return [len(group) for group in Batches(directory.log, open_dataset(folder), passes, **limits).groups()]
+def groups(directory: Directory, folder: Path, passes: int = 1) -> list[int]:
+    """Events of each group."""
+    found = Batches(directory.log, open_dataset(folder), passes, None, False).groups()
+    return [len(group) for group in found]
 
 
-def test_groups_double_up_to_the_most(tmp_path: Path) -> None:
+def test_groups_double_up_to_the_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batching, "GROUP_EVENTS", 8)
     folder = shards(tmp_path / "s")
     with opened(tmp_path / "d") as directory:
-        assert groups(directory, folder, passes=3, group_events=8) == [4, 8, 8, 8, 8]
+        assert groups(directory, folder, passes=3) == [4, 8, 8, 8, 8]
 
 
 def test_what_was_read_before_a_batch_that_is_refused_is_a_group(
@@ -43,11 +46,12 @@ def test_what_was_read_before_a_batch_that_is_refused_is_a_group(
             next(found)
 
 
-def test_groups_end_at_their_bytes(tmp_path: Path) -> None:
+def test_groups_end_at_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for sparse in (False, True):
         folder = shards(tmp_path / f"s{sparse}", sparse_rows=sparse)
+        monkeypatch.setattr(batching, "GROUP_BYTES", 1)
         with opened(tmp_path / f"d{sparse}") as directory:
-            assert groups(directory, folder, group_bytes=1) == [1] * 12
+            assert groups(directory, folder) == [1] * 12
 
 
 def test_what_the_log_has_is_left_out(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from stream_dr import ESTIMATORS, KNearest
-from stream_dr.estimators.fitting.documented import described
+from stream_dr.estimators.fitting.documented import documented_sections
 
 rng = np.random.default_rng(3)
 X = rng.normal(size=(60, 5))
@@ -60,7 +60,7 @@ def test_every_fitted_attribute_is_described_and_has_the_shape_it_says(key):
 
 def test_every_entry_says_something():
     for kind in CLASSES.values():
-        for entries in described(kind).values():
+        for entries in documented_sections(kind).values():
             for entry in entries.values():
                 assert len(entry.splitlines()) > 1, entry
 

@@ -23,7 +23,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.reservoir_method import ReservoirMethod
 from stream_dr.estimators.fitting.two_stage_method import TwoStage
 from stream_dr.models.snapshot_file import read_file, write_file
-from stream_dr.solve.orientation import alignment
+from stream_dr.solve.orientation import least_squares_map
 from tests.naive import two_stage as naive
 from tests.naive.scaling import shrunk, variances, within_variances
 from tests.stream_dr.estimators.closed_form_cases import CASES, learn, rows
@@ -304,7 +304,7 @@ def test_answers_of_a_stream_twice_as_long_need_no_map_of_scale() -> None:
     X, y = hidden(2000)
     model = LDA().fit(X[:1000], y[:1000])
     before = model.components_.T.copy()
-    found, _ = alignment(before, model.partial_fit(X[1000:], y[1000:]).components_.T)
+    found, _ = least_squares_map(before, model.partial_fit(X[1000:], y[1000:]).components_.T)
     np.testing.assert_allclose(np.abs(np.diagonal(found)), 1.0, atol=0.1)
 
 

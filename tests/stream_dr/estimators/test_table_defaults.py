@@ -12,7 +12,7 @@ from stream_dr import CCIPCA, LDA, LLE, LPP, NPE, PCA, LaplacianEigenmaps
 from stream_dr.errors import OnlyDiagonal
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.feature_maps import feature_map
-from stream_dr.feature_maps.widths import most_columns, most_of_kinds
+from stream_dr.feature_maps.widths import max_columns, max_columns_of_kinds
 from stream_dr.statistics.protocol import pack
 
 
@@ -52,8 +52,8 @@ def test_a_column_without_a_value_counts_as_a_category() -> None:
     model = LDA(gamma=1.0, feature_map=stream_dr.table()).fit(X[["b", "note"]].assign(**empty), Y)
     assert model.state_.inner.scatter == "exact"  # 2 + 1,025 + 70 · 41 columns at most
     making = feature_map(stream_dr.table()).encoding()
-    assert most_columns(making, model.state_.table.columns) == 2 + 1_025 + 70 * 41
-    assert most_of_kinds(making, feature_map(stream_dr.table()).overrides(), dict.fromkeys(empty, "")) == 70 * 41
+    assert max_columns(making, model.state_.table.columns) == 2 + 1_025 + 70 * 41
+    assert max_columns_of_kinds(making, feature_map(stream_dr.table()).overrides(), dict.fromkeys(empty, "")) == 70 * 41
 
 
 def test_a_table_that_falls_to_the_diagonal_says_why_and_learns() -> None:
@@ -124,7 +124,9 @@ def test_state_bytes_count_only_texts_as_words() -> None:
     some = state_bytes(lda, 21, 3, numbers | {"note": "text"})
     assert few < 1e6 < some < 1e9
     assert (
-        most_of_kinds(feature_map(stream_dr.table()).encoding(), feature_map(stream_dr.table()).overrides(), numbers)
+        max_columns_of_kinds(
+            feature_map(stream_dr.table()).encoding(), feature_map(stream_dr.table()).overrides(), numbers
+        )
         == 40
     )
     learned = LDA(feature_map=stream_dr.table()).fit(X[["a", "b"]], Y)

@@ -10,7 +10,7 @@ from stream_dr.errors import InvalidParameter, InvalidRows, TargetKindMismatch, 
 from stream_dr.estimators import make
 from stream_dr.evaluation.test_then_train import EvaluateSettings, evaluate
 from stream_dr.rows.block import Block
-from stream_dr.rows.raw_rows import raw_of
+from stream_dr.rows.raw_rows import raw_from_array
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_evaluated():
 
 def test_a_table_is_tested_as_the_same_numbers_are():
     numbers = digits()
-    raw = [block._replace(X=raw_of(block.X)) for block in numbers.blocks]
+    raw = [block._replace(X=raw_from_array(block.X)) for block in numbers.blocks]
     settings = EvaluateSettings(probes=("knn",), reservoir=2_000, solve_growth=4.0)
     (one,) = evaluate(numbers, {"lda": make("lda", {"gamma": 1.0})}, settings)
     (other,) = evaluate(Blocks(raw), {"lda": make("lda", {"gamma": 1.0, "feature_map": {"map": "table"}})}, settings)

@@ -13,7 +13,7 @@ import pytest
 
 from stream_dr import errors
 from stream_dr.log.log import Log, draft
-from stream_dr.log.sqlite_file import connect, translated
+from stream_dr.log.sqlite_file import open_connection, translate_errors
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_foreign_files_and_other_formats_are_told_apart(filled, writable):
 
 def test_a_file_that_is_gone_is_damage(tmp_path):
     with pytest.raises(errors.DamagedFile, match="missing"):
-        connect(tmp_path / "gone.sqlite", True, 0, 3)
+        open_connection(tmp_path / "gone.sqlite", True, 0, 3)
 
 
 def test_a_log_whose_index_is_gone_is_no_new_log(filled):
@@ -82,7 +82,7 @@ def test_a_log_whose_index_is_gone_is_no_new_log(filled):
 def test_sqlites_errors_become_ours(tmp_path, code, error):
     raised = sqlite3.OperationalError("said by SQLite")
     raised.sqlite_errorcode = code
-    with pytest.raises(error) as caught, translated(tmp_path / "some.sqlite"):
+    with pytest.raises(error) as caught, translate_errors(tmp_path / "some.sqlite"):
         raise raised
     assert caught.value.__cause__ is not caught.value
 
@@ -98,7 +98,7 @@ def test_sqlites_errors_become_ours(tmp_path, code, error):
     ],
 )
 def test_the_systems_errors_become_ours(tmp_path, number, error):
-    with pytest.raises(error, match=os.strerror(number)), translated(tmp_path / "some.sqlite"):
+    with pytest.raises(error, match=os.strerror(number)), translate_errors(tmp_path / "some.sqlite"):
         raise OSError(number, os.strerror(number))
 
 
@@ -127,7 +127,7 @@ def test_a_write_that_is_refused_is_told_in_sqlites_words(tmp_path):
     words = (
         r"some\.sqlite could not be written \(disk I/O error, SQLITE_IOERR_WRITE\): the disk is full, over its quota"
     )
-    with pytest.raises(errors.InsufficientStorage, match=words), translated(tmp_path / "some.sqlite"):
+    with pytest.raises(errors.InsufficientStorage, match=words), translate_errors(tmp_path / "some.sqlite"):
         raise raised
 
 

@@ -6,7 +6,7 @@ from stream_dr import LDA, load, save
 from stream_dr.directory.directory import Directory
 from stream_dr.feature_maps import whole_spec
 from stream_dr.models.entry import Spec
-from stream_dr.models.saved import completed, estimator_of, every_parameter, same_model
+from stream_dr.models.saved import estimator_of, every_parameter, same_model, with_defaults
 
 
 def test_a_spec_is_stored_complete(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_spec_is_stored_complete(tmp_path: Path) -> None:
 
 def test_other_defaults_of_today_do_not_change_what_a_model_is() -> None:
     """As a later release sees it: the model was stored with a default that is no longer the default."""
-    known = completed(Spec("lda", {}))._replace(defaults={**LDA().get_params(), "gamma": 0.5})
+    known = with_defaults(Spec("lda", {}))._replace(defaults={**LDA().get_params(), "gamma": 0.5})
     assert same_model(known, Spec("lda", {}))
     assert same_model(known, Spec("lda", {"gamma": 0.5}))
     assert not same_model(known, Spec("lda", {"gamma": 0.0}))

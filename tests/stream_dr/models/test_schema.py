@@ -2,7 +2,7 @@
 
 import pytest
 
-from stream_dr.models.schema import Schema, apply_deltas, delta
+from stream_dr.models.schema import Schema, apply_deltas, schema_delta
 
 STEPS = [
     Schema("named", 2, ("a", "b"), 0, None, (), 0, False),
@@ -14,20 +14,20 @@ STEPS = [
 def test_deltas_fold_back_to_the_schema() -> None:
     deltas, at = [], Schema()
     for schema in STEPS:
-        deltas.append(delta(at, schema))
+        deltas.append(schema_delta(at, schema))
         at = schema
     assert apply_deltas(Schema(), [d for d in deltas if d]) == STEPS[-1]
     assert deltas[2] == '{"labels":["y"]}'
 
 
 def test_nothing_changed_is_no_delta() -> None:
-    assert delta(STEPS[0], STEPS[0]) is None
+    assert schema_delta(STEPS[0], STEPS[0]) is None
 
 
 @pytest.mark.parametrize("labels", [("x", "y"), (1, 2), (True, False)])
 def test_labels_keep_their_type(labels: tuple[object, ...]) -> None:
     schema = Schema(target_kind="class", labels=labels)  # type: ignore[arg-type]
-    back = apply_deltas(Schema(), [delta(Schema(), schema) or ""])
+    back = apply_deltas(Schema(), [schema_delta(Schema(), schema) or ""])
     assert back.labels == labels
     assert [type(v) for v in back.labels] == [type(v) for v in labels]
 

@@ -13,7 +13,7 @@ from stream_dr import plotting
 from stream_dr.plotting.accuracy import accuracy_of
 from stream_dr.plotting.confusion import confusion_of
 from stream_dr.plotting.figure import COLOURS
-from stream_dr.plotting.progress import leader
+from stream_dr.plotting.progress import best_models
 
 X, y = load_wine(return_X_y=True)
 lda = stream_dr.LDA(n_components=2).fit(X, y)
@@ -149,17 +149,17 @@ def test_the_leader_is_the_best_since_it_became_so() -> None:
             "new": {"lag": 0},
         }} for i, (a, b) in enumerate([(0.5, 0.4), (0.5, 0.6), (0.7, 0.8), (0.7, 0.9)])
     ]  # fmt: skip
-    assert leader(ticks, ["a", "b", "new"]) == (("b",), 0.9, 1.0)
-    assert leader(ticks[:1], ["a", "b"]) == (("a",), 0.5, 0.0)
-    assert leader(ticks, ["new"]) is None
+    assert best_models(ticks, ["a", "b", "new"]) == (("b",), 0.9, 1.0)
+    assert best_models(ticks[:1], ["a", "b"]) == (("a",), 0.5, 0.0)
+    assert best_models(ticks, ["new"]) is None
 
 
 def test_models_within_two_standard_errors_lead_together() -> None:
     scores = {name: {"tested": 100, "accuracy": a, "error": 0.03} for name, a in (("a", 0.85), ("b", 0.9), ("c", 0.83))}
     tick = {"kind": "progress", "time": 5.0, "models": scores}
-    assert leader([tick], ["a", "b", "c"]) == (("b", "a"), 0.9, 5.0)
+    assert best_models([tick], ["a", "b", "c"]) == (("b", "a"), 0.9, 5.0)
     numbers = {name: {"tested": 100, "r2": r2, "error": None} for name, r2 in (("a", -0.5), ("b", 0.25))}
-    assert leader([tick | {"models": numbers}], ["a", "b"]) == (("b",), 0.25, 5.0)
+    assert best_models([tick | {"models": numbers}], ["a", "b"]) == (("b",), 0.25, 5.0)
 
 
 def test_accuracy_is_drawn_by_rows_learned_with_the_most_frequent_label() -> None:

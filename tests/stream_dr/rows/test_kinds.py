@@ -15,7 +15,7 @@ import stream_dr
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.number_rows import as_rows
-from stream_dr.rows.raw_rows import raw_of
+from stream_dr.rows.raw_rows import raw_from_array
 from stream_dr.rows.table_rows import raw_rows
 
 X = np.random.default_rng(3).normal(size=(40, 2))
@@ -27,7 +27,7 @@ SPARSE = pd.DataFrame.sparse.from_spmatrix(sp.csr_matrix(X), columns=["a", "b"])
 FORMS = {
     "block": (lambda: Block(X), Kind.BLOCK),
     "block of a table": (lambda: Block(TABLE), Kind.BLOCK),
-    "raw rows": (lambda: raw_of(X), Kind.RAW),
+    "raw rows": (lambda: raw_from_array(X), Kind.RAW),
     "array": (lambda: X, Kind.ARRAY),
     "no dimension": (lambda: np.array(1.0), Kind.ARRAY),
     "no rows": (lambda: np.empty((0, 2)), Kind.ARRAY),

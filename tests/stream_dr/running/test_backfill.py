@@ -8,7 +8,7 @@ import pytest
 from stream_dr import errors
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.advance import backfill
-from stream_dr.threads import ahead
+from stream_dr.threads import compute_ahead
 from tests.support.batches import dense, opened, put
 
 
@@ -56,10 +56,10 @@ def test_reading_ahead_gives_items_then_the_error() -> None:
         yield from range(5)
         raise KeyError("end")
 
-    reading = ahead(items())
+    reading = compute_ahead(items())
     assert [next(reading) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(KeyError):
         next(reading)
-    reading = ahead(number for number in range(1000))
+    reading = compute_ahead(number for number in range(1000))
     assert next(reading) == 0
     reading.close()  # type: ignore[attr-defined]

@@ -20,7 +20,8 @@ from tests.support.batches import dense, draft, opened, put, sparse
 
 
 def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path: Path) -> None:
-    tests = TestThenTrain(share=0)
+    tests = TestThenTrain()
+    tests.share = 0
     blocks = [dense(seed) for seed in range(8)]
     with opened(tmp_path, lda=("lda", {})) as directory:
         put(directory, *blocks)
@@ -64,7 +65,8 @@ def test_scores_are_those_of_the_nearest_class_mean_of_the_rows_before(tmp_path:
 
 
 def test_unlearned_rows_leave_scores_and_several_labels_are_tested(tmp_path: Path) -> None:
-    tests = TestThenTrain(share=0)
+    tests = TestThenTrain()
+    tests.share = 0
     with opened(tmp_path, opls=("opls", {})) as directory:
         blocks = [sparse(seed) for seed in range(6)]
         put(directory, *blocks)
@@ -154,7 +156,8 @@ def test_numbers_as_targets_are_tested_by_least_squares_on_the_components(tmp_pa
 
 
 def test_models_are_compared_on_rows_that_all_were_tested_on(tmp_path: Path) -> None:
-    tests = TestThenTrain(share=0)
+    tests = TestThenTrain()
+    tests.share = 0
     with opened(tmp_path, first=("lda", {})) as directory:
         blocks = [dense(seed, rows=100) for seed in range(8)]
         put(directory, *blocks[:4])
@@ -174,7 +177,7 @@ def test_models_are_compared_on_rows_that_all_were_tested_on(tmp_path: Path) -> 
 
 
 def test_a_running_engine_tests_unless_told_not_to_and_records_it(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("stream_dr.running.live_scores.SHARE", 0)
+    monkeypatch.setattr(TestThenTrain, "share", 0)
     for wanted in (True, False):
         with opened(tmp_path / str(wanted), lda=("lda", {})) as directory:
             running = Running(directory, RunSettings(test_then_train=wanted))

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.neighbors import NearestCentroid
 
-from stream_dr.solve.nearest_mean import means_by_class, nearest
+from stream_dr.solve.nearest_mean import means_by_class, nearest_mean
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
@@ -16,10 +16,10 @@ def test_as_scikit_learn(form) -> None:
     theirs = NearestCentroid().fit(Z, codes)
     means = means_by_class(form(Z), codes, 4)
     np.testing.assert_allclose(means, theirs.centroids_, rtol=1e-12)
-    assert nearest(form(Z), means).tolist() == theirs.predict(Z).tolist()
+    assert nearest_mean(form(Z), means).tolist() == theirs.predict(Z).tolist()
 
 
 def test_a_class_without_rows_is_never_the_nearest() -> None:
     means = means_by_class(np.array([[0.0], [4.0]]), np.array([1, 3]), 5)
     assert np.isnan(means[[0, 2, 4]]).all()
-    assert nearest(np.array([[0.1], [3.0], [-9.0]]), means).tolist() == [1, 3, 1]
+    assert nearest_mean(np.array([[0.1], [3.0], [-9.0]]), means).tolist() == [1, 3, 1]

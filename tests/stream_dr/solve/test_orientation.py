@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_dr.solve.orientation import alignment, orient
+from stream_dr.solve.orientation import least_squares_map, orient
 from stream_dr.solve.spectral import largest_entries
 
 
@@ -46,7 +46,7 @@ def test_shapes_may_change(p_old: int, p_new: int, d_old: int, d_new: int) -> No
     old, new = basis(3, d_old, max(p_old, 1))[:, :p_old], basis(4, d_new, p_new)
     order, signs = orient(new, np.arange(float(p_new))[::-1], old)
     assert sorted(order) == list(range(p_new))
-    found, residual = alignment(old, new)
+    found, residual = least_squares_map(old, new)
     assert found.shape == (p_old, p_new)
     assert 0 <= residual <= 1 + 1e-12
     assert set(np.abs(signs)) == {1.0}
@@ -56,7 +56,7 @@ def test_alignment_is_least_squares_whatever_the_columns_scales() -> None:
     rng = np.random.default_rng(5)
     scales = np.array([1, 1e-6, 1e6, 3])
     unit, new = rng.normal(size=(20, 4)), rng.normal(size=(20, 3))
-    found, residual = alignment(unit * scales, new)
+    found, residual = least_squares_map(unit * scales, new)
     exact = np.linalg.lstsq(unit, new)[0]
     np.testing.assert_allclose(found * scales[:, None], exact, atol=1e-12)
     assert residual == pytest.approx(np.linalg.norm(unit @ exact - new) / np.linalg.norm(new), rel=1e-12)
@@ -65,7 +65,7 @@ def test_alignment_is_least_squares_whatever_the_columns_scales() -> None:
 def test_a_rotation_has_no_residual() -> None:
     old = basis(6)
     turn = np.linalg.qr(np.random.default_rng(6).normal(size=(5, 5)))[0]
-    found, residual = alignment(old, old @ turn)
+    found, residual = least_squares_map(old, old @ turn)
     np.testing.assert_allclose(found, turn, atol=1e-12)
     assert residual < 1e-12
 

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from stream_dr.errors import NotFinite
-from stream_dr.solve.singular import singular
+from stream_dr.solve.singular import thin_svd
 
 
 def test_factors_multiply_to_the_matrix() -> None:
     matrix = np.random.default_rng(0).normal(size=(5, 3))
-    left, values, right = singular(matrix)
+    left, values, right = thin_svd(matrix)
     assert (left.shape, values.shape, right.shape) == ((5, 3), (3,), (3, 3))
     np.testing.assert_allclose(left * values @ right, matrix, atol=1e-12)
 
@@ -19,4 +19,4 @@ def test_what_is_not_finite_is_refused(value: float) -> None:
     matrix = np.ones((3, 2))
     matrix[1, 0] = value
     with pytest.raises(NotFinite):
-        singular(matrix)
+        thin_svd(matrix)

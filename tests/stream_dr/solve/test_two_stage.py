@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr.solve.rounding import Rounding, exact_rounding
-from stream_dr.solve.two_stage import condition, two_stage
+from stream_dr.solve.two_stage import condition_number, two_stage
 from tests.naive import two_stage as naive
 
 
@@ -90,8 +90,8 @@ def test_more_targets_than_features() -> None:
 def test_condition_counts_the_kept_space_only() -> None:
     X, _ = rows(5, 9)
     s = np.linalg.svd(X, compute_uv=False)[:4] ** 2
-    np.testing.assert_allclose(condition(X.T @ X, 0.5), (s[0] + 0.5) / (s[-1] + 0.5))
-    assert condition(np.zeros((3, 3))) == 1.0
+    np.testing.assert_allclose(condition_number(X.T @ X, 0.5), (s[0] + 0.5) / (s[-1] + 0.5))
+    assert condition_number(np.zeros((3, 3))) == 1.0
 
 
 def test_rounding_answers() -> None:

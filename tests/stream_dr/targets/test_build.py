@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr.errors import InvalidTargets
-from stream_dr.targets.build import build
+from stream_dr.targets.build import build_targets
 
 
 @pytest.mark.parametrize(
@@ -22,11 +22,11 @@ from stream_dr.targets.build import build
     ],
 )
 def test_every_form_has_its_targets(y, kind, rows):
-    targets = build(y, kind)
+    targets = build_targets(y, kind)
     assert (targets.kind, targets.rows, targets.row_labels()) == (kind, len(rows), rows)
     assert (targets.present is None) == (None not in rows)
 
 
 def test_a_number_that_is_none_is_named_by_its_row():
     with pytest.raises(InvalidTargets, match="target of row 2 is not finite"):
-        build(np.array([1, None, 10**200], dtype=object), "continuous")
+        build_targets(np.array([1, None, 10**200], dtype=object), "continuous")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
-from stream_dr.targets.kind import check_kind, targets_kind, wanted_kind
+from stream_dr.targets.kind import check_kind, decided_kind, targets_kind
 from stream_dr.targets.targets import KINDS
 
 LABELS = np.array(["a", None], dtype=object)
@@ -17,7 +17,7 @@ MEASURED = np.array([0.5, np.nan, 2.0])
     [("auto", None, None), ("class", None, "class"), ("auto", "class", "class"), ("class", "class", "class")],
 )
 def test_an_earlier_batch_or_the_caller_decides(target, known, wanted):
-    assert wanted_kind(target, known) == wanted
+    assert decided_kind(target, known) == wanted
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ import pytest
 import scipy.sparse as sp
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
-from stream_dr.targets.normalise import normalise
+from stream_dr.targets.normalise import normalise_targets
 
 
 def normalised(y, one_label=False, numeric=False):
-    return normalise(y, one_label, numeric)
+    return normalise_targets(y, one_label, numeric)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_dr.statistics.moments.clock import aged, clock_weights, span, tick
+from stream_dr.statistics.moments.clock import advance_scale, aged_weights, clock_weights, max_span
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.9999, 0.9, 0.5, 0.01, 1e-30])
@@ -16,8 +16,8 @@ def test_stored_sums_are_the_row_by_row_ones(decay):
         stored[0] *= factor
 
     while at < len(weights):
-        rows = min(int(random.integers(1, 200)), span(decay), len(weights) - at)
-        scale = tick(scale, decay, rows, renormalise)
+        rows = min(int(random.integers(1, 200)), max_span(decay), len(weights) - at)
+        scale = advance_scale(scale, decay, rows, renormalise)
         stored[0] += clock_weights(weights[at : at + rows], decay, scale).sum()
         at += rows
     expected = 0.0
@@ -28,6 +28,6 @@ def test_stored_sums_are_the_row_by_row_ones(decay):
 
 
 def test_ages_of_consecutive_rows():
-    np.testing.assert_allclose(aged(np.ones(3), 0.5, 2), [0.0625, 0.125, 0.25])
+    np.testing.assert_allclose(aged_weights(np.ones(3), 0.5, 2), [0.0625, 0.125, 0.25])
     weights = np.arange(3.0)
-    assert aged(weights, 1.0, 9) is weights
+    assert aged_weights(weights, 1.0, 9) is weights

@@ -8,11 +8,11 @@ import scipy.sparse as sp
 
 from stream_dr.statistics.recurrences.row_products import (
     TILE,
+    add_block,
     block_products,
-    block_write,
-    gather,
-    scatter,
-    settle,
+    gather_products,
+    scatter_row,
+    settle_products,
     shift_rows,
 )
 
@@ -24,11 +24,11 @@ def test_sparse_rows(dtype: Any) -> None:
     D, q = random.normal(size=(40, 8)), random.normal(size=8)
     for t in range(5):
         row, products = X[t].toarray().ravel().astype(np.float64) * 0.5, np.empty(8)
-        squared = gather(X.indices, X.data, X.indptr[t], X.indptr[t + 1], 0.5, D, products)
+        squared = gather_products(X.indices, X.data, X.indptr[t], X.indptr[t + 1], 0.5, D, products)
         np.testing.assert_allclose(products, D.T @ row)
         np.testing.assert_allclose(squared, row @ row)
         expected = D + np.outer(row, q)
-        scatter(X.indices, X.data, X.indptr[t], X.indptr[t + 1], 0.5, D, q)
+        scatter_row(X.indices, X.data, X.indptr[t], X.indptr[t + 1], 0.5, D, q)
         np.testing.assert_allclose(D, expected)
 
 
@@ -48,7 +48,7 @@ def test_dense_blocks(features: int, dtype: Any) -> None:
     np.testing.assert_allclose(products, rows @ D, atol=1e-10)
     np.testing.assert_allclose(inner, rows @ rows.T, atol=1e-10)
     expected = D + rows.T @ Q
-    block_write(block, D, Q)
+    add_block(block, D, Q)
     np.testing.assert_allclose(D, expected, atol=1e-12)
 
 
@@ -56,5 +56,5 @@ def test_rows_of_a_block_before_this_one_count() -> None:
     random = np.random.default_rng(1)
     rows, D, Q = random.normal(size=(3, 20)), random.normal(size=(20, 8)), random.normal(size=(3, 8))
     products = rows @ D
-    settle(products, rows @ rows.T, Q, 2)
+    settle_products(products, rows @ rows.T, Q, 2)
     np.testing.assert_allclose(products[2], (D + rows[:2].T @ Q[:2]).T @ rows[2])
