@@ -31,7 +31,7 @@ OF_THE_SERVICE = {
     "invalid_request": "The query or body does not match its schema in `/docs`. A field may be missing or unknown.",
     "bad_request": "The request is not valid HTTP, or the client disconnected before it was complete.",
     "unauthorized": "The token is missing or wrong.",
-    "forbidden": "No token is set, and the host name is not local. Also sent to pages of origins not in `cors_origins`.",
+    "forbidden": "No token is set, and the host name is not local or the page's origin is not in `cors_origins`.",
     "not_found": "There is nothing at this address.",
     "method_not_allowed": "This address does not take that method.",
     "not_acceptable": "`Accept` has no media type that this route can send.",
