@@ -74,7 +74,7 @@ async def livez() -> schemas.Health:
 
 @router.get("/readyz", response_model_exclude_none=True)
 def readyz(shared: Service) -> schemas.Health:
-    """Return 200 if batches are accepted, otherwise 503 with the reason.
+    """Return 200 if the service is ready, otherwise 503 with the reason.
 
     `detail` lists models that have failed or cannot be published or snapshotted.
     """
