@@ -106,8 +106,8 @@ def _summary(directory: Directory, records: list[JsonDict]) -> Iterator[str]:
     heads = (
         "model",
         "accuracy",
-        "label before",
-        "most frequent",
+        "previous label",
+        "most frequent label",
         "rows tested",
         "tested at",
         "method",
