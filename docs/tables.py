@@ -28,19 +28,19 @@ DOCS = Path(__file__).parent
 WIDTH, LABELS = 10_000, 20
 
 OF_THE_SERVICE = {
-    "invalid_request": "The query or body has not the form that `/docs` shows, or says too little or too much.",
-    "bad_request": "The request is not whole HTTP, or the client went away.",
-    "unauthorized": "A token is needed, or is not the right one.",
-    "forbidden": "Without tokens: a page of an origin not in `cors_origins` asks, or the name asked is not this machine's.",
+    "invalid_request": "The query or body does not match its schema in `/docs`. A field may be missing or unknown.",
+    "bad_request": "The request is not valid HTTP, or the client disconnected before it was complete.",
+    "unauthorized": "The token is missing or wrong.",
+    "forbidden": "No token is set, and the host name is not local or the page's origin is not in `cors_origins`.",
     "not_found": "There is nothing at this address.",
     "method_not_allowed": "This address does not take that method.",
-    "not_acceptable": "`Accept` names no form that this route can answer in.",
+    "not_acceptable": "`Accept` has no media type that this route can send.",
     "request_timeout": "The body took longer than `STREAM_DR_BODY_TIMEOUT` to arrive.",
-    "model_refuses_stream": "The model cannot learn from this stream's targets or weights; `reason` has the narrower code.",
+    "model_refuses_stream": "The model cannot learn from this stream's targets or weights. `reason` has the narrower code.",
     "body_too_large": "The body is above its limit, as sent or as unpacked.",
-    "unsupported_media_type": "The body is neither JSON nor an Arrow stream, or is packed otherwise than by gzip or zstd.",
-    "internal": "Nobody foresaw this; the log has the details.",
-    "not_ready": "Of `/readyz`: the service compiles, stops, or has no room on its disk; `detail` says which.",
+    "unsupported_media_type": "The route does not take this media type, or the encoding is neither gzip nor zstd.",
+    "internal": "An unexpected error. The log of the service has the details.",
+    "not_ready": "Sent by `/readyz` only. The service compiles, stops, or has no room on its disk. `detail` says which.",
 }
 """What the codes mean that no class of stream_dr.errors has."""
 

@@ -24,13 +24,13 @@ TargetKind = Literal["none", "class", "multilabel", "continuous"]
 Flag = Annotated[bool, BeforeValidator(lambda value: str(value).lower() not in ("0", "false"))]
 """Query parameter that is true if it is given, unless as 0 or false."""
 
-Name = Annotated[str, Path(description="the model's name", examples=["lda"])]
-JobId = Annotated[str, Path(description="the job's id, as the answer that began it has it", examples=["5f2c9a"])]
+Name = Annotated[str, Path(description="name of the model", examples=["lda"])]
+JobId = Annotated[str, Path(description="id of the job, from the response that started it", examples=["5f2c9a"])]
 Key = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
-        description="a retry with the same key and body is not taken twice",
+        description="name of the batch; a batch is learned once, even if it is sent again with the same key",
         examples=["batch-1"],
         min_length=1,
         max_length=256,
@@ -46,76 +46,92 @@ class Query(BaseModel, extra="forbid"):
 class LearnQuery(Query):
     """Query of POST /partial_fit."""
 
-    wait: Literal["applied"] | None = Field(None, description="answer once every model has learned it")
-    check: Flag = Field(False, description="admit without appending")
+    wait: Literal["applied"] | None = Field(default=None, description="respond after every model has learned the batch")
+    check: Flag = Field(default=False, description="check the batch without appending it")
 
 
 class UnlearnQuery(Query):
     """Query of POST /unlearn."""
 
-    wait: Literal["applied"] | None = Field(None, description="answer once every model has unlearned them")
+    wait: Literal["applied"] | None = Field(
+        default=None, description="respond after every model has unlearned the rows"
+    )
 
 
 class TransformQuery(Query):
     """Query of POST /transform and /predict."""
 
     model: str | None = Field(
-        None, description="the model's name; may be left out where there is only one", examples=["lda"]
+        default=None, description="name of the model; required if there are several", examples=["lda"]
     )
 
 
 class OneRowQuery(TransformQuery):
     """Query of GET /transform, with a row as x or as indices and values."""
 
-    x: str | None = Field(None, description="a dense row: 0.1,0.2", examples=["0.1,0.2"])
-    indices: str | None = Field(None, description="a sparse row's indices: 3,17")
-    values: str | None = Field(None, description="its values: 0.5,1.2")
+    x: str | None = Field(default=None, description="numbers of a dense row, separated by commas", examples=["0.1,0.2"])
+    indices: str | None = Field(
+        default=None, description="indices of a sparse row, separated by commas", examples=["3,17"]
+    )
+    values: str | None = Field(
+        default=None, description="values of a sparse row, separated by commas", examples=["0.5,1.2"]
+    )
 
 
 class VersionQuery(Query):
     """Query of GET /models/{name}/projection."""
 
-    version: int | None = Field(None, ge=1, lt=2**63, description="a kept version; the newest where it is left out")
+    version: int | None = Field(
+        default=None, ge=1, lt=2**63, description="number of a stored version; default: the newest"
+    )
 
 
 class SparseRow(BaseModel):
-    """A row as its nonzero entries, in ascending order of index."""
+    """A row as its nonzero entries."""
 
-    indices: list[Annotated[int, Field(ge=0)]]
-    values: list[float]
+    indices: list[Annotated[int, Field(ge=0)]] = Field(description="indices from 0, in ascending order")
+    values: list[float] = Field(description="one value per index")
 
 
 class Rows(BaseModel):
     """A batch of rows.
 
-    - `rows`: all dense, all sparse, all objects by column name, or all texts. Strings, true,
-      false and null in objects are for models with the feature map `table`, texts for `text` and
-      `table`.
-    - `labels`: one label or list of labels per row, null for a row without a target.
-    - `target`: continuous targets instead of labels, one number or list of numbers per row.
-    - `weights`: one weight per row.
-    - `ids`: one id per row.
+    All rows of a batch have the same form: a list of numbers, a sparse row, an object by column
+    name, or a text. Strings, true, false and null in objects need models with the feature map
+    `table`. Texts need the feature map `text` or `table`.
     """
 
     rows: list[list[float]] | list[SparseRow] | list[dict[str, float | str | bool | None]] | list[str] = Field(
-        title="RowList"
+        title="RowList", description="rows, all of one form"
     )
-    labels: list[Label | list[Label] | None] | None = None
-    target: list[float | list[float] | None] | None = None
-    weights: list[Annotated[float, Field(ge=0)]] | None = None
-    ids: list[str | int] | None = None
+    labels: list[Label | list[Label] | None] | None = Field(
+        default=None, description="one label or list of labels per row, null for a row without a target"
+    )
+    target: list[float | list[float] | None] | None = Field(
+        default=None, description="continuous targets instead of labels: one number or list of numbers per row"
+    )
+    weights: list[Annotated[float, Field(ge=0)]] | None = Field(
+        default=None, description="one weight per row; default: 1"
+    )
+    ids: list[str | int] | None = Field(default=None, description="one id per row, by which the row can be unlearned")
 
 
 class FiguresQuery(Query):
     """Query of GET /figures."""
 
     model: str | None = Field(
-        None, description="whose figures; left out, or not there: progress alone", examples=["lda"]
+        default=None,
+        description="name of the model to show; without an existing name, only the progress is returned",
+        examples=["lda"],
     )
-    rows: int = Field(2_000, ge=1, le=100_000, description="how many of the newest rows are projected")
-    dimensions: Literal[2, 3] = Field(2, description="of the projection")
-    component: int = Field(0, ge=0, le=100_000, description="whose loadings, from 0")
-    have: str = Field("", max_length=2_000, description="tags of the figures that the asker has, parted by commas")
+    rows: int = Field(default=2_000, ge=1, le=100_000, description="number of newest rows to project")
+    dimensions: Literal[2, 3] = Field(default=2, description="number of axes of the projection")
+    component: int = Field(
+        default=0, ge=0, le=100_000, description="number of the component whose loadings are shown, from 0"
+    )
+    have: str = Field(
+        default="", max_length=2_000, description="tags of the figures that the client has, separated by commas"
+    )
 
     @field_validator("dimensions", mode="before")
     @classmethod
@@ -125,10 +141,14 @@ class FiguresQuery(Query):
 
 
 class Unlearn(BaseModel, extra="forbid", strict=True):
-    """Rows to unlearn, by the positions of their events or by their ids."""
+    """Rows to unlearn. Give either `positions` or `ids`."""
 
-    positions: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field([], max_length=10_000)
-    ids: list[Annotated[str, Field(max_length=1_000)] | int] = Field([], max_length=10_000)
+    positions: list[Annotated[int, Field(ge=0, lt=2**63)]] = Field(
+        default=[], max_length=10_000, description="positions of batches, whose rows are all unlearned"
+    )
+    ids: list[Annotated[str, Field(max_length=1_000)] | int] = Field(
+        default=[], max_length=10_000, description="ids of rows"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -141,127 +161,123 @@ class Unlearn(BaseModel, extra="forbid", strict=True):
 
 
 class Refine(BaseModel, extra="forbid", strict=True):
-    """Options of refining, which stops at the tolerance `tol` or after `max_passes` passes."""
+    """Options of a refine, which stops at the first of the two limits."""
 
-    tol: Annotated[float, Field(gt=0, lt=1)] = 1e-6
-    max_passes: Annotated[int, Field(ge=1, le=1_000)] = 20
+    tol: float = Field(
+        default=1e-6,
+        gt=0,
+        lt=1,
+        description="tolerance of the relative residual, and of the angle between passes in radians",
+    )
+    max_passes: int = Field(default=20, ge=1, le=1_000, description="maximum number of passes over the log")
 
 
 class Policy(BaseModel, extra="forbid", strict=True):
     """Policy of solving and publishing a model.
 
-    The model is published
-
-    - `rows`: after this many new rows.
-    - `seconds`: after this many seconds with new rows.
-    - `idle`: whenever every batch of the log is learned.
-
-    A model with {"seconds": null, "idle": false} is published on demand only. That is done by POST
-    /models/{name}/publish, which also writes a snapshot, or by ?wait=applied. When the service
-    stops it publishes only models whose policy publishes them within a minute.
+    The first condition that is met publishes the model. A model with {"seconds": null, "idle":
+    false} and no `rows` is published on demand only, by POST /models/{name}/publish or by a batch
+    with ?wait=applied. When the service stops, it publishes only models whose policy publishes
+    them within a minute.
     """
 
-    rows: int | None = Field(PUBLISH.rows, ge=1, lt=2**63)
-    seconds: float | None = Field(PUBLISH.seconds, gt=0, le=1e9, allow_inf_nan=False)
-    idle: bool = PUBLISH.idle
+    rows: int | None = Field(default=PUBLISH.rows, ge=1, lt=2**63, description="publish after this many new rows")
+    seconds: float | None = Field(
+        default=PUBLISH.seconds,
+        gt=0,
+        le=1e9,
+        allow_inf_nan=False,
+        description="publish this many seconds after new rows",
+    )
+    idle: bool = Field(default=PUBLISH.idle, description="publish whenever all batches of the log are learned")
 
 
 class RefinePolicy(BaseModel, extra="forbid", strict=True):
     """Policy of refining a model again in the background.
 
-    The model is refined
-
-    - `rows`: this many rows after the last time.
-    - `seconds`: this many seconds after the last time, if there are new rows.
-
-    With neither it is refined on demand only.
+    Without `rows` and `seconds`, the model is refined on demand only.
     """
 
-    rows: int | None = Field(None, ge=1, lt=2**63)
-    seconds: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False)
+    rows: int | None = Field(default=None, ge=1, lt=2**63, description="refine this many rows after the last refine")
+    seconds: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e9,
+        allow_inf_nan=False,
+        description="refine this many seconds after the last refine, if there are new rows",
+    )
 
 
 class Problem(BaseModel):
-    """An error (RFC 9457). The `code` is stable."""
+    """An error (RFC 9457)."""
 
-    type: str
-    title: str
-    status: int
-    code: str
-    detail: str
+    type: str = Field(description="always about:blank; the kind of error is in `code`")
+    title: str = Field(description="the code in words")
+    status: int = Field(description="HTTP status")
+    code: str = Field(description="stable code of the error, for programs")
+    detail: str = Field(description="cause of the error, for people")
 
 
 class Receipt(BaseModel):
-    """Receipt of a batch.
+    """Receipt of a batch."""
 
-    - `position`: position of its event in the log, null if nothing was appended.
-    - `rows`: number of rows.
-    - `duplicate`: true if a batch with the same key was appended before.
-    - `lag`: number of events still to be learned, if the request waited.
-    - `reason`: reason why some model has not published the batch, with status 202.
-    - `columns_missing`: columns of the table that the rows do not have. Their values are missing.
-    """
-
-    position: int | None
-    rows: int
-    duplicate: bool
-    lag: int | None = None
-    reason: str | None = None
-    columns_missing: list[str] | None = None
+    position: int | None = Field(description="position of the batch in the log, null if nothing was appended")
+    rows: int = Field(description="number of rows")
+    duplicate: bool = Field(description="true if a batch with the same key was appended before")
+    lag: int | None = Field(default=None, description="number of events still to be learned, if the request waited")
+    reason: str | None = Field(
+        default=None, description="reason why some model has not published the batch, with status 202"
+    )
+    columns_missing: list[str] | None = Field(
+        default=None, description="columns of the table that the rows do not have; their values count as missing"
+    )
 
 
 class Answer(BaseModel):
-    """Version of the model that rows were answered with.
+    """Version of the model that projected or predicted the rows."""
 
-    - `position`: position up to which the version has learned.
-    - `solution`: how the version was solved.
-    - `id`: ids of the rows, if there are many.
-    - `unseen`: number of entries of features, categories and columns that the version does not
-      know.
-    - `columns_missing`: columns of the table that the rows do not have.
-    """
-
-    model: str
-    version: int
-    position: int
-    solution: str
-    id: list[str | int] | None = None
-    unseen: int = 0
-    columns_missing: list[str] | None = None
+    model: str = Field(description="name of the model")
+    version: int = Field(description="version of its projection")
+    position: int = Field(description="position of the last event that the version includes")
+    solution: str = Field(description="how the version was solved: exact, diagonal, refined or recurrence")
+    id: list[str | int] | None = Field(default=None, description="ids of the rows, if the request has several rows")
+    unseen: int = Field(
+        default=0, description="number of entries whose feature, category or column is unknown to the version"
+    )
+    columns_missing: list[str] | None = Field(
+        default=None, description="columns of the table that the rows do not have; their values count as missing"
+    )
 
 
 class Projected(Answer):
-    """Projected rows, in `z`."""
+    """Projected rows."""
 
-    z: list[list[float]]
+    z: list[list[float]] = Field(description="components of each row")
 
 
 class Predicted(Answer):
-    """Predicted targets of rows.
+    """Predicted targets of rows."""
 
-    - `predicted`: one label, list of labels, number or list of numbers per row.
-    - `classes`: labels, in the order of the columns of probabilities and scores.
-    - `probabilities`: posterior probabilities of the classes, if the method has them.
-    - `scores`: otherwise the predicted numbers, or each label's indicator, by regression. A
-      diagonal solution has scores that rank the classes.
-    """
-
-    predicted: list[str | int | bool | float | list[str | int | bool | float]] = Field(title="PredictedTargets")
-    classes: list[str | int | bool]
-    probabilities: list[list[float]] | None = None
-    scores: list[list[float]] | None = None
+    predicted: list[str | int | bool | float | list[str | int | bool | float]] = Field(
+        title="PredictedTargets", description="one label, list of labels, number or list of numbers per row"
+    )
+    classes: list[str | int | bool] = Field(description="labels, in the order of `probabilities` and `scores`")
+    probabilities: list[list[float]] | None = Field(
+        default=None, description="posterior probabilities of the classes, if the method has them"
+    )
+    scores: list[list[float]] | None = Field(
+        default=None,
+        description="without probabilities: predicted numbers, or the indicator of each label, by regression; a "
+        "diagonal solution has scores that rank the classes",
+    )
 
 
 class Failure(BaseModel):
-    """Failure of a model.
+    """Failure of a model."""
 
-    `position` is that of the event that the model could not apply, or of the state that could not
-    be solved.
-    """
-
-    position: int
-    code: str
-    message: str
+    position: int = Field(description="position of the event that the model could not apply, or could not solve after")
+    code: str = Field(description="stable code of the error")
+    message: str = Field(description="cause of the error")
 
     @field_validator("message")
     @classmethod
@@ -271,38 +287,35 @@ class Failure(BaseModel):
 
 
 class ModelState(BaseModel):
-    """State of a model.
+    """State of a model."""
 
-    - `lag`: number of events of the log that it has not applied.
-    - `bytes`: size of its state.
-    - `stale_rows`: number of rows learned that the published projection does not include.
-    """
-
-    name: str
-    estimator: str
-    params: JsonDict
-    state: Literal["live", "catching_up", "failed", "failed_to_publish"]
-    position: int
-    rows: int
-    rows_skipped: int
-    lag: int
-    version: int
-    versions: list[int]
-    published_position: int | None
-    components: int
-    classes: list[Label]
-    class_rows: list[int] | None
-    classes_waiting: list[Label]
-    eigenvalues: list[float]
-    solution: str | None
-    refined_at: int | None
-    residual: float | None
-    bytes: int
-    stale_rows: int
-    publish: Policy | None
-    refine: RefinePolicy | None
-    failure: Failure | None
-    publish_failure: Failure | None
+    name: str = Field(description="name of the model")
+    estimator: str = Field(description="key of its estimator")
+    params: JsonDict = Field(description="parameters of its estimator")
+    state: Literal["live", "catching_up", "failed", "failed_to_publish"] = Field(
+        description="live models learn each batch as it arrives"
+    )
+    position: int = Field(description="position of the last event that it has learned")
+    rows: int = Field(description="number of rows learned")
+    rows_skipped: int = Field(description="number of rows skipped because they have no target")
+    lag: int = Field(description="number of events of the log that it has not learned")
+    version: int = Field(description="version of the published projection, 0 if there is none")
+    versions: list[int] = Field(description="versions that are still stored")
+    published_position: int | None = Field(description="position of the last event that the projection includes")
+    components: int = Field(description="number of components of the projection")
+    classes: list[Label] = Field(description="labels that are classes")
+    class_rows: list[int] | None = Field(description="number of rows learned of each class")
+    classes_waiting: list[Label] = Field(description="labels with too few rows to be classes")
+    eigenvalues: list[float] = Field(description="eigenvalue of each component")
+    solution: str | None = Field(description="how it was solved: exact, diagonal, refined or recurrence")
+    refined_at: int | None = Field(description="position of the last refine")
+    residual: float | None = Field(description="relative residual of the last refine")
+    bytes: int = Field(description="size of its state in bytes")
+    stale_rows: int = Field(description="number of rows learned that the projection does not include")
+    publish: Policy | None = Field(description="its publish policy, null for the one of the settings")
+    refine: RefinePolicy | None = Field(description="its refine policy, null if it is refined on demand only")
+    failure: Failure | None = Field(description="reason why the model stopped learning")
+    publish_failure: Failure | None = Field(description="reason why the model cannot be published")
 
 
 class Models(BaseModel):
@@ -314,59 +327,54 @@ class Models(BaseModel):
 class Exported(BaseModel, extra="allow"):
     """Published projection of a model.
 
-    Its arrays are further fields, by name. A linear one has `mean`, `components` and
+    Its arrays are further fields, by name. A linear projection has `mean`, `components` and
     `eigenvalues`.
     """
 
-    model: str
-    version: int
-    newest: int
-    position: int
-    rows: int
-    kind: str
-    solution: str
+    model: str = Field(description="name of the model")
+    version: int = Field(description="version of the projection")
+    newest: int = Field(description="newest version of the model")
+    position: int = Field(description="position of the last event that the version includes")
+    rows: int = Field(description="number of rows that the version includes")
+    kind: str = Field(description="kind of the projection, such as linear")
+    solution: str = Field(description="how it was solved: exact, diagonal, refined or recurrence")
 
 
 class JobState(BaseModel):
-    """State of long work in the background."""
+    """State of a job, which runs in the background."""
 
-    id: str
-    kind: Literal["refine", "snapshot"]
-    model: str
-    state: Literal["waiting", "running", "done", "failed", "cancelled"]
-    progress: JsonDict
-    error: dict[str, str] | None
+    id: str = Field(description="id of the job")
+    kind: Literal["refine", "snapshot"] = Field(description="work of the job")
+    model: str = Field(description="name of the model")
+    state: Literal["waiting", "running", "done", "failed", "cancelled"] = Field(description="state of the job")
+    progress: JsonDict = Field(description="progress of the job, such as its pass, rows and residual")
+    error: dict[str, str] | None = Field(description="`code` and `message` of a failed job")
 
 
 class StreamState(BaseModel):
-    """State of the stream.
+    """State of the stream."""
 
-    - `kinds`: "number", "date" or "text" for each column of a table, "" for one without a value
-      yet.
-    - `stated`: width that the first batch declared, 0 if none.
-    - `labels`: labels in order of first appearance.
-    - `outputs`: number of columns of continuous targets.
-    - `weighted`: true if batches carry weights.
-    - `allowed_labels`: labels that batches may have, empty if any.
-    """
-
-    position: int
-    rows: int
-    models: list[str]
-    layout: Literal["dense", "named", "sparse", "table"] | None
-    features: int
-    names: list[str] | None
-    kinds: list[str] | None
-    stated: int
-    target_kind: TargetKind | None
-    labels: list[Label]
-    outputs: int
-    weighted: bool | None
-    allowed_labels: list[Label]
+    position: int = Field(description="position of the last event, -1 if the log is empty")
+    rows: int = Field(description="number of rows in the log")
+    models: list[str] = Field(description="names of the models")
+    layout: Literal["dense", "named", "sparse", "table"] | None = Field(
+        description="form of the rows, null before the first batch"
+    )
+    features: int = Field(description="number of features")
+    names: list[str] | None = Field(description="names of the features")
+    kinds: list[str] | None = Field(
+        description='kind of each column of a table: number, date or text, or "" if it has no value yet'
+    )
+    stated: int = Field(description="width that the first batch declared, 0 if none")
+    target_kind: TargetKind | None = Field(description="kind of targets, null before the first batch")
+    labels: list[Label] = Field(description="labels in the order of their first appearance")
+    outputs: int = Field(description="number of columns of continuous targets")
+    weighted: bool | None = Field(description="true if batches have weights")
+    allowed_labels: list[Label] = Field(description="labels that batches may have, empty if all are allowed")
 
 
 class ModelOverview(BaseModel):
-    """Overview of a model. `lag` is a number of events."""
+    """Overview of a model. Its fields are those of ModelState."""
 
     estimator: str
     state: str
@@ -394,13 +402,12 @@ class Overview(BaseModel):
 
 
 class Health(BaseModel):
-    """Health of the process.
-
-    `detail` names models that fail or cannot be published or snapshotted.
-    """
+    """Health of the process."""
 
     status: Literal["alive", "ready"]
-    detail: str | None = None
+    detail: str | None = Field(
+        default=None, description="models that have failed or cannot be published or snapshotted"
+    )
 
 
 _REF = "#/components/schemas/{model}"
@@ -415,7 +422,7 @@ def binary_body(description: str) -> JsonDict:
     return {"schema": {"type": "string", "format": "binary", "description": description}}
 
 
-_STREAM = binary_body(f"an Arrow stream; {media.ARROW_STREAM} says the same")
+_STREAM = binary_body(f"an Arrow IPC stream (also accepted as {media.ARROW_STREAM})")
 ROWS_BODY = {
     "requestBody": {"required": False, "content": {media.JSON: {"schema": _schema_ref(Rows)}, media.OCTETS: _STREAM}}
 }
@@ -433,7 +440,7 @@ Answers = dict[int | str, JsonDict]
 def problems(*statuses: int) -> Answers:
     """Return the responses of a route that may fail with these statuses."""
     content = {"application/problem+json": {"schema": _schema_ref(Problem)}}
-    return {s: {"description": "a problem; see its code", "content": content} for s in statuses}
+    return {s: {"description": "an error; see its `code`", "content": content} for s in statuses}
 
 
 ANY = problems(401, 403, 422, 429, 500, 503)
@@ -457,7 +464,9 @@ def openapi_document(app: FastAPI, guarded: bool) -> JsonDict:
         for name, example in EXAMPLES.items():
             components["schemas"][name]["examples"] = [example]
         if guarded:
-            meaning = "Reading takes the read or the write token, writing the write token."
+            meaning = (
+                "Requests that read need the read token or the write token. Requests that write need the write token."
+            )
             token = {"type": "http", "scheme": "bearer", "description": meaning}
             components["securitySchemes"] = {"token": token}
 

@@ -55,89 +55,117 @@ class Settings(BaseSettings):
     )
 
     dir: Path = _setting(Path("stream"), "path", "directory of the log, the models and their snapshots")
-    host: str = _setting("127.0.0.1", "address", "address to listen on; one that is not loopback needs a token")
-    port: int = _setting(8000, "port", "port to listen on; 0 takes a free one", ge=0, le=65535)
-    read_token: SecretStr | None = _setting(None, "secret", "bearer token for reading; the write token reads too")
+    host: str = _setting("127.0.0.1", "address", "address to listen on. An address that is not loopback needs a token")
+    port: int = _setting(8000, "port", "port to listen on. 0 takes a free one", ge=0, le=65535)
+    read_token: SecretStr | None = _setting(None, "secret", "bearer token for reading. The write token may also read")
     write_token: SecretStr | None = _setting(None, "secret", "bearer token for writing")
     cors_origins: tuple[str, ...] = _setting(
-        (), "list", 'pages\' origins that may call, as JSON: ["https://app.example"]; ["*"]: any, where tokens are set'
+        (),
+        "list",
+        'origins of pages that may call the service, as JSON: ["https://app.example"]. ["*"] means any and needs a token',
     )
     n_features: Count | None = _setting(
-        None, "features", "width of a new stream's sparse rows, where batches do not state it", ge=1
+        None, "features", "width of a new stream's sparse rows, if batches do not declare it", ge=1
     )
     target_kind: Literal["class", "multilabel", "continuous", "none"] | None = _setting(
-        None, "kind", "kind of targets of a stream that has had none; unset: the first batch with targets decides"
+        None,
+        "kind",
+        "kind of targets of a stream without targets so far. If unset, the first batch with targets decides",
     )
     allowed_labels: tuple[str | int | bool, ...] | None = _setting(
-        None, "list", "labels that batches may have from now on, as JSON; []: any; unset: as before"
+        None, "list", "labels that batches may have from now on, as JSON. [] means any. If unset, as before"
     )
-    max_features: Count = _setting(1_000_000, "features", "widest stream admitted", ge=1)
-    max_labels: Count = _setting(1_000, "labels", "most distinct labels or target columns admitted", ge=1)
-    max_state_bytes: Count = _setting(2 * GIB, "bytes", "largest state of one model, with what solving it takes", ge=1)
-    max_body_bytes: Count = _setting(64 * MIB, "bytes", "largest Arrow body, as sent and as unpacked", ge=1)
+    max_features: Count = _setting(1_000_000, "features", "maximum number of features of a stream", ge=1)
+    max_labels: Count = _setting(
+        1_000, "labels", "maximum number of distinct labels or target columns of a stream", ge=1
+    )
+    max_state_bytes: Count = _setting(
+        2 * GIB, "bytes", "maximum size of one model's state, including the memory to solve it", ge=1
+    )
+    max_body_bytes: Count = _setting(64 * MIB, "bytes", "maximum size of an Arrow body, both packed and unpacked", ge=1)
     max_json_bytes: Count = _setting(
-        MIB, "bytes", "largest JSON body, as sent and as unpacked (reading JSON holds the interpreter lock)", ge=1
+        MIB,
+        "bytes",
+        "maximum size of a JSON body, both packed and unpacked. Reading JSON holds the interpreter lock",
+        ge=1,
     )
     max_queue_bytes: Count = _setting(
         256 * MIB,
         "bytes",
-        "request bodies held in memory at once; above it 429, for a body that alone is above it 413",
+        "maximum size of all request bodies in memory. Above it 429. A single body above it is 413",
         ge=1,
     )
     max_lag: Count = _setting(
-        10_000, "events", "events a live model may be behind the log before posts are answered 429", ge=1
+        10_000,
+        "events",
+        "number of events that a live model may be behind the log. Above it, posts are answered 429",
+        ge=1,
     )
     min_free_bytes: Count = _setting(GIB, "bytes", "free disk space below which posts are answered 507", ge=0)
     keep_versions: int = _setting(
-        32, "versions", "published projections kept per model; after a restart only the newest is there", ge=1, le=10**6
+        32,
+        "versions",
+        "number of published projections to keep for each model. After a restart only the newest is there",
+        ge=1,
+        le=10**6,
     )
     publish_rows: Count | None = _setting(
         RUN.publish.rows,
         "rows",
-        "rows after which a projection is published, though solving takes a twentieth of the time at most",
+        "number of rows after which a projection is published. Solving takes at most a twentieth of the time",
         ge=1,
     )
     publish_seconds: Seconds = _setting(
-        RUN.publish.seconds, "seconds", "time after which new rows are published, however few", gt=0
+        RUN.publish.seconds, "seconds", "time after which new rows are published, even if they are few", gt=0
     )
     publish_idle: bool = _setting(
         RUN.publish.idle,
         "yes or no",
-        "publish also whenever every batch is learned; no: after publish_rows or publish_seconds, whichever comes first",
+        "publish also whenever every batch is learned. If no, only after publish_rows or publish_seconds",
     )
     snapshot_rows: Count | None = _setting(
-        RUN.snapshot_rows, "rows", "rows after which a model is snapshotted, unset: after snapshot_seconds alone", ge=1
+        RUN.snapshot_rows,
+        "rows",
+        "number of rows after which a model is snapshotted. If unset, only after snapshot_seconds",
+        ge=1,
     )
     snapshot_seconds: Seconds = _setting(
         RUN.snapshot_seconds,
         "seconds",
-        "time after which a changed model is snapshotted; its first projection is at once",
+        "time after which a changed model is snapshotted. Its first projection is snapshotted at once",
         gt=0,
     )
     retain_rows: Count | None = _setting(
-        RUN.retain_rows, "rows", "rows kept in the log once every model and snapshot is past them; unset: all", ge=0
+        RUN.retain_rows,
+        "rows",
+        "number of newest rows to keep in the log, once every model and snapshot is past the older ones. If unset, all",
+        ge=0,
     )
     test_then_train: bool = _setting(
         RUN.test_then_train,
         "yes or no",
-        "test models on rows before they learn them, for the dashboard; takes a fiftieth of the time at most",
+        "test models on rows before they learn them, for the dashboard. Takes at most a fiftieth of the time",
     )
-    wait_timeout: Seconds = _setting(30.0, "seconds", "longest that ?wait=applied waits before it answers 202", gt=0)
+    wait_timeout: Seconds = _setting(
+        30.0, "seconds", "maximum time that ?wait=applied waits. After it, the answer is 202", gt=0
+    )
     max_head_bytes: Count = _setting(
-        64 * KIB, "bytes", "longest head of a request, its query included; above it uvicorn's plain 400", ge=1024
+        64 * KIB, "bytes", "maximum size of a request's head, including its query. Above it 400, in plain text", ge=1024
     )
-    body_timeout: Seconds = _setting(30.0, "seconds", "longest that a request body may take to arrive", gt=0)
-    stop_timeout: Seconds = _setting(8.0, "seconds", "longest that requests under way may take once stopping", gt=0)
+    body_timeout: Seconds = _setting(30.0, "seconds", "maximum time for a request body to arrive", gt=0)
+    stop_timeout: Seconds = _setting(
+        8.0, "seconds", "maximum time for running requests to finish when the service stops", gt=0
+    )
     drain_timeout: Seconds = _setting(
         10.0,
         "seconds",
-        "longest that models learn what is in the log once stopping; the rest is learned at the next start",
+        "maximum time for models to learn the log when the service stops. The rest is learned at the next start",
         ge=0,
     )
-    max_listeners: Count = _setting(32, "connections", "open /events connections; above it 429", ge=0)
-    max_connections: Count = _setting(1_000, "connections", "connections served at once; above it 503", ge=1)
-    warm_up: bool = _setting(True, "yes or no", "compile every kernel at the start; /readyz is 503 until then")
-    log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "level", "least severe line logged")
+    max_listeners: Count = _setting(32, "connections", "maximum number of open /events connections. Above it 429", ge=0)
+    max_connections: Count = _setting(1_000, "connections", "maximum number of open connections. Above it 503", ge=1)
+    warm_up: bool = _setting(True, "yes or no", "compile every kernel at the start. /readyz is 503 until then")
+    log_level: Literal["debug", "info", "warning", "error"] = _setting("info", "level", "lowest level that is logged")
 
     @classmethod
     def settings_customise_sources(

@@ -76,7 +76,7 @@ def make_app(only: str | None = None) -> typer.Typer:
     """Return the typer application with all commands or only one."""
     app = typer.Typer(
         name="stream-dr",
-        help="Supervised projections of streams too large for memory: learn, serve, query.",
+        help="Learn, serve and query supervised projections of streams that do not fit in memory.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
     )
@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> None:
         status = INTERRUPTED
 
     if status == INTERRUPTED:
-        does = "goes on where it was" if command in RESUMED else "begins anew"
+        does = "continues where it stopped" if command in RESUMED else "starts from scratch"
         _print_error("interrupted", f"stopped before the end; the same command {does}.")
     sys.exit(status)
 
@@ -141,13 +141,13 @@ def _print_version(is_requested: bool) -> None:
 
 def _stream_dr(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Tell the version and end.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     verbose: Annotated[
-        int, typer.Option("--verbose", "-v", count=True, help="Tell on stderr what is done; -vv: in detail.")
+        int, typer.Option("--verbose", "-v", count=True, help="Log each step to stderr. -vv adds details.")
     ] = 0,
 ) -> None:
-    """Supervised projections of streams too large for memory: learn, serve, query."""
+    """Learn, serve and query supervised projections of streams that do not fit in memory."""
     if verbose:
         logging.basicConfig(
             level=logging.INFO if verbose == 1 else logging.DEBUG,

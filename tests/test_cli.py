@@ -241,8 +241,8 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing_in_the_way(
     with monkeypatch.context() as pressed:
         pressed.setattr("stream_dr.shards.writer.write_manifest", lambda *_: signal.raise_signal(signal.SIGINT))
         for command, does in [
-            (["convert", *given, "--out", "out"], "begins anew"),
-            (["learn", *given, "--dir", "d", "--model", "m=class_means"], "goes on where it was"),
+            (["convert", *given, "--out", "out"], "starts from scratch"),
+            (["learn", *given, "--dir", "d", "--model", "m=class_means"], "continues where it stopped"),
         ]:
             done = Done(capsys, *command)
             assert (done.status, done.out) == (130, "")

@@ -58,7 +58,7 @@ function showStream(answer) {
   at("refused").textContent = show(answer.figures_of_engine.refused);
 
   at("trouble").hidden = answer.health.reason === null;
-  at("trouble").textContent = answer.health.reason === null ? "" : `No batch is taken: ${answer.health.reason}`;
+  at("trouble").textContent = answer.health.reason === null ? "" : `The service accepts no batches. Reason: ${answer.health.reason}`;
 }
 
 // Return table cells. numbers: positions of the columns that hold numbers.
@@ -79,7 +79,7 @@ function showBest(answer) {
   const leader = answer.best, m = leader && answer.models[leader.models[0]];
   at("best").hidden = !Object.keys(answer.models).length;
   if (!m || !m.tested) {
-    at("best").textContent = "No model was tested yet. Rows with a target are tested before they are learned.";
+    at("best").textContent = "No model has been tested yet. Rows with a target are tested before they are learned.";
     return;
   }
 
@@ -137,7 +137,7 @@ function showClasses(answer) {
     element("tr", {}, ...cells([label, show(rows), share(rows / total), share(right(label)), had(label)], [1, 2, 3, 4]))));
 
   at("waiting").hidden = !waiting.length;
-  at("waiting").textContent = `Labels that wait for more rows, and are no classes yet: ${waiting.map(([label, rows]) =>
+  at("waiting").textContent = `Labels with too few rows to be classes: ${waiting.map(([label, rows]) =>
     `${label.length > 40 ? `${label.slice(0, 40)}…` : label} (${show(rows)})`).join(", ")}.`;
   at("classes-part").hidden = false;
   at("classes-title").textContent = answer.counts.length ? "Labels of these rows" : "These rows have no labels";
@@ -229,9 +229,9 @@ async function run() {
       await poll();
       await sleep(document.hidden ? 60000 : POLL_INTERVAL);
     } catch (error) {
-      if (error.status === 401) await askForToken(token.get() ? "That token is not right. Ask who runs this service." : "");
+      if (error.status === 401) await askForToken(token.get() ? "This token is wrong. Ask the operator of this service for one." : "");
       else {
-        showConnection(error.status ? error.message : "not connected, trying again", "down");
+        showConnection(error.status ? error.message : "not connected, trying again …", "down");
         if (!error.status && !(error instanceof TypeError) && error.name !== "TimeoutError") console.error(error);
         await sleep(RETRY_DELAY);
       }

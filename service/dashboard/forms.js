@@ -74,21 +74,21 @@ export async function install(chosen, after) {
   showParameters();
 
   const on = (id, act) => at(id).addEventListener("submit", event => { event.preventDefault(); act(event.target); });
-  on("make", form => perform(`Model ${form.elements.name.value} is made.`, () => write("PUT", `/models/${form.elements.name.value}`, {
+  on("make", form => perform(`The model ${form.elements.name.value} is created.`, () => write("PUT", `/models/${form.elements.name.value}`, {
     estimator: form.estimator.value, params: parameters(), from: form.elements.from.value,
   }), () => after(form.elements.name.value)));
-  on("refine", form => perform("Refining has begun.", () => write("POST", `/models/${chosen()}/refine`, {
+  on("refine", form => perform("The refine has started.", () => write("POST", `/models/${chosen()}/refine`, {
     tol: Number(form.tol.value), max_passes: Number(form.max_passes.value),
   }), () => after()));
-  on("snapshot", () => perform("A snapshot is being written.", () => write("POST", `/models/${chosen()}/snapshot`), () => after()));
+  on("snapshot", () => perform("The snapshot is being written.", () => write("POST", `/models/${chosen()}/snapshot`), () => after()));
 
   on("delete", () => at("sure").showModal());
   at("keep").addEventListener("click", () => at("sure").close());
   on("sure-form", () => {
     at("sure").close();
     const name = chosen();
-    perform(`Model ${name} is deleted.`, () => write("DELETE", `/models/${name}`), () => after());
+    perform(`The model ${name} is deleted.`, () => write("DELETE", `/models/${name}`), () => after());
   });
 }
 
-export const cancel = id => perform("The job will stop.", () => write("DELETE", `/jobs/${id}`), () => {});
+export const cancel = id => perform("The job will stop soon.", () => write("DELETE", `/jobs/${id}`), () => {});

@@ -24,7 +24,7 @@ def refine(shared: Service, response: Response, name: Name, options: schemas.Ref
     """Solve a model exactly by passes over the log.
 
     The log is read up to the model's position. The solution stays published until the next refine.
-    While a refine of the model runs, another request returns the same job.
+    If the model is being refined already, the response has the running job.
     """
     options = options or schemas.Refine()
     return _accepted(response, shared.running.refine(name, options.tol, options.max_passes))
@@ -32,7 +32,7 @@ def refine(shared: Service, response: Response, name: Name, options: schemas.Ref
 
 @router.post("/models/{name}/snapshot", **STARTED)
 def snapshot(shared: Service, response: Response, name: Name) -> JsonDict:
-    """Write a model's state, position and spec to disk."""
+    """Write a snapshot of a model to disk, in the background."""
     return _accepted(response, shared.running.snapshot(name))
 
 
@@ -46,7 +46,7 @@ def job(shared: Service, id: JobId) -> JsonDict:
 def cancel_job(shared: Service, id: JobId) -> JsonDict:
     """Ask a job to stop at its next safe point.
 
-    A job that has ended is not changed.
+    If the job has ended, nothing changes.
     """
     job = shared.running.job(id)
     job.cancel()

@@ -16,8 +16,8 @@ from service.shared import AppState, Service
 
 router = APIRouter(tags=["learn"])
 ANSWERS: schemas.Answers = {
-    200: {"description": "durable"},
-    202: {"model": schemas.Receipt, "description": "durable; not published by every model, and why"},
+    200: {"description": "durable, and published if the request waited"},
+    202: {"model": schemas.Receipt, "description": "durable, but not published by every model; `reason` says why"},
 }
 
 
@@ -36,7 +36,7 @@ async def partial_fit(
 ) -> schemas.Receipt:
     """Append a batch durably and return its position.
 
-    A retry with the same Idempotency-Key is not learned twice.
+    A batch that is sent again with the same Idempotency-Key is not learned twice.
     """
     medium = rows_medium(request)
     body = b"".join([piece async for piece in request.stream()])
@@ -63,7 +63,7 @@ async def unlearn(
 ) -> schemas.Receipt:
     """Unlearn rows.
 
-    Additive models subtract them. The other models are rebuilt from the log without them.
+    Additive models subtract the rows. Other models are rebuilt from the log without the rows.
     """
     loop = asyncio.get_running_loop()
     appended = await loop.run_in_executor(shared.slow, shared.running.unlearn, rows.positions, rows.ids, key)

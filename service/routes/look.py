@@ -58,7 +58,7 @@ def dashboard() -> Response:
 async def figures(request: Request, shared: Service, query: Annotated[schemas.FiguresQuery, Query()]) -> Response:
     """Return the data of the dashboard.
 
-    It has the stream, its models, the jobs, and the figures of one model. Figures whose tag is in
+    The response has the state of the stream, all models, the jobs, and the figures of one model. Figures whose tag is in
     `have` are returned as their tag only.
     """
     # The page polls. A browser opens only six connections to a host, so tabs that each kept one

@@ -32,8 +32,8 @@ from stream_dr import errors
 
 router = APIRouter(tags=["models"])
 CREATED: schemas.Answers = {
-    200: {"model": schemas.ModelState, "description": "there already, with the same spec"},
-    201: {"description": "made; it catches up in the background"},
+    200: {"model": schemas.ModelState, "description": "exists already, with the same spec"},
+    201: {"description": "created; catches up in the background"},
 }
 LATE: schemas.Answers = {202: {"model": schemas.ModelState, "description": "still being solved"}}
 REFUSALS = (
@@ -50,8 +50,8 @@ FILE: schemas.Answers = {200: {"content": _FILE, "description": "a safetensors f
 PROJECTION: schemas.Answers = {
     200: {
         "model": schemas.Exported,
-        "content": {media: schemas.binary_body("its arrays") for media in (ARROW_STREAM, SAFETENSORS)},
-        "description": "by Accept: JSON, an Arrow stream of one row, or a safetensors file",
+        "content": {media: schemas.binary_body("arrays of the projection") for media in (ARROW_STREAM, SAFETENSORS)},
+        "description": "JSON, an Arrow stream of one row, or a safetensors file, as the Accept header asks",
     }
 }
 
@@ -66,7 +66,7 @@ def models(shared: Service) -> dict[str, dict[str, JsonDict]]:
 def model(shared: Service, name: Name) -> JsonDict:
     """Return the state of a model.
 
-    It has, among others, the position, rows, lag, version, classes, eigenvalues and solution.
+    The state has its position, lag, published version, classes, eigenvalues and more.
     """
     return _describe_model(shared, shared.directory.model(name))
 
@@ -81,8 +81,8 @@ def delete_model(shared: Service, name: Name) -> None:
 async def publish(shared: Service, response: Response, name: Name) -> JsonDict:
     """Publish a model as it is now, whatever its policy.
 
-    The status is 202 if solving takes longer than wait_timeout. A refined solution stays
-    published.
+    If solving takes longer than the setting `wait_timeout`, the status is 202. A refined solution
+    stays published.
     """
     seconds = shared.settings.wait_timeout
     try:
@@ -98,7 +98,7 @@ def projection(
 ) -> Response:
     """Return the arrays of a published projection.
 
-    For an older version that is still stored they include the map from it to the newest.
+    The arrays of an older version include the map from this version to the newest one.
     """
     accept = preferred_media(request, (JSON, ARROW_STREAM, SAFETENSORS))
     exported = stream_dr.export_projection(shared.directory.model(name), query.version)
@@ -111,7 +111,7 @@ def projection(
 def export(shared: Service, name: Name) -> Response:
     """Return a model as the file of a saved estimator.
 
-    The file can be read by `stream_dr.load` and be the body of another service's PUT.
+    `stream_dr.load` reads the file. It may also be the body of PUT /models/{name} of another service.
     """
     content = stream_dr.export_model(shared.directory.model(name))
     return Response(
@@ -195,9 +195,10 @@ def put_router() -> APIRouter:
         The status is 201 if the model is new, and 200 if it exists with the same spec. The
         `publish` and `refine` policies of an existing model may be changed this way.
 
-        A body of octets (also called `application/safetensors`) is the file of a saved estimator.
-        The model answers at once and continues with the next batch. The same file again is 200.
-        An empty stream takes its kind of targets, its labels and its columns' names.
+        The body may also be the file of a saved estimator, with the content type
+        `application/octet-stream` or `application/safetensors`. This model answers queries at once
+        and learns from the next batch on. If the same file is sent again, the status is 200. An
+        empty stream takes the target kind, the labels and the column names of the file.
         """
         params = body.params.model_dump(exclude_unset=True)
         policy = stream_dr.PublishPolicy(**body.publish.model_dump()) if body.publish else None
@@ -234,15 +235,20 @@ def _body_schema(key: str) -> type[BaseModel]:
         params=(params, Field(default_factory=params)),
         start=(
             int | Literal["start", "now"],
-            Field("start", alias="from", title="Start", description="start, now or a position"),
+            Field(
+                "start",
+                alias="from",
+                title="Start",
+                description="first event to learn: `start` of the log, `now`, or a position",
+            ),
         ),
         publish=(
             schemas.Policy | None,
-            Field(None, description="when to publish; default: the service's settings"),
+            Field(None, description="when to publish; default: the settings of the service"),
         ),
         refine=(
             schemas.RefinePolicy | None,
-            Field(None, description="when to refine again by itself; default: never, or as it was"),
+            Field(None, description="when to refine automatically; default: never, or for an existing model unchanged"),
         ),
     )
     return spec

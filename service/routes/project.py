@@ -42,7 +42,8 @@ def _rows_route_options(model: type[BaseModel]) -> JsonDict:
 async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Query()]) -> schemas.Projected:
     """Project one row, given in the query.
 
-    A dense row is ?model=lda&x=0.1,0.2 and a sparse one ?model=lda&indices=3,17&values=0.5,1.2.
+    Example of a dense row: ?model=lda&x=0.1,0.2. Example of a sparse row:
+    ?model=lda&indices=3,17&values=0.5,1.2.
     """
     fields = _project_block(shared, _model(shared, query.model), _row_of_query(query)).to_json()
     return schemas.Projected(**{name: value for name, value in fields.items() if name not in ("id", "unseen") or value})
@@ -52,7 +53,7 @@ async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Q
 async def transform(request: Request, shared: Service, query: Annotated[schemas.TransformQuery, Query()]) -> Response:
     """Project many rows, in the formats of /partial_fit.
 
-    Targets are ignored. A batch without rows gives a response without rows.
+    Targets in the batch are ignored. A batch without rows gives a response without rows.
     """
     return await _respond_to_rows(request, shared, query.model, _project_block, _projected_width)
 

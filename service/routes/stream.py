@@ -45,8 +45,8 @@ def stream(shared: Service) -> JsonDict:
 async def events(shared: Service) -> Response:
     """Send position, rows and each model's figures when they change.
 
-    The server-sent events are named `overview`, and their data is JSON of the schema Overview. At
-    most five are sent per second.
+    The server-sent events are named `overview`. Their data is JSON with the schema Overview. At most
+    five events are sent per second.
     """
     if shared.metrics.listeners >= shared.settings.max_listeners:
         raise ServiceError(
@@ -60,7 +60,7 @@ async def events(shared: Service) -> Response:
 def metrics(request: Request, shared: Service) -> Response:
     """Return the metrics for Prometheus.
 
-    The Accept header decides between its text format and OpenMetrics.
+    The format is Prometheus's text format, or OpenMetrics if the Accept header asks for it.
     """
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(shared.metrics.registry), media_type=media_type)
@@ -74,9 +74,9 @@ async def livez() -> schemas.Health:
 
 @router.get("/readyz", response_model_exclude_none=True)
 def readyz(shared: Service) -> schemas.Health:
-    """Return 200 if batches are accepted, otherwise 503 with the reason.
+    """Return 200 if the service is ready, otherwise 503 with the reason.
 
-    `detail` names the models that fail or cannot be published or snapshotted.
+    `detail` lists models that have failed or cannot be published or snapshotted.
     """
     health = shared.running.health()
     free = health["free_bytes"]

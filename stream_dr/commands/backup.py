@@ -9,16 +9,18 @@ from stream_dr.commands.output import Bar, say
 
 
 def backup(
-    directory: Annotated[Path, typer.Argument(metavar="D", help="The directory.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The copy; it must not exist yet.")],
+    directory: Annotated[Path, typer.Argument(metavar="D", help="Directory to copy.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Path of the copy. It must not exist yet.")],
 ) -> None:
-    """Copy a directory as it is at one moment, and check the copy.
+    """Copy a directory as it is now, and check the copy.
 
-    The directory may be served meanwhile. The copy is a directory like any other, so `verify`,
-    `inspect`, `serve` and `restore` accept it. If the command fails, there is no copy.
+    The directory may be served meanwhile. The copy is a directory like any other. Commands such as
+    `verify`, `inspect`, `serve` and `restore` accept it. If the command fails, there is no copy.
 
-    Rows that were unlearned and overwritten are not in the copy. Shards that the log refers to are
-    copied only if `learn` has written them into D, so keep the others.
+    Shards that were replayed are not copied. Back them up as well. Shards that `learn` has written
+    into D are copied. Rows that were unlearned and overwritten are not in the copy.
+
+        stream-dr backup D copy
     """
     from stream_dr.directory.backup import backup as copy
 

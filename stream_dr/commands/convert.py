@@ -10,23 +10,27 @@ from stream_dr.commands.reading import ReadAs, reads_files
 from stream_dr.shards.manifest import Manifest
 
 Sources = Annotated[
-    list[Path], typer.Argument(metavar="SRC…", help="Files; .gz, .bz2, .xz and archive.zip!member are unpacked.")
+    list[Path],
+    typer.Argument(metavar="SRC…", help="Files to convert. .gz, .bz2, .xz and archive.zip!member are unpacked."),
 ]
 
 
 @reads_files
 def convert(
     sources: Sources,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the shards; made if it is not there.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the shards. It is created if missing.")],
     read_as: ReadAs,
-    rows_per_shard: Annotated[int, typer.Option(min=1, help="Rows a file.")] = 100_000,
-    rows_per_batch: Annotated[int, typer.Option(min=1, help="Rows a batch, which is an event of the log.")] = 1_000,
+    rows_per_shard: Annotated[int, typer.Option(min=1, help="Number of rows of a shard.")] = 100_000,
+    rows_per_batch: Annotated[
+        int, typer.Option(min=1, help="Number of rows of a batch. A replay logs each batch as one event.")
+    ] = 1_000,
 ) -> None:
     """Convert files to Arrow shards with a manifest.
 
-    The manifest has the rows, the width, the labels and a sha256 per shard. Tables (csv, jsonl,
-    parquet, arrow, sqlite, duckdb) must have numbers in all columns but labels and ids. Memory
-    does not grow with the file, except for MATLAB files, whose variables are read whole.
+    The manifest lists the number of rows, the width, the labels, and the sha256 of each shard.
+    Tables are csv, jsonl, parquet, arrow, sqlite and duckdb files. All their columns except labels
+    and ids must be numbers. Memory does not grow with the file, except for MATLAB files. Their
+    variables are read whole.
 
         stream-dr convert train.svm --out shards/
         stream-dr convert lyrl2004_vectors_*.dat.gz --format rcv1 --topics rcv1-v2.topics.qrels --out rcv1/

@@ -14,17 +14,20 @@ HOST = "127.0.0.1"
 
 
 def demo(
-    exit: Annotated[bool, typer.Option("--exit", help="End after the table instead of serving on.")] = False,
-    dir: Annotated[Path, typer.Option("--dir", help="Its directory; a second run continues there.")] = Path(
+    exit: Annotated[
+        bool, typer.Option("--exit", help="Exit after the tables. By default the service keeps running.")
+    ] = False,
+    dir: Annotated[Path, typer.Option("--dir", help="Directory of the demo. A second run continues there.")] = Path(
         "demo-stream"
     ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The service's port; 0 takes a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the service. 0 picks a free port.")] = 8000,
 ) -> None:
-    """Show the whole path, from shards to a table of results.
+    """Run the whole path, from shards to a table of results.
 
-    Made-up documents of 47,236 words are written as shards, replayed through four models and
-    served until Ctrl-C. Others are posted and queried over HTTP. Handwritten digits are learned
-    in addition. A second run on the same directory continues and learns nothing twice.
+    The demo generates documents of 47,236 words, writes them as shards, replays the shards through
+    four models, and serves the models until Ctrl-C. Further documents are posted and queried over
+    HTTP. Handwritten digits are learned in addition. A second run on the same directory continues
+    and learns nothing twice.
     """
     from service.serve import serve_command
     from stream_dr import demo as steps

@@ -42,44 +42,67 @@ class Paths(NamedTuple):
     skip_damaged: bool
 
 
+EvaluatedModels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--models",
+        "--model",
+        metavar="NAME=KEY[:param=value,…]",
+        help="Name and estimator of a model. May be repeated.",
+    ),
+]
+FirstRows = Annotated[
+    int, typer.Option(min=1, help="Number of rows learned before the first test, rounded up to whole batches.")
+]
+TestSources = Annotated[
+    list[Path] | None,
+    typer.Option(
+        metavar="SRC",
+        parser=path_or_uri,
+        help="Test with these rows, after all rows of SRC are learned. May be repeated.",
+    ),
+]
+EvaluationScheduler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="tcp://HOST:PORT", help="Evaluate the models in parallel on a Dask cluster that can read SRC."
+    ),
+]
+
+
 @reads_tables
 def evaluate(
     sources: Sources,
     read_as: ReadAs,
-    models: Annotated[
-        list[str] | None,
-        typer.Option("--models", "--model", metavar="NAME=KEY[:param=value,…]", help="A model; several times."),
-    ] = None,
-    probes: Annotated[str, typer.Option(help="Classifiers, by comma: mean, knn, linear.")] = "mean,knn,linear",
-    full: Annotated[bool, typer.Option("--full", help="Also classify the rows themselves, unprojected.")] = False,
-    reservoir: Annotated[int, typer.Option(min=2, help="Rows sampled, on which classifiers are fitted.")] = 2_000,
-    neighbours: Annotated[int, typer.Option(min=1, help="Neighbours of knn.")] = 5,
-    first: Annotated[int, typer.Option(min=1, help="Rows learned before the first test, whole batches.")] = 500,
-    seed: Annotated[int, typer.Option(min=0, help="Of the sample, and of --shuffle.")] = 0,
-    shuffle: Annotated[bool, typer.Option("--shuffle", help="Rows in random order; holds them all in memory.")] = False,
-    test: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="SRC", parser=path_or_uri, help="Test with these rows, once all others are learned."),
-    ] = None,
+    models: EvaluatedModels = None,
+    probes: Annotated[str, typer.Option(help="Classifiers, separated by commas.")] = "mean,knn,linear",
+    full: Annotated[bool, typer.Option("--full", help="Also classify the rows without a projection.")] = False,
+    reservoir: Annotated[
+        int, typer.Option(min=2, help="Number of sampled rows that the classifiers are fitted on.")
+    ] = 2_000,
+    neighbours: Annotated[int, typer.Option(min=1, help="Number of neighbours of knn.")] = 5,
+    first: FirstRows = 500,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sample and of --shuffle.")] = 0,
+    shuffle: Annotated[
+        bool, typer.Option("--shuffle", help="Use the rows in random order. All rows are held in memory.")
+    ] = False,
+    test: TestSources = None,
     curve: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A .csv file of the accuracy on each batch, over time.")
+        Path | None, typer.Option(metavar="FILE", help="Write the accuracy on each batch to this .csv file.")
     ] = None,
     skip_damaged: SkipDamaged = False,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(metavar="tcp://HOST:PORT", help="Models side by side on a Dask cluster, which sees SRC."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
+    scheduler: EvaluationScheduler = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Test models on each batch before they learn it.
 
-    One line per model and classifier has accuracy, micro F1 and macro F1. For several labels per
-    row it also has the area under the ROC curve, averaged over labels, and accuracy then counts
-    rows whose labels are all right. Nothing is stored.
+    The command prints accuracy, micro F1 and macro F1 of each model and classifier. If rows have
+    several labels, it also prints the area under the ROC curve (AUC), averaged over labels. The
+    accuracy then counts a row only if all its labels are right. Nothing is stored.
 
-    The line "no change" predicts for each row the label of the row before. It shows how much of a
-    score comes from labels that arrive in runs. Tables are read as `learn` reads them, and files
-    of several formats as one stream.
+    The line "no change" predicts the label of the previous row. It shows how much of a score comes
+    from labels that arrive in runs. Tables are read as in `learn`. Files of several formats are
+    read as one stream.
 
         stream-dr evaluate shards/ --models lda=lda:gamma=1.0 --models pca=ccipca:n_components=20 --full
     """

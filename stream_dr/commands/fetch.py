@@ -10,15 +10,20 @@ from stream_dr.commands.output import Bar, print_result
 
 
 def fetch(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="rcv1, news20 or openml:NAME (openml:NAME:VERSION).")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="rcv1, news20, openml:NAME or openml:NAME:VERSION.")],
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Folder for the shards; news20: DIR/train, DIR/test.")
+        Path,
+        typer.Option(
+            "--out", metavar="DIR", help="Folder for the shards. news20 is written to DIR/train and DIR/test."
+        ),
     ],
 ) -> None:
-    """Fetch a public data set through scikit-learn and write it as shards.
+    """Download a public data set and write it as shards.
 
-    Needs internet access unless scikit-learn has the set in its cache. For files on this machine
-    use `stream-dr convert`.
+    The data set is read with scikit-learn. This needs internet access, unless the data set is in
+    scikit-learn's cache. Use `stream-dr convert` for files on this machine.
+
+        stream-dr fetch rcv1 --out rcv1/
     """
     from stream_dr.datasets.fetch import fetch as run
 

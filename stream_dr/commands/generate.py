@@ -10,19 +10,23 @@ from stream_dr.commands.output import Bar, print_result
 
 
 def generate(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="rcv1-like: rows shaped like Reuters RCV1-v2.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the shards; made if it is not there.")],
-    rows: Annotated[int, typer.Option(min=1, help="How many rows; RCV1 has 804,414.")] = 804_414,
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="Kind of rows. rcv1-like has the shape of Reuters RCV1-v2.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the shards. It is created if missing.")],
+    rows: Annotated[int, typer.Option(min=1, help="Number of rows. RCV1 has 804,414.")] = 804_414,
     targets: Annotated[
-        str, typer.Option(help="top4: one of four top topics a row; topics: 103 labels, several a row.")
+        str, typer.Option(help="topics gives each row several of 103 labels. top4 gives each row one of four labels.")
     ] = "topics",
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 0,
-    rows_per_shard: Annotated[int, typer.Option(min=1, help="Rows a file.")] = 100_000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed. The same seed gives the same rows.")] = 0,
+    rows_per_shard: Annotated[int, typer.Option(min=1, help="Number of rows of a shard.")] = 100_000,
 ) -> None:
     """Generate shards of made-up documents.
 
-    They have 47,236 terms, 76 nonzeros a row, unit-norm log-tf-idf, Zipf frequencies and RCV1's
-    topic shares. The text is made up, so results on these rows are never RCV1 results.
+    The rows have 47,236 terms, 76 nonzeros a row, unit-norm log-tf-idf, Zipf frequencies and
+    RCV1's topic shares. Do not report results on these rows as results on RCV1.
+
+        stream-dr generate rcv1-like --rows 10000 --targets top4 --out shards/
     """
     from stream_dr.datasets.generate import write_rcv1_like
     from stream_dr.errors import InvalidParameter

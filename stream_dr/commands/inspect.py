@@ -11,12 +11,12 @@ from stream_dr.commands.output import print_result
 
 
 def inspect(
-    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="The directory.")],
-    as_json: Annotated[bool, typer.Option("--json", help="As one JSON object.")] = False,
+    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="Directory to show.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Show a directory's log, schema and models.
 
-    The state shown of a model is that of its newest snapshot. The directory may be served meanwhile.
+    Models are shown as in their newest snapshots. The directory may be served meanwhile.
     """
     from stream_dr.directory.inspect import inspect as describe
 

@@ -32,6 +32,15 @@ if TYPE_CHECKING:
     from stream_dr.running.replay import ReplaySettings
 
 
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", "-o", metavar="OUT", help="Also project the rows into this .parquet, .arrow, .csv or .npz file."
+    ),
+]
+StoredName = Annotated[str | None, typer.Option(help="Name to store a single file under. Default: the file's name.")]
+
+
 @reads_tables
 def learn(
     ctx: typer.Context,
@@ -39,32 +48,33 @@ def learn(
     read_as: ReadAs,
     dir: AnyDir = None,
     model: Models = None,
-    check: Annotated[bool, typer.Option("--check", help="Only tell what the columns are taken for.")] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", metavar="OUT", help="Project the rows, too: a .parquet, .arrow, .csv or .npz file."
-        ),
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="What one file is stored as, where its own name is taken.")] = None,
-    loops: Annotated[int, typer.Option(min=1, help="Passes over the rows to reach.")] = 1,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only print how each column is read. Nothing is learned.")
+    ] = False,
+    out: Out = None,
+    name: StoredName = None,
+    loops: Annotated[
+        int, typer.Option(min=1, help="Total number of passes over the rows, including earlier runs.")
+    ] = 1,
     as_classes: AsClasses = False,
 ) -> None:
     """Learn files through models, into a directory.
 
-    The command reports on stderr what each column is taken for, stores the rows as shards in the
-    directory, and replays them. After an interruption the same command continues, and nothing is
+    The command prints on stderr how it reads each column. Then it stores the rows as shards in the
+    directory and replays them. After an interruption, the same command continues. Nothing is
     learned twice.
 
-    A table of numbers is learned as it is. A table with words, dates or gaps is learned through
-    feature_map=table, with the options --one-hot, --hash, --keep, --text, --as and --impute. A
-    table of nothing but prose is learned through feature_map=text.
+    The feature map depends on the table. A table of numbers has none. A table with words, dates or
+    gaps gets feature_map=table, with the options --one-hot, --hash, --keep, --text, --as and
+    --impute. A table that has only prose gets feature_map=text.
 
-    Without --model, a directory without a model gets lda. It gets opls if numbers (also labels
-    with a fraction) or several labels per row are to be predicted, and pca if there are no
-    targets. lda and opls take gamma=1 for sparse rows and feature_map=text, and gamma=20 for
-    words beside other columns. lda of 100 columns or more takes shrinkage=.1. A solution from the
-    diagonal is then refined if that raises the score on every tenth row, held out.
+    Without --model, a directory that has no model gets one of these: lda for one label per row,
+    opls for numbers or several labels per row, and pca for rows without targets. Labels with a
+    fraction count as numbers. lda and opls get gamma=1 for sparse rows and feature_map=text, and
+    gamma=20 for words next to other columns. lda of 100 columns or more gets shrinkage=.1.
+
+    A model chosen this way may be solved from the diagonal of the scatter only. It is then refined
+    if that raises the score on held-out rows (every tenth row).
 
         stream-dr learn data.csv --label y --dir D -o projected.parquet
         stream-dr learn texts.csv --label y --dir D --model lda=lda:feature_map=text

@@ -9,22 +9,27 @@ from stream_dr.commands.output import print_result
 
 
 def plot(
-    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="The directory.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="A file in .html, .png, .svg or .pdf.")],
+    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="Directory with the models.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="File to write: .html, .png, .svg or .pdf.")],
     kind: Annotated[
-        str, typer.Option(help="projection, spectrum, loadings, accuracy, progress, convergence, drift or confusion.")
+        str,
+        typer.Option(
+            help="Figure: projection, spectrum, loadings, accuracy, progress, convergence, drift or confusion."
+        ),
     ] = "projection",
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="Whose; accuracy and progress are of all.")] = None,
-    rows: Annotated[int, typer.Option(min=1, max=100_000, help="projection: so many of the newest rows.")] = 10_000,
-    dimensions: Annotated[int, typer.Option(min=2, max=3, help="projection: 2 or 3.")] = 2,
-    component: Annotated[int, typer.Option(min=1, help="loadings: of which component.")] = 1,
-    width: Annotated[int, typer.Option(min=100, help="Of a picture, in pixels.")] = 900,
-    height: Annotated[int, typer.Option(min=100, help="Of a picture, in pixels.")] = 560,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Model to draw. accuracy and progress show all models.")
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, max=100_000, help="projection: number of newest rows to show.")] = 10_000,
+    dimensions: Annotated[int, typer.Option(min=2, max=3, help="projection: number of axes, 2 or 3.")] = 2,
+    component: Annotated[int, typer.Option(min=1, help="loadings: number of the component, from 1.")] = 1,
+    width: Annotated[int, typer.Option(min=100, help="Width of a picture, in pixels.")] = 900,
+    height: Annotated[int, typer.Option(min=100, help="Height of a picture, in pixels.")] = 560,
 ) -> None:
     """Draw one figure of a directory's models.
 
-    The directory may be served meanwhile. A page (.html) needs no other file. A picture needs the
-    extra `plot` and Chromium or Chrome.
+    The directory may be served meanwhile. An .html page needs no other file. A picture needs
+    the extra `plot` and Chromium or Chrome.
 
         stream-dr plot D --model lda -o lda.html
         stream-dr plot D --model lda --kind loadings --component 2 -o lda.svg

@@ -32,7 +32,8 @@ class _ChainedSources:
 
 
 AsClasses = Annotated[
-    bool, typer.Option("--as-classes", help="The label column holds classes, though they look like numbers or ids.")
+    bool,
+    typer.Option("--as-classes", help="Read the label column as classes, even if its values look like numbers or ids."),
 ]
 
 
@@ -211,63 +212,82 @@ def _file_options(
     format: Annotated[
         str | None,
         typer.Option(
-            help="csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff, mat, npy, npz, sqlite or duckdb; by default the name "
-            "says it."
+            help="csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff, mat, npy, npz, sqlite or duckdb. Default: by the "
+            "file's name."
         ),
     ] = None,
-    label: Annotated[
-        str | None, typer.Option(help="Tables, arff: the column or attribute that holds the class.")
-    ] = None,
+    label: Annotated[str | None, typer.Option(help="Tables, arff: column or attribute of the class.")] = None,
     labels: Annotated[
         str | None,
         typer.Option(
-            help="Tables: indicator columns, by comma. arff: MULAN's XML. mat, npz: the labels' variable. npy: a file."
+            help="Tables: indicator columns, separated by commas. arff: MULAN's XML file. mat, npz: variable of the "
+            "labels. npy, npz: .npy file of the labels."
         ),
     ] = None,
-    targets: Annotated[str | None, typer.Option(help="Tables: columns of continuous targets, by comma.")] = None,
-    weight: Annotated[str | None, typer.Option(help="Tables: the column of weights.")] = None,
-    id: Annotated[str | None, typer.Option(help="Tables: the column of ids.")] = None,
+    targets: Annotated[
+        str | None, typer.Option(help="Tables: columns of continuous targets, separated by commas.")
+    ] = None,
+    weight: Annotated[str | None, typer.Option(help="Tables: column of weights.")] = None,
+    id: Annotated[str | None, typer.Option(help="Tables: column of ids.")] = None,
     drop: Annotated[
-        list[str] | None, typer.Option(help="Tables: columns to leave out, by comma or one by one.")
+        list[str] | None, typer.Option(help="Tables: columns to leave out, separated by commas. May be repeated.")
     ] = None,
     as_: Annotated[
         list[str] | None,
         typer.Option(
-            "--as", metavar="COLUMN=KIND", help="Tables: number, date, time, category or text; several times."
+            "--as",
+            metavar="COLUMN=KIND",
+            help="Tables: kind of a column: number, date, time, category or text. May be repeated.",
         ),
     ] = None,
-    delimiter: Annotated[str, typer.Option(help="csv: what stands between fields; \\t for a tab.")] = ",",
+    delimiter: Annotated[str, typer.Option(help="csv: separator of fields. \\t is a tab.")] = ",",
     header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="csv: the first line names the columns.")
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="csv: whether the first line names the columns. Default: yes, and a line of numbers is refused.",
+        ),
     ] = None,
-    decimal: Annotated[str, typer.Option(help="csv: what stands before a number's fraction.")] = ".",
-    encoding: Annotated[str, typer.Option(help="csv: of its characters, such as latin-1 or utf-16.")] = "utf-8",
+    decimal: Annotated[str, typer.Option(help="csv: decimal separator of numbers.")] = ".",
+    encoding: Annotated[str, typer.Option(help="csv: encoding of the file, such as latin-1 or utf-16.")] = "utf-8",
     target: Annotated[
-        str, typer.Option(help="libsvm, vw, npy, npz: class, multilabel or continuous; auto asks the first rows.")
+        str, typer.Option(help="libsvm, vw, npy, npz: class, multilabel or continuous. auto decides by the first rows.")
     ] = "auto",
-    zero_based: Annotated[bool, typer.Option("--zero-based", help="libsvm: columns are numbered from 0.")] = False,
-    one_based: Annotated[bool, typer.Option("--one-based", help="vw: columns are numbered from 1.")] = False,
-    n_features: Annotated[int | None, typer.Option(min=1, help="Width of sparse rows, where it is known.")] = None,
-    topics: Annotated[Path | None, typer.Option(metavar="FILE", help="rcv1: the topics file.")] = None,
-    features: Annotated[str | None, typer.Option(help="The variable of rows: mat (fea), npz (X).")] = None,
-    subset: Annotated[str | None, typer.Option(help="mat: the variable of row numbers to take, say trainIdx.")] = None,
+    zero_based: Annotated[bool, typer.Option("--zero-based", help="libsvm: column numbers start at 0.")] = False,
+    one_based: Annotated[bool, typer.Option("--one-based", help="vw: column numbers start at 1.")] = False,
+    n_features: Annotated[
+        int | None, typer.Option(min=1, help="libsvm, vw, rcv1: number of columns, if it is known.")
+    ] = None,
+    topics: Annotated[Path | None, typer.Option(metavar="FILE", help="rcv1: topics file.")] = None,
+    features: Annotated[
+        str | None, typer.Option(help="mat, npz: variable of the rows. Default: fea (mat), X (npz).")
+    ] = None,
+    subset: Annotated[
+        str | None, typer.Option(help="mat: variable with the row numbers to read, such as trainIdx.")
+    ] = None,
 ) -> None:
     """Options of every command that reads files."""
 
 
 def _table_options(
     one_hot: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Tables: a column whose categories are never hashed.")
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Tables: column whose categories are never hashed. May be repeated."),
     ] = None,
     hash: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Tables: a column whose categories are all hashed.")
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="Tables: column whose categories are all hashed. May be repeated."),
     ] = None,
     keep: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help="Tables: a column taken though it looks like an id or constant."),
+        typer.Option(
+            metavar="COLUMN", help="Tables: column to use even if it looks like an id or a constant. May be repeated."
+        ),
     ] = None,
-    text: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Tables: a column of texts.")] = None,
-    impute: Annotated[str, typer.Option(help="Tables: what a missing number is: mean, or a number.")] = "mean",
+    text: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Tables: column of texts. May be repeated.")
+    ] = None,
+    impute: Annotated[str, typer.Option(help="Tables: value of missing numbers. It is mean or a number.")] = "mean",
 ) -> None:
     """Options of commands that learn tables through a feature map."""
 

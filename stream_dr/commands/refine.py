@@ -14,22 +14,27 @@ if TYPE_CHECKING:
 
 
 def refine(
-    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="The directory.")],
-    model: Annotated[str, typer.Option("--model", metavar="NAME", help="Which model.")],
+    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="Directory with the model.")],
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="Name of the model.")],
     tol: Annotated[
-        float, typer.Option(min=0.0, help="Stop at this residual and angle between passes (radians).")
+        float,
+        typer.Option(min=0.0, help="Stop at this relative residual and at this angle between passes, in radians."),
     ] = 1e-6,
-    max_passes: Annotated[int, typer.Option(min=1, help="Stop after so many passes.")] = 20,
-    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Take products in N threads.")] = 1,
+    max_passes: Annotated[int, typer.Option(min=1, help="Maximum number of passes.")] = 20,
+    workers: Annotated[int, typer.Option(min=1, metavar="N", help="Number of threads.")] = 1,
     scheduler: Annotated[
         str | None,
-        typer.Option(metavar="tcp://HOST:PORT", help="Take passes on a Dask cluster (extra [distributed])."),
+        typer.Option(
+            metavar="tcp://HOST:PORT", help="Run the passes on a Dask cluster. Needs the extra `distributed`."
+        ),
     ] = None,
 ) -> None:
     """Solve a model exactly by passes over the log.
 
-    The result stays published until the next refine. After an interruption the same command
-    continues at the next pass. Models that are behind the log catch up first.
+    The result stays published until the next refine. Models that are behind the log catch up
+    first. After an interruption, the same command continues at the next pass.
+
+        stream-dr refine D --model lda --tol 1e-4
     """
     from stream_dr.directory.directory import Directory
 

@@ -18,7 +18,20 @@ if TYPE_CHECKING:
 
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Learn parts of the shards side by side in N threads, and merge them."),
+    typer.Option(min=1, metavar="N", help="Learn parts of the shards in N threads, and merge the parts."),
+]
+Again = Annotated[
+    bool,
+    typer.Option("--again", help="Complete an unfinished pass, or else add a pass. It includes rows unlearned since."),
+]
+TaskSeconds = Annotated[
+    float, typer.Option(min=1, help="With --scheduler: timeout of a part of 50,000 rows, in seconds.")
+]
+Work = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URI", help="With --workers or --scheduler: folder or s3://… for finished parts, to resume from."
+    ),
 ]
 
 
@@ -29,37 +42,32 @@ def replay(
     read_as: ReadAs,
     model: Models = None,
     snapshot_rows: Annotated[
-        int | None, typer.Option(min=1, help="Snapshot after so many rows (and every minute).")
+        int | None, typer.Option(min=1, help="Write snapshots after this many rows, in addition to once a minute.")
     ] = None,
-    loops: Annotated[int, typer.Option(min=1, help="Passes over the shards to reach.")] = 1,
-    again: Annotated[
-        bool, typer.Option("--again", help="One pass more, also of rows unlearned since; completes a begun one first.")
-    ] = False,
+    loops: Annotated[
+        int, typer.Option(min=1, help="Total number of passes over the shards, including earlier runs.")
+    ] = 1,
+    again: Again = False,
     shuffle_shards: Annotated[
-        int | None, typer.Option(metavar="SEED", help="Shuffle the shards' order in each pass.")
+        int | None, typer.Option(metavar="SEED", help="Seed to shuffle the order of the shards in each pass.")
     ] = None,
     skip_damaged: SkipDamaged = False,
     workers: Workers = None,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="tcp://HOST:PORT", help="Learn them on a Dask cluster (extra [distributed]).")
-    ] = None,
-    task_seconds: Annotated[
-        float, typer.Option(min=1, help="With --scheduler: what a part of 50,000 rows may take before it is given up.")
-    ] = 600,
-    work: Annotated[
         str | None,
-        typer.Option(metavar="URI", help="With either: keep finished parts in this folder, or s3://…, to go on from."),
+        typer.Option(metavar="tcp://HOST:PORT", help="Learn on a Dask cluster. Needs the extra `distributed`."),
     ] = None,
+    task_seconds: TaskSeconds = 600,
+    work: Work = None,
 ) -> None:
     """Replay shards into a directory and advance its models.
 
-    Models are tested on some rows of the first pass before they learn them. With --workers or
-    --scheduler there are no tests. Their results are the same bits for any number of workers, and
-    differ by rounding from a replay without them.
+    Models are tested on some rows of the first pass before they learn these rows. There are no
+    tests with --workers or --scheduler. Results of these two options are bit for bit the same for
+    any number of workers. They differ by rounding from a replay without workers.
 
-    After an interruption of any kind, the same command continues and ends with the same states.
-    Shards that were moved are found again if they are replayed from their new place. Other files
-    are learned as `learn` does.
+    After any interruption, the same command continues and ends with the same states. Shards may be
+    moved. Replay them from their new path. Files that are not shards are learned as in `learn`.
 
         stream-dr replay shards/ --model lda=lda:n_components=9 --model pca=ccipca:n_components=20 --dir D
     """

@@ -75,9 +75,7 @@ def replay_into(
         with Bar("replay", dataset.rows) as bar:
 
             def show(p: Progress) -> None:
-                bar.show(
-                    p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{_rates_text(directory)}", p.phase
-                )
+                bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{_rates(directory)}", p.phase)
 
             run_replay = run if parts is None else partial(replay_in_parts, parts, store=store)
             report = run_replay(directory, dataset, settings, show)
@@ -171,7 +169,7 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
     return helps
 
 
-def _rates_text(directory: "Directory") -> str:
+def _rates(directory: "Directory") -> str:
     """Return each model's rows per second, as the end of a line of progress."""
     rates = [(m.name, m.advanced_rows / m.advance_seconds) for m in directory.models.values() if m.advanced_rows]
     return "".join(f", {name} {rate:,.0f}/s" for name, rate in rates)

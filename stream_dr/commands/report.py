@@ -9,16 +9,16 @@ from stream_dr.commands.output import Bar, print_result
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="The directory.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="A file in .html.")],
-    rows: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Projections are of so many of the newest rows.")
-    ] = 5_000,
+    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="Directory with the models.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="File to write. It must end in .html.")],
+    rows: Annotated[int, typer.Option(min=1, max=100_000, help="Number of newest rows to project.")] = 5_000,
 ) -> None:
     """Write one page with every figure of every model.
 
-    The page also shows the schema, the state of the log, and how each number was obtained. It
-    needs no other file and no network. The directory may be served meanwhile.
+    The page also shows the schema, the state of the log, and the origin of each number. It needs
+    no other file and no network. The directory may be served meanwhile.
+
+        stream-dr report D --out report.html
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.disk import check_folder

@@ -9,13 +9,15 @@ from stream_dr.commands.output import Bar, say
 
 
 def restore(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The backup, which stays as it is.")],
-    directory: Annotated[Path, typer.Argument(metavar="D", help="The directory; it must not exist yet.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Backup to read. It is not changed.")],
+    directory: Annotated[Path, typer.Argument(metavar="D", help="Directory to create. It must not exist yet.")],
 ) -> None:
-    """Create a directory from a backup, and check every byte of it.
+    """Create a directory from a backup, and check every byte.
 
-    If the backup is damaged, nothing is created. The command names shards that the log refers to
-    and that are missing. Models continue without them until one is rebuilt or refined.
+    If the backup is damaged, nothing is created. The command lists missing shards that the log
+    refers to. Models continue without these shards, until one is rebuilt or refined.
+
+        stream-dr restore copy D
     """
     from stream_dr.directory.backup import backup as copy
     from stream_dr.directory.verify import verify_shards

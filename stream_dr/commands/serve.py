@@ -14,18 +14,24 @@ if TYPE_CHECKING:
 def serve(
     dir: Annotated[
         Path | None,
-        typer.Option("--dir", help="The directory, made if it is not there. Default STREAM_DR_DIR, stream."),
+        typer.Option(
+            "--dir", help="Directory to serve. It is created if missing. Default: STREAM_DR_DIR, or else stream."
+        ),
     ] = None,
     model: Models = None,
     host: Annotated[
-        str | None, typer.Option(help="Address to listen on; one that is not loopback needs a token.")
+        str | None,
+        typer.Option(help="Address to listen on. An address other than loopback needs a token. Default: 127.0.0.1."),
     ] = None,
-    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; 0 takes a free one. Default 8000.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on. 0 picks a free port. Default: 8000.")
+    ] = None,
 ) -> None:
     """Serve a directory over HTTP until Ctrl-C or SIGTERM.
 
-    The service then learns all accepted batches, writes snapshots and exits. All other settings
-    come from STREAM_DR_… variables or the file that STREAM_DR_FILE names (docs/settings.md).
+    On the signal, the service learns all accepted batches, writes snapshots and exits. Other
+    settings come from STREAM_DR_… variables, or from the file named by STREAM_DR_FILE
+    (docs/settings.md).
 
         stream-dr serve --dir D --model lda=lda.safetensors
     """

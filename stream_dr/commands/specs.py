@@ -23,7 +23,7 @@ _DIR = typer.Option(
     "--dir",
     envvar="STREAM_DR_DIR",
     file_okay=False,
-    help="The directory: log, models, snapshots. Made if it is not there.",
+    help="Directory with the log, models and snapshots. It is created if missing.",
 )
 Dir = Annotated[Path, _DIR]
 AnyDir = Annotated[Path | None, _DIR]
@@ -32,7 +32,7 @@ Models = Annotated[
     typer.Option(
         "--model",
         metavar="NAME=KEY[:param=value,…]",
-        help="A model; may be given several times. NAME=FILE.safetensors goes on from a saved estimator.",
+        help="Name and estimator of a model. NAME=FILE.safetensors continues a saved estimator. May be repeated.",
     ),
 ]
 
@@ -52,10 +52,12 @@ def path_or_uri(text: str) -> Path:
 Sources = Annotated[
     list[Path],
     typer.Argument(
-        metavar="SRC…", parser=path_or_uri, help="Files, packed or not, shards, folders of shards, or URIs of shards."
+        metavar="SRC…",
+        parser=path_or_uri,
+        help="Files (packed or not), shards, folders of shards, or URIs of shards.",
     ),
 ]
-SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Pass over damaged shards, and say which.")]
+SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Skip damaged shards, and print their names.")]
 Specs = list[tuple[str, str, JsonDict]]
 """Name, estimator key (or file of a saved estimator) and parameters of each model."""
 

@@ -16,17 +16,20 @@ def suggest(
     sources: Sources,
     read_as: ReadAs,
     as_classes: AsClasses = False,
-    time: Annotated[bool, typer.Option("--time", help="Hold out the later rows of the file, not random ones.")] = False,
+    time: Annotated[
+        bool, typer.Option("--time", help="Hold out the last rows of the file instead of random rows.")
+    ] = False,
 ) -> None:
     """Compare the methods that fit a file, and print the command for the best.
 
-    The scores are accuracy for labels and R2 for numbers, on held-out folds of a sample (+- over
-    folds). They stand beside those of scikit-learn's linear classifier or regression on all
-    features and on ten principal components, and of the most frequent class.
+    A score is the accuracy for labels, or R2 for numbers, on held-out folds of a sample. The
+    number after +- is the spread over folds. The command also prints the scores of scikit-learn's
+    linear classifier or regression on all features and on ten principal components, and of the
+    most frequent class.
 
-    A method that does not predict is scored by the linear classifier on its projection. The
-    sample is taken from the whole file and has at most 20,000 rows and 64 MiB. After 60 seconds
-    no method begins another fold.
+    A method that does not predict is scored by the linear classifier on its projection. The sample
+    is taken from the whole file and has at most 20,000 rows and 64 MiB. No new fold starts after
+    60 seconds.
 
         stream-dr suggest data.csv --label y
     """

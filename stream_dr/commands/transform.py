@@ -9,30 +9,42 @@ from stream_dr.commands.output import Bar, print_result, say
 from stream_dr.commands.reading import ReadAs, reads_files
 from stream_dr.commands.specs import path_or_uri
 
+Out = Annotated[
+    Path,
+    typer.Option(
+        "--out", "-o", metavar="OUT", parser=path_or_uri, help="File to write: .parquet, .arrow, .csv or .npz."
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(metavar="tcp://HOST:PORT", help="Project shards on a Dask cluster. OUT is then a folder of parts."),
+]
+
 
 @reads_files
 def transform(
-    directory: Annotated[Path, typer.Argument(metavar="D", help="The directory.")],
+    directory: Annotated[Path, typer.Argument(metavar="D", help="Directory with the model.")],
     source: Annotated[
-        Path, typer.Argument(metavar="SRC", parser=path_or_uri, help="A shard, a folder of shards, or a file.")
-    ],
-    model: Annotated[str, typer.Option("--model", metavar="NAME", help="Whose projection.")],
-    out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="OUT", parser=path_or_uri, help="A .parquet, .arrow, .csv or .npz file."),
+        typer.Argument(
+            metavar="SRC", parser=path_or_uri, help="Rows to project: a shard, a folder of shards, or a file."
+        ),
     ],
+    model: Annotated[str, typer.Option("--model", metavar="NAME", help="Name of the model.")],
+    out: Out,
     read_as: ReadAs,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(metavar="tcp://HOST:PORT", help="Project shards on a Dask cluster, into a folder OUT of parts."),
-    ] = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Project rows and write them to a file.
 
-    The columns are id and label, if there are any, then z0, z1 and so on. The directory may be
-    served meanwhile. An npz file has the arrays z, id and label, and is built in memory. Columns
-    of a table that the stream does not have are left out, and columns that the file does not have
-    are missing.
+    The columns of the file are id and label, if the rows have them, and then z0, z1 and so on. An
+    .npz file has the arrays z, id and label, and is built in memory. The directory may be served
+    meanwhile.
+
+    Columns of a table that the stream does not have are left out. Columns of the stream that the
+    table does not have count as missing values.
+
+        stream-dr transform D new.csv --model lda --out projected.parquet
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.transform import transform_on

@@ -9,12 +9,12 @@ from stream_dr.commands.output import print_result
 
 
 def verify(
-    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="The directory.")],
+    directory: Annotated[Path, typer.Argument(metavar="D", envvar="STREAM_DR_DIR", help="Directory to check.")],
 ) -> None:
     """Check a directory's log, shards, models and snapshots.
 
-    All findings are listed, and nothing is changed. If anything is damaged or missing, the exit
-    status is 1 and the error is the first one.
+    The command lists all findings and changes nothing. If something is damaged or missing, the
+    exit status is 1, and stderr has the first error.
     """
     from stream_dr.directory.verify import verify as check
 

@@ -27,7 +27,7 @@ from stream_dr.disk import write_atomically
 from stream_dr.errors import DamagedFile, DamagedShard, SourceMissing, StreamDRError
 from stream_dr.log.log import Log
 from stream_dr.shards.dataset import Dataset, Shard, open_shard
-from stream_dr.threads import pool
+from stream_dr.threads import thread_pool
 
 PLACES = "places.json"
 PLACES_FORMAT = 1
@@ -119,8 +119,10 @@ class Batches:
     def _drafts(self) -> Iterator[Draft]:
         """Yield the drafts of missing batches, checking one shard ahead."""
         order = self._shards()
-        with pool("look-ahead", 1) as thread:
-            lookups = ((shard, thread.submit(self._missing_batches, pass_number, shard)) for pass_number, shard in order)
+        with thread_pool("look-ahead", 1) as thread:
+            lookups = (
+                (shard, thread.submit(self._missing_batches, pass_number, shard)) for pass_number, shard in order
+            )
             following = next(lookups, None)
             while following is not None:
                 current, following = following, next(lookups, None)

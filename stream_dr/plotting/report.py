@@ -107,8 +107,8 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
     heads = (
         "model",
         "accuracy",
-        "label before",
-        "most frequent",
+        "previous label",
+        "most frequent label",
         "rows tested",
         "tested at",
         "method",

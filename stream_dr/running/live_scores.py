@@ -46,8 +46,7 @@ MOST_BYTES = 16 << 20
 """Upper bound on the bytes of the rows held."""
 
 FREE_SECONDS = 0.5
-"""Seconds of testing that no share limits, so that short runs are tested too.
-"""
+"""Seconds of testing that no share limits, so that short runs are tested too."""
 
 SOLVING_SHARE, CHEAP_BYTES = 10, 16 << 20
 """One part in SOLVING_SHARE of the time goes to solving for tests. A state above CHEAP_BYTES is

@@ -148,7 +148,7 @@ def test_hostile_names_of_columns_and_labels_are_text(browser: Any, tmp_path: Pa
         )
         assert learned.inner_text() == str(labels.count(HOSTILE[0]))
         waiting = visit.page.locator("#waiting").inner_text()
-        assert waiting == f"Labels that wait for more rows, and are no classes yet: {labels[40][:40]}… (1)."
+        assert waiting == f"Labels with too few rows to be classes: {labels[40][:40]}… (1)."
         assert visit.page.locator("img[src=x]").count() == 0
         assert visit.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         visit.end()

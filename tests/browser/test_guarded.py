@@ -32,7 +32,7 @@ def give(visit: Visit, token: str) -> None:
 def test_a_token_is_asked_for_and_kept_for_the_tab_and_a_reader_sees_no_forms(browser: Any, guarded: Process) -> None:
     visit = Visit(browser, guarded.url)
     give(visit, "wrong-token")
-    visit.page.wait_for_selector("#ask-why:has-text('not right')")
+    visit.page.wait_for_selector("#ask-why:has-text('is wrong')")
     give(visit, "reading-it")
     visit.live()
     visit.until(f"{DRAWN} === 600")
@@ -77,5 +77,5 @@ def test_every_control_is_reached_by_keyboard(browser: Any, guarded: Process) ->
             )
         )
     wanted = {"model", "count", "dimensions", "component", "name", "estimator", "param-gamma", "tol", "max_passes"}
-    assert wanted | {"Make it", "Refine", "Write a snapshot", "Delete …"} <= reached
+    assert wanted | {"Create the model", "Refine", "Write a snapshot", "Delete …"} <= reached
     visit.context.close()

@@ -79,9 +79,7 @@ def test_diagonal_scatter_takes_sw_to_be_diagonal(d: int) -> None:
     random = np.random.default_rng(0)
     y = np.arange(120) % 4
     X = random.normal(size=(120, d)) + 2.0 * random.normal(size=(4, d))[y]
-    values, vectors = criteria.top(
-        criteria.between(X, y) - 0.7 * np.diag(np.diagonal(criteria.within(X, y)))
-    )
+    values, vectors = criteria.top(criteria.between(X, y) - 0.7 * np.diag(np.diagonal(criteria.within(X, y))))
     mmc = MMC(alpha=0.7, scatter="diagonal").fit(sp.csr_matrix(X), y)
     assert mmc.solution_ == "diagonal"
     assert mmc.rank_ == np.count_nonzero(values > 0)
