@@ -24,9 +24,6 @@ Again = Annotated[
     bool,
     typer.Option("--again", help="Complete an unfinished pass, or else add a pass. It includes rows unlearned since."),
 ]
-TaskSeconds = Annotated[
-    float, typer.Option(min=1, help="With --scheduler: timeout of a part of 50,000 rows, in seconds.")
-]
 Work = Annotated[
     str | None,
     typer.Option(
@@ -57,7 +54,6 @@ def replay(
         str | None,
         typer.Option(metavar="tcp://HOST:PORT", help="Learn on a Dask cluster. Needs the extra `distributed`."),
     ] = None,
-    task_seconds: TaskSeconds = 600,
     work: Work = None,
 ) -> None:
     """Replay shards into a directory and advance its models.
@@ -90,7 +86,7 @@ def replay(
     if dataset is None:
         _learn_files(read_as, dir, sources, specs, settings)
         return
-    replay_into(dir, dataset, specs, settings, None, _plan_runner(workers, scheduler, task_seconds), store)
+    replay_into(dir, dataset, specs, settings, None, _plan_runner(workers, scheduler), store)
 
 
 def _learn_files(read_as: ReadAs, dir: Path, sources: list[Path], specs: Specs, settings: "ReplaySettings") -> None:
@@ -103,12 +99,12 @@ def _learn_files(read_as: ReadAs, dir: Path, sources: list[Path], specs: Specs, 
     learn_files(dir, sources, files, specs, read_as, settings)
 
 
-def _plan_runner(workers: int | None, scheduler: str | None, task_seconds: float) -> "PlanRunner | None":
+def _plan_runner(workers: int | None, scheduler: str | None) -> "PlanRunner | None":
     from stream_dr.distributed.cluster import cluster_runner
     from stream_dr.distributed.local import thread_runner
 
     if scheduler is not None:
-        return cluster_runner(scheduler, task_seconds)
+        return cluster_runner(scheduler)
     return None if workers is None else thread_runner(workers)
 
 

@@ -66,11 +66,8 @@ def replay_into(
     from stream_dr.running.replay import replay as run
     from stream_dr.running.warm_up import warm_up
 
-    allowed = _allowed_labels()
-    with (
-        Directory(dir, n_features=dataset.n_features, allowed_labels=allowed) as directory,
-        _with_new_models(directory, specs),
-    ):
+    opened = Directory(dir, n_features=dataset.n_features, allowed_labels=_allowed_labels())
+    with opened as directory, _with_new_models(directory, specs):
         warm_up([model.estimator for model in directory.models.values()], say, json=False)
         with Bar("replay", dataset.rows) as bar:
 

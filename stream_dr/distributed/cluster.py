@@ -1,22 +1,18 @@
 """cluster: runs a plan on the workers of a Dask cluster (extra [distributed]).
 
 Tasks and merges are futures that depend on each other. States go from worker to worker, and only
-the root's goes to the client. If a worker is lost, its tasks run again elsewhere.
-
-Dask gives up a task that was running on four lost workers. Another task may have been to blame, so
-it is sent again while nothing else runs, and given up for good after three such failures. A worker
-that runs one task for too long ends the run with its name.
+the state of the whole plan goes to the client. If a worker is lost, Dask runs its tasks again on
+another worker. Dask gives a task up when four workers were lost while they ran it. A worker that
+hangs makes the run hang.
 
 Every worker must see the shards under the same paths or URIs. It must also have the client's
 versions of Python, numpy and stream_dr, since others may give other bits.
 """
 
 import platform
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,7 +22,7 @@ from stream_dr import __version__
 from stream_dr.directory.draft import Reference
 from stream_dr.distributed.part_store import PartStore, PlanRunner, load_or_compute
 from stream_dr.distributed.parts import PartialResult, ProgressCallback, learn, merge
-from stream_dr.distributed.task_plan import LEAST_ROWS, Node, Task, TaskPlan
+from stream_dr.distributed.task_plan import Node, Task, TaskPlan
 from stream_dr.errors import ClusterError, SourceMissing, StreamDRError
 from stream_dr.models.entry import Spec
 from stream_dr.models.saved import estimator_of
@@ -36,30 +32,20 @@ from stream_dr.statistics.protocol import State
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-SOLO_ATTEMPTS = 3
-"""Number of times a task that lost its workers is tried while nothing else runs."""
-
 # Two states that are merged, and the result.
 STATES_HELD = 3
 """Number of states that a worker holds in memory."""
 
 CONNECT_SECONDS = 10
 
-TASK_SECONDS = 600.0
-"""Default limit for the time of a task of LEAST_ROWS rows."""
-
-ENDED = -1
-"""Number of rows that a worker reports when a task has ended."""
-
 TOPIC = "stream_dr"
 """Prefix of the topics on which workers report, and of the keys of futures."""
 
 
-def cluster_runner(address: str, seconds: float = TASK_SECONDS) -> PlanRunner:
+def cluster_runner(address: str) -> PlanRunner:
     """Return a function that runs plans on the workers of a scheduler.
 
     address: tcp://host:port.
-    seconds: as in TaskWatchdog.
 
     The function raises ClusterError.
     """
@@ -67,7 +53,7 @@ def cluster_runner(address: str, seconds: float = TASK_SECONDS) -> PlanRunner:
     def run(plan: TaskPlan, on_batch: ProgressCallback, store: PartStore | None = None) -> Sequence[PartialResult]:
         with connect(address) as client:
             check_workers(client, STATES_HELD * _state_bytes(plan))
-            return _ClusterRun(client, plan, on_batch, store, seconds).result()
+            return _ClusterRun(client, plan, on_batch, store).result()
 
     return run
 
@@ -200,226 +186,115 @@ class _RunContext(NamedTuple):
 class _ClusterRun:
     """One run of a plan."""
 
-    def __init__(
-        self,
-        client: "Client",
-        plan: TaskPlan,
-        on_batch: ProgressCallback,
-        store: PartStore | None,
-        seconds: float,
-    ) -> None:
+    def __init__(self, client: "Client", plan: TaskPlan, on_batch: ProgressCallback, store: PartStore | None) -> None:
         self._client = client
         self._plan = plan
         self._on_batch = on_batch
         self._stored = frozenset[str]() if store is None else store.keys()
         self._context = _RunContext(plan.schema, plan.limits, f"{TOPIC}-{plan.key(plan.root)}", store)
-        self._tasks = {plan.key((0, n)): task for n, task in enumerate(plan.tasks)} if plan.specs else {}
         self._recurrences = {plan.recurrence_key(n): recurrence for n, recurrence in enumerate(plan.recurrences)}
         # Each batch is reported once, by the tasks or else by the first recurrence.
-        self._reporting = self._tasks or dict.fromkeys(list(self._recurrences)[:1])
-        self._watchdog = TaskWatchdog(seconds)
+        tasks = {plan.key((0, n)) for n in range(len(plan.tasks))} if plan.specs else set()
+        self._reporting = tasks or set(list(self._recurrences)[:1])
+        # Last batch of each running task, by (worker, key of the task).
+        self._last_batch: dict[tuple[str, str], Reference] = {}
 
     def result(self) -> Sequence[PartialResult]:
-        """Return the results of the root and of the recurrences."""
-        self._client.subscribe_topic(self._context.topic, self._on_report)
-        try:
-            return self._run()
-        finally:
-            self._client.unsubscribe_topic(self._context.topic)
+        """Return the results of the root and of the recurrences.
 
-    def _run(self) -> Sequence[PartialResult]:
-        """Submit all tasks, again after a task has lost its workers, and return the results."""
+        Raises ClusterError if Dask gives a task up.
+        """
         from distributed import KilledWorker
 
-        tries: dict[str, int] = {}
-        done: dict[str, Future] = {}
-        while True:
-            futures = self._submit_all(done)
-            try:
-                return self._results(futures)
-            except KilledWorker as e:
-                for future in futures:
-                    future.cancel()
-                key = str(e.task).removeprefix(f"{TOPIC}-")
-                done[key] = self._run_alone(key, tries)
-            except BaseException:
-                for future in futures:
-                    future.cancel()
-                raise
-
-    def _results(self, futures: "list[Future]") -> list[PartialResult]:
-        """Return the results of futures.
-
-        Raises ClusterError if a task takes too long.
-        """
-        from distributed import wait
-
-        waiting = futures
-        while waiting:
-            with suppress(TimeoutError):
-                wait(waiting, timeout=1, return_when="FIRST_COMPLETED")
-            self._watchdog.check()
+        self._client.subscribe_topic(self._context.topic, self._on_report)
+        futures: list[Future] = []
+        try:
+            if self._plan.specs:
+                futures.append(self._submit_node(self._plan.root))
+            futures += [self._submit_recurrence(key) for key in self._recurrences]
+            return list(self._client.gather(futures))
+        except KilledWorker as e:
+            raise self._lost_workers_error() from e
+        finally:
+            # Nothing is left to cancel after a run that ended well.
             for future in futures:
-                # The result of a failed task raises its error.
-                if future.status == "error":
-                    future.result()
-            waiting = [future for future in waiting if future.status == "pending"]
-        return [future.result() for future in futures]
+                future.cancel()
+            self._client.unsubscribe_topic(self._context.topic)
 
-    def _submit_all(self, done: "dict[str, Future]") -> "list[Future]":
-        """Submit the root and the recurrences. done: futures that replace tasks."""
-        futures = [self._submit_node(self._plan.root, done)] if self._tasks else []
-        return futures + [done.get(key) or self._submit(key) for key in self._recurrences]
-
-    def _submit_node(self, node: Node, done: "dict[str, Future]") -> "Future":
+    def _submit_node(self, node: Node) -> "Future":
         """Submit a node and all nodes under it, as far as they are not stored."""
         plan = self._plan
-        client = self._client
         key = plan.key(node)
+        name = f"{TOPIC}-{key}"
         if key in self._stored:
             for reference in plan.references(node):
                 self._on_batch(reference)
-            return submit(client, _read, self._context, key, plan.specs, key=f"{TOPIC}-kept-{key}")
+            return submit(self._client, _read, self._context, key, plan.specs, key=name)
 
         level, number = node
         if level == 0:
-            return done.get(key) or self._submit(key)
+            return submit(self._client, _learn, plan.tasks[number], plan.specs, self._context, [], key, key=name)
 
-        older = self._submit_node((level - 1, 2 * number), done)
+        older = self._submit_node((level - 1, 2 * number))
         if plan.has_no_neighbour((level - 1, 2 * number)):
             return older
-        newer = self._submit_node((level - 1, 2 * number + 1), done)
-        return submit(client, _merge, older, newer, self._context, key, plan.specs, key=f"{TOPIC}-{key}")
+        newer = self._submit_node((level - 1, 2 * number + 1))
+        return submit(self._client, _merge, older, newer, self._context, key, plan.specs, key=name)
 
-    def _submit(self, key: str, times: int = 0) -> "Future":
-        """Submit a task or a recurrence by its key.
+    def _submit_recurrence(self, key: str) -> "Future":
+        """Submit the task that learns all batches with one recurrence."""
+        recurrence = self._recurrences[key]
+        states = [] if recurrence.state is None else [self._client.scatter(recurrence.state)]
+        whole = self._plan.whole
+        return submit(self._client, _learn, whole, (recurrence.spec,), self._context, states, key, key=f"{TOPIC}-{key}")
 
-        times: number of the attempt to run it alone, or 0.
-        """
-        states: list[Future] = []
-        if key in self._tasks:
-            task = self._tasks[key]
-            specs = self._plan.specs
-        else:
-            recurrence = self._recurrences[key]
-            task = self._plan.whole
-            specs = (recurrence.spec,)
-            if recurrence.state is not None:
-                states = [self._client.scatter(recurrence.state)]
-        name = f"{TOPIC}-{key}-{times}" if times else f"{TOPIC}-{key}"
-        return submit(self._client, _learn, task, specs, self._context, states, key, key=name)
-
-    def _run_alone(self, key: str, tries: dict[str, int]) -> "Future":
-        """Run a task that lost its workers while nothing else runs.
-
-        Raises ClusterError.
-        """
-        from distributed import KilledWorker
-
-        while (key in self._tasks or key in self._recurrences) and tries.setdefault(key, 0) < SOLO_ATTEMPTS:
-            tries[key] += 1
-            future = self._submit(key, tries[key])
-            # This waits for the task.
-            if not isinstance(future.exception(), KilledWorker):
-                return future
-        raise ClusterError(
-            f"workers are lost whenever they learn {self._watchdog.location(key)}, {tries.get(key, 0)} times while nothing "
-            "else ran. Look at their logs: is there memory for three states, and is the shard whole?"
-        )
-
-    def _on_report(self, event: tuple[float, tuple[str, str, int, Reference | None]]) -> None:
-        """Handle a worker's report: key, worker, rows, and the batch that it begins or None."""
-        key, worker, rows, fields = event[1]
-        reference = None if fields is None else Reference(*fields)
-        self._watchdog.record(key, worker, rows, reference)
-        if reference is not None and key in self._reporting:
+    def _on_report(self, event: tuple[float, tuple[str, str, tuple[Any, ...] | None]]) -> None:
+        """Handle a worker's report of the batch that it begins, or that its task has ended."""
+        key, worker, fields = event[1]
+        if fields is None:
+            self._last_batch.pop((worker, key), None)
+            return
+        reference = Reference(*fields)
+        self._last_batch[worker, key] = reference
+        if key in self._reporting:
             self._on_batch(reference)
 
-
-class TaskWatchdog:
-    """Tracks which worker runs which task, and raises an error if one takes too long.
-
-    seconds: limit of a merge, and of a task of LEAST_ROWS rows. Larger tasks have more time in
-        proportion.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        # By key: worker, start by time.monotonic, and limit in seconds.
-        self._running: dict[str, tuple[str, float, float]] = {}
-        self._last_batch: dict[str, Reference] = {}
-        self._lock = threading.Lock()
-
-    def record(self, key: str, worker: str, rows: int, reference: Reference | None) -> None:
-        """Record a worker's report on a task.
-
-        rows: number of rows of the task, or ENDED.
-        reference: batch that the worker begins, or None.
-        """
-        with self._lock:
-            if reference is not None:
-                self._last_batch[key] = reference
-            if rows == ENDED:
-                self._running.pop(key, None)
-            elif self._running.get(key, ("",))[0] != worker:
-                limit = self._seconds * max(1.0, rows / LEAST_ROWS)
-                self._running[key] = (worker, time.monotonic(), limit)
-
-    def location(self, key: str) -> str:
-        """Return the last batch of a task that was begun, as text."""
-        reference = self._last_batch.get(key)
-        return "a merge" if reference is None else f"{reference.uri}, batch {reference.batch}"
-
-    def check(self) -> None:
-        """Raise ClusterError with the name of a worker whose task takes too long."""
-        with self._lock:
-            running = dict(self._running)
-        for key, (worker, since, limit) in running.items():
-            if time.monotonic() - since > limit:
-                raise ClusterError(
-                    f"worker {worker} has not ended its task, last at {self.location(key)}, within {limit:.0f} s. Look at "
-                    "its log, end it, and give the command again, with more seconds a task if it needs them."
-                )
+    def _lost_workers_error(self) -> ClusterError:
+        """Return the error that names the last batch of each task of a lost worker."""
+        there = self._client.scheduler_info(n_workers=-1)["workers"]
+        batches = {f"{r.uri}, batch {r.batch}" for (worker, _), r in self._last_batch.items() if worker not in there}
+        return ClusterError(
+            "four workers were lost one after the other while they ran one task. Lost workers had begun: "
+            f"{'; '.join(sorted(batches)) or 'a merge'}. Look at their logs: is there memory for three states, and are "
+            "these shards whole?"
+        )
 
 
 def _learn(task: Task, specs: Sequence[Spec], context: _RunContext, states: Sequence[State], key: str) -> PartialResult:
-    """Learn a task on a worker."""
-    with _reporting(context, key, task.rows) as on_batch:
+    """Learn a task on a worker, and report its batches to the client."""
+    from distributed import get_worker
+
+    worker = get_worker()
+
+    def report(reference: Reference | None) -> None:
+        worker.log_event(context.topic, (key, worker.address, None if reference is None else tuple(reference)))
+
+    try:
         return load_or_compute(
-            context.store, key, specs, lambda: learn(task, specs, context.schema, context.limits, states, on_batch)
+            context.store, key, specs, lambda: learn(task, specs, context.schema, context.limits, states, report)
         )
+    finally:
+        report(None)
 
 
 def _merge(
     older: PartialResult, newer: PartialResult, context: _RunContext, key: str, specs: Sequence[Spec]
 ) -> PartialResult:
     """Merge two results on a worker."""
-    with _reporting(context, key, 0):
-        return load_or_compute(context.store, key, specs, lambda: merge(older, newer))
+    return load_or_compute(context.store, key, specs, lambda: merge(older, newer))
 
 
 def _read(context: _RunContext, key: str, specs: Sequence[Spec]) -> PartialResult:
     """Read a stored result on a worker."""
     assert context.store is not None
     return context.store.require(key, specs)
-
-
-@contextmanager
-def _reporting(context: _RunContext, key: str, rows: int) -> Iterator[ProgressCallback]:
-    """Report begin and end of a task to the client.
-
-    Give a function that reports its batches.
-    """
-    from distributed import get_worker
-
-    worker = get_worker()
-
-    def report(reference: Reference | None, rows: int = rows) -> None:
-        fields = None if reference is None else tuple(reference)
-        worker.log_event(context.topic, (key, worker.address, rows, fields))
-
-    report(None)
-    try:
-        yield report
-    finally:
-        report(None, ENDED)
