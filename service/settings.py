@@ -105,7 +105,8 @@ class Settings(BaseSettings):
     keep_versions: int = _setting(
         32,
         "versions",
-        "number of published projections to keep for each model. After a restart only the newest is there",
+        "number of published projections to keep for each model, while they take at most 64 MiB. After a restart only "
+        "the newest is there",
         ge=1,
         le=10**6,
     )

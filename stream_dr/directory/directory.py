@@ -49,12 +49,12 @@ from stream_dr.failpoints import failpoint
 from stream_dr.log.log import Log
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.model import Model
-from stream_dr.models.opening import READ_TRIES, new_model, restore_model
 from stream_dr.models.saved import estimator_of, plain_spec, same_model, spec_of, with_defaults
 from stream_dr.models.schema import Limits, Schema, apply_deltas, with_learned
 from stream_dr.models.snapshot import (
     newest_snapshot,
     remove_snapshots,
+    restore_model,
     snapshot_folders,
     start_from_saved,
     state_sha256,
@@ -65,6 +65,9 @@ from stream_dr.statistics.protocol import pack
 from stream_dr.targets.label_codes import Label, plain_labels
 
 Start = int | Literal["start", "now"]
+
+READ_TRIES = 5
+"""Number of times that a reader tries to open a directory that its writer shortens."""
 
 
 class Directory(AbstractContextManager["Directory"]):
@@ -560,7 +563,6 @@ class Directory(AbstractContextManager["Directory"]):
 
     def _new_model(self, entry: Entry) -> Model:
         """Return an entry's model, which has learned nothing yet."""
-        folder = self.path if self.writable else None
-        model = new_model(entry, self.limits.keep_versions, folder, self.table.set_ceiling)
+        model = Model(entry, self.limits.keep_versions, self.table.set_ceiling)
         model.set_log_end(self.position, self.schema.names)
         return model

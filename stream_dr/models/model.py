@@ -18,10 +18,20 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from stream_dr.aliases import JsonDict
-from stream_dr.errors import ModelFailed, StreamDRError, UnknownVersion, without_frames
+from stream_dr.errors import (
+    CatchingUp,
+    InvalidParameter,
+    ModelFailed,
+    NotFitted,
+    StreamDRError,
+    UnknownVersion,
+    without_frames,
+)
+from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
-from stream_dr.models.entry import ModelFailure, PublishPolicy, RefinePolicy, Spec
+from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy
+from stream_dr.models.saved import estimator_of, with_defaults
 from stream_dr.models.schema import block_for, class_rows
 from stream_dr.models.versions import Published, Versions, projection_change
 from stream_dr.projection import Linear, Projection
@@ -123,39 +133,38 @@ class Model:
     (4, ('a', 'b'))
     """
 
-    def __init__(
-        self,
-        name: str,
-        id: int,
-        spec: Spec,
-        start: int,
-        estimator: Estimator,
-        versions: Versions | None = None,
-        ceiling: int = 0,
-        reserve: Callable[[int], None] = lambda ceiling: None,
-    ) -> None:
-        self.name = name
-        self.id = id
-        self.spec = spec
+    def __init__(self, entry: Entry, keep: int, reserve: Callable[[int, int], None]) -> None:
+        refused: InvalidParameter | None = None
+        try:
+            self.spec = with_defaults(entry.spec)
+            self.estimator: Estimator = estimator_of(self.spec)
+        except InvalidParameter as e:
+            # Another release accepted the parameters. This fails one model and not the start.
+            refused = e
+            self.spec = entry.spec
+            self.estimator = make(entry.spec.estimator)
+
+        start = entry.start
+        self.name = entry.name
+        self.id = entry.id
         self.start = start
-        self.estimator = estimator
         self.names: tuple[str, ...] | None = None
-        self.policy: PublishPolicy | None = None
-        self.refine_policy: RefinePolicy | None = None
+        self.policy = entry.policy
+        self.refine_policy = entry.refine
         self.last_refine = (0, time.monotonic())
 
         self.status = "catching_up"
         self.position = self.log_end = self.unlearn_horizon = start - 1
-        self.accumulator: Accumulator = estimator.accumulator()
+        self.accumulator: Accumulator = self.estimator.accumulator()
         self.failure: ModelFailure | None = None
         self.advance_seconds = 0.0
         self.advanced_rows = 0
 
         self.published: Published | None = None
-        self.versions = versions or Versions(32)
-        self.next_version = ceiling + 1
-        self._ceiling = ceiling
-        self._reserve = reserve
+        self.versions = Versions(keep)
+        self.next_version = entry.version_ceiling + 1
+        self._ceiling = entry.version_ceiling
+        self._reserve = partial(reserve, entry.id)
         self.attempted = start - 1
         self.solve_error: Exception | None = None
         self.publishing = False
@@ -171,6 +180,9 @@ class Model:
 
         # Held by the thread that writes a snapshot.
         self.snapshotting = threading.Lock()
+
+        if refused is not None:
+            self.set_failure(ModelFailure(start, refused.code, str(refused)))
 
     def live(self) -> None:
         """Mark the model as live.
@@ -528,6 +540,43 @@ class Model:
         """Return the error for a request to a failed model."""
         why = "the log has the details" if failure.code == "internal" else failure.message
         return ModelFailed(f"model {self.name!r} failed at position {failure.position} ({failure.code}): {why}.")
+
+    def unpublished_error(self) -> StreamDRError:
+        """Return the error for a request to a model without a projection.
+
+        ModelFailed if the model has failed, CatchingUp if there will be a projection in a moment,
+        else NotFitted or the solver's error of that kind.
+        """
+        if self.failure is not None:
+            return self.failure_error(self.failure)
+        kind, why = self._unpublished_reason()
+        return kind(f"model {self.name!r} {why}")
+
+    def _unpublished_reason(self) -> tuple[type[NotFitted], str]:
+        """Return the class and the text of the error."""
+        if self.position < self.log_end:
+            return CatchingUp, (
+                f"has published no projection yet: it has learned the log up to position {self.position} of {self.log_end}. "
+                "Ask again in a moment, while a service or a replay runs."
+            )
+        if self.rows == 0:
+            return NotFitted, "has published no projection yet: it has learned no row. Send rows first."
+
+        error = self.solve_error
+        if error is not None:
+            kind = type(error) if isinstance(error, NotFitted) else NotFitted
+            if isinstance(error, StreamDRError):
+                return kind, f"has no projection of its {self.rows} rows: {error}"
+            return kind, f"could not be solved ({type(error).__name__}); the log has the details."
+
+        if self.policy is not None and not self.auto_publishes:
+            return NotFitted, (
+                f"has not been published since it learned its {self.rows} rows ({self.policy.described}): "
+                f"POST /models/{self.name}/publish."
+            )
+        return CatchingUp, (
+            f"is not solved yet for its {self.rows} rows; a service or a replay that runs does so in a moment."
+        )
 
     def version(self, number: int) -> Published:
         """Return a stored projection by its version. Raises UnknownVersion."""

@@ -21,9 +21,10 @@ import numpy as np
 from stream_dr import __version__
 from stream_dr.aliases import JsonDict
 from stream_dr.disk import fsync_directory, is_full, storage_error
-from stream_dr.errors import DamagedFile, ForeignFile, StreamDRError
+from stream_dr.errors import DamagedFile, ForeignFile, HistoryGone, StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.failpoints import failpoint
+from stream_dr.models.entry import Entry, ModelFailure
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.saved import load, plain_spec, save, stored_spec, with_defaults
 from stream_dr.models.snapshot_file import (
@@ -145,6 +146,37 @@ def restore_published(model: Model, directory_path: Path) -> None:
             _restore_published_from(model, arrays, metadata)
     except StreamDRError as e:
         log.warning("%s passed over (%s): %s", path, e.code, e)
+
+
+def restore_model(model: Model, entry: Entry, path: Path, first: int, last: int, writable: bool) -> None:
+    """Restore what a new model had learned and published.
+
+    path: path of the directory.
+    first, last: positions of the first and last event in the log.
+
+    Raises HistoryGone if events that the model needs were dropped.
+    """
+    if model.failure is not None:
+        restore_published(model, path)
+        return
+
+    restored = restore(model, path, last, writable)
+    if not restored and not model.subtracts:
+        # So the model need not be rebuilt at each unlearn event on its way.
+        model.set_unlearn_horizon(last)
+    if model.published is not None and model.published.refined_at is not None:
+        model.begin_refine(model.published.rows)
+
+    if entry.failure is not None:
+        model.set_failure(entry.failure)
+        restore_published(model, path)
+    elif model.spec.saved is not None and not restored:
+        why = "the saved estimator that it began with cannot be read; restore the directory from a copy"
+        model.set_failure(ModelFailure(entry.start, DamagedFile.code, why))
+    elif model.position + 1 < first:
+        raise HistoryGone(f"no usable snapshot, and events before position {first} are no longer kept")
+    elif model.position >= last:
+        model.live()
 
 
 def restore(model: Model, directory_path: Path, last: int, writable: bool) -> bool:

@@ -12,7 +12,6 @@ from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import id_array, write_arrow
 from stream_dr.errors import CannotPredict
 from stream_dr.models.model import Model
-from stream_dr.models.reasons import unpublished_error
 from stream_dr.models.schema import Schema, columns_missing
 from stream_dr.projection import Linear, Mapped
 from stream_dr.readout import LOG_POSTERIORS
@@ -107,7 +106,7 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
     """
     published = model.published
     if published is None:
-        raise unpublished_error(model)
+        raise model.unpublished_error()
 
     projection = published.projection
     readout = projection.readout if isinstance(projection, Linear | Mapped) else None

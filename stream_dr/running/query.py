@@ -34,7 +34,6 @@ from stream_dr.directory.directory import Directory
 from stream_dr.disk import write_atomically
 from stream_dr.errors import InvalidParameter, SchemaMismatch
 from stream_dr.models.model import Model
-from stream_dr.models.reasons import unpublished_error
 from stream_dr.models.schema import Schema, columns_in_order, columns_missing
 from stream_dr.models.snapshot_file import Arrays
 from stream_dr.models.versions import Published, projection_change
@@ -121,7 +120,7 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
     """
     published = model.published
     if published is None:
-        raise unpublished_error(model)
+        raise model.unpublished_error()
 
     projection = published.projection
     missing = columns_missing(block, schema)
@@ -207,7 +206,7 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
     """
     newest = model.published
     if newest is None:
-        raise unpublished_error(model)
+        raise model.unpublished_error()
     published = newest if version is None else model.version(version)
 
     projection = published.projection
@@ -302,7 +301,7 @@ def require_published(model: Model) -> Published:
         # Solving raises the reason.
         model.estimator.solve(model.accumulator.freeze())
     if model.published is None:
-        raise unpublished_error(model)
+        raise model.unpublished_error()
     return model.published
 
 

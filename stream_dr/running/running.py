@@ -29,7 +29,6 @@ from stream_dr.estimators import make
 from stream_dr.estimators.fitting.refining import check_method
 from stream_dr.models.entry import PublishPolicy, RefinePolicy
 from stream_dr.models.model import Model
-from stream_dr.models.reasons import unpublished_error
 from stream_dr.models.snapshot_file import canonical_json
 from stream_dr.models.versions import Published
 from stream_dr.running.driver import Driver, EngineEvent, RunSettings
@@ -226,7 +225,7 @@ class Running:
             # The snapshot keeps the projection after a kill.
             self._models.driver.submit_publish_and_snapshot(model).result(timeout)
         if model.published is None or (model.stale and model.solve_error is not None):
-            raise unpublished_error(model)
+            raise model.unpublished_error()
         return model.published
 
     def snapshot(self, name: str) -> Job:

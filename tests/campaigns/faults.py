@@ -268,7 +268,7 @@ def one(number: int, seed: int, bases: list[Path], truths: list[Told], work: Pat
         log = bases[chosen] / "D" / "log"
         if draw.random() < 0.5:
             head = Head(log, writable=True)
-            head.note(log / "index.sqlite")
+            head.note_index(log / "index.sqlite")
             head.close()
         what = fault(draw, bases[chosen], moved.with_name(f"{bases[chosen].name}.before"))
         shutil.copytree(bases[chosen], work)

@@ -24,7 +24,6 @@ from stream_dr.directory.draft import Receipt
 from stream_dr.failpoints import armed
 from stream_dr.models import snapshot_file
 from stream_dr.models.entry import PublishPolicy
-from stream_dr.models.reasons import unpublished_error
 from stream_dr.models.schema import Limits
 from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.rows.block import Block
@@ -284,7 +283,7 @@ def test_a_solver_that_raises_does_not_stop_learning(tmp_path: Path) -> None:
             settled(run, i)
         assert (model.rows, model.published) == (60, None)
         with pytest.raises(errors.NotFitted, match=r"could not be solved \(ZeroDivisionError"):
-            raise unpublished_error(model)
+            raise model.unpublished_error()
         del model.estimator.solve
         run.submit(draft(dense(3))).result(WAIT)
         assert run.wait_applied(3, WAIT)
