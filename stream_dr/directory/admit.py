@@ -6,21 +6,21 @@ with what the batch adds to it, and changes nothing. Finite values are checked e
 draft is made in the caller's thread.
 
 After a batch is admitted, learning it must not raise: a row is in the log only if every model can
-learn it.
+learn it. There is one exception. HSL's clique and star find out while learning that there are too
+many label sets, and such a model fails at that event.
 
 Drafts are admitted in groups, and a group is written in one transaction (`Group`). Each draft is
 checked against the schema as the accepted drafts before it left it. A refused draft does not
 affect the others.
 
-Cost: O(rows + labels) for each batch. Checking a limit on label sets costs O(sets) when a model is
-near its limit.
+Cost: O(rows + labels) for each batch.
 """
 
 import inspect
 import logging
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 
@@ -58,10 +58,8 @@ from stream_dr.models.schema import (
     with_table,
 )
 from stream_dr.rows.block import Block
-from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.targets import (
-    Label,
     Targets,
     all_absent,
     check_allowed,
@@ -316,10 +314,6 @@ def _check_limits(schema: Schema, limits: Limits) -> None:
         )
 
 
-LabelSets = Set[frozenset[Label]]
-"""Distinct, non-empty sets of labels."""
-
-
 class _Placement(NamedTuple):
     """Place of a draft in its group.
 
@@ -344,11 +338,6 @@ class Group:
     A draft whose idempotency key is known, in the log or in the group, gets the position of the
     first event with that key.
 
-    Some models keep sums for each distinct label set, up to a limit, and a batch that would exceed
-    it is refused. The sets in the model's state are counted, and those that this process has
-    admitted since. Sets that an earlier process admitted are counted once the model has applied
-    them.
-
     Parameters
     ----------
     log : Log
@@ -359,8 +348,6 @@ class Group:
     models : sequence of Model
         The models that learn.
     limits : Limits
-    admitted : dict
-        Label sets by model id that were admitted and may not be in the model's state yet.
     removable : callable
         Raises the error that keeps the rows of a removal from being unlearned.
 
@@ -372,8 +359,6 @@ class Group:
         The drafts of those events.
     schema, written : Schema
         As above, after the drafts that were accepted.
-    label_sets : set
-        The label sets of the drafts.
     """
 
     def __init__(
@@ -383,7 +368,6 @@ class Group:
         written: Schema,
         models: Sequence[Model],
         limits: Limits,
-        admitted: dict[int, set[frozenset[Label]]],
         removable: Callable[[Removal], None],
     ) -> None:
         self.schema = schema
@@ -391,12 +375,10 @@ class Group:
         self.models = models
         self._log = log
         self._limits = limits
-        self._admitted = admitted
         self._check_removable = removable
 
         self.events: list[EventDraft] = []
         self.drafts: list[Draft] = []
-        self.label_sets: set[frozenset[Label]] = set()
         self._keys: dict[str, int] = {}
         self._outcomes: list[Receipt | StreamDRError | _Placement] = []
 
@@ -437,8 +419,8 @@ class Group:
             self.admit(draft)
         return DryRunReceipt(draft.rows, duplicate, self._missing_columns(draft))
 
-    def admit(self, draft: Draft) -> tuple[Schema, LabelSets]:
-        """Return the schema that includes the draft, and its distinct label sets.
+    def admit(self, draft: Draft) -> Schema:
+        """Return the schema that includes the draft.
 
         Raises the error that refuses it.
         """
@@ -446,8 +428,7 @@ class Group:
             raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
         if draft.kind == "unlearn":
             self._check_removable(parse_removal(draft.body))
-        schema = admit_block(draft.block, self.schema, self.models, self._limits)
-        return schema, self._check_label_sets(draft, schema)
+        return admit_block(draft.block, self.schema, self.models, self._limits)
 
     def _missing_columns(self, draft: Draft) -> tuple[str, ...]:
         """Return the table's columns that the draft's rows lack."""
@@ -459,11 +440,9 @@ class Group:
 
     def _place(self, draft: Draft) -> _Placement:
         """Admit a draft and add its event to the group."""
-        schema, label_sets = self.admit(draft)
-
+        schema = self.admit(draft)
         changes = schema_delta(self.written, schema)
         self.schema = self.written = schema
-        self.label_sets |= label_sets
         if draft.key is not None:
             self._keys[draft.key] = len(self.events)
 
@@ -497,43 +476,4 @@ class Group:
             raise KeyConflict(
                 f"idempotency key {draft.key!r} was used for another body (its digest is {fingerprint[:12]}…, now "
                 f"{draft.fingerprint[:12]}…). Use a new key for new rows."
-            )
-
-    def _check_label_sets(self, draft: Draft, schema: Schema) -> LabelSets:
-        """Return the batch's label sets if a model keeps sums of them, else none.
-
-        Raises LimitExceeded.
-        """
-        sparse = schema.layout == "sparse"
-        bounds = [(m, m.estimator.most_label_sets(schema.features, sparse)) for m in self.models]
-        bounded = [(model, limit) for model, limit in bounds if limit is not None]
-        if not bounded or draft.block is None:
-            return frozenset()
-
-        label_sets = frozenset() if draft.block.y is None else draft.block.y.label_sets()
-        for model, limit in bounded:
-            self._check_bound(model, label_sets, limit)
-        return label_sets
-
-    def _check_bound(self, model: Model, label_sets: LabelSets, most: int) -> None:
-        """Raise LimitExceeded if a model would keep sums of too many label sets.
-
-        label_sets: the sets of the batch.
-        most: the number of sets that the model may keep.
-        """
-        admitted: set[frozenset[Label]] = self._admitted.get(model.id, set())
-
-        # Counting an upper bound is cheap. The sets are compared only near the limit.
-        accumulator = cast(MomentAccumulator, model.accumulator.inner)
-        if accumulator.label_set_count + len(admitted) + len(self.label_sets) + len(label_sets) <= most:
-            return
-
-        known = accumulator.label_sets() | admitted | self.label_sets
-        needed = len(known | label_sets)
-        if needed > most and not label_sets <= known:
-            raise LimitExceeded(
-                f"the batch would make {needed} distinct label sets; model {model.name!r} keeps sums of each, of "
-                f"at most {most} at this width. Use a method or parameters that need none, or remove the model.",
-                needed=needed,
-                limit=most,
             )

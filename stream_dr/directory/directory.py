@@ -179,7 +179,6 @@ class Directory(AbstractContextManager["Directory"]):
         self.recent = Recent()
 
         # Label sets admitted for each model since the directory was opened, by model id.
-        self._label_sets: dict[int, set[frozenset[Label]]] = {}
 
         # True if an append raised, so that the log may hold events that the schema does not
         # reflect.
@@ -364,7 +363,6 @@ class Directory(AbstractContextManager["Directory"]):
         with self.append_lock:
             model = self.model(name)
             self.table.remove(model.id)
-            self._label_sets.pop(model.id, None)
             self.models = {n: m for n, m in self.models.items() if n != name}
             self.schema = self._current_schema()
 
@@ -415,7 +413,6 @@ class Directory(AbstractContextManager["Directory"]):
             self._written,
             self.active_models,
             self.limits,
-            self._label_sets,
             self.history.check_removable,
         )
 
@@ -466,8 +463,6 @@ class Directory(AbstractContextManager["Directory"]):
         self._written = group.written
         for model in group.models:
             model.set_log_end(positions[-1], self.schema.names)
-            if group.label_sets:
-                self._label_sets.setdefault(model.id, set()).update(group.label_sets)
         for position, draft in zip(positions, group.drafts, strict=True):
             self.recent.put(position, draft)
 

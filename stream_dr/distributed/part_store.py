@@ -34,7 +34,7 @@ from stream_dr.targets.targets import Targets
 
 SUFFIX = ".part"
 
-# The few rows of an outline need not show all labels and columns of their batch.
+# The row of an outline need not show all labels and columns of its batch.
 LABELS = b"stream_dr.labels"
 """Metadata key of a batch's labels, as JSON."""
 

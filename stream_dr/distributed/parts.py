@@ -1,6 +1,6 @@
 """Partial results: what a task has learned, and how two of them are merged.
 
-A partial result also has an outline of every batch, which is a row or a few with all that the
+A partial result also has an outline of every batch, which is one row with all that the
 batch would change in the stream (features, labels, kind of targets). The process that appends the
 batches to a log can admit them by their outlines, without their rows.
 
@@ -26,7 +26,6 @@ from stream_dr.models.schema import Limits, Schema, block_for, columns_in_order
 from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard, open_shard
 from stream_dr.statistics.protocol import AdditiveState, State
-from stream_dr.targets.targets import all_absent
 
 ProgressCallback = Callable[[Reference], None]
 """Function that receives every batch before it is learned."""
@@ -87,7 +86,7 @@ def learn(
                 accumulator.add(block_for(estimator, block))
         except StreamDRError as e:
             return PartialResult((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
-        outlines.append(outline(block, any(e.most_label_sets(schema.features, block.sparse) for e in estimators)))
+        outlines.append(outline(block))
 
     learned = tuple(cast(AdditiveState, accumulator.freeze()) for accumulator in accumulators)
     return PartialResult(learned, tuple(outlines))
@@ -102,30 +101,14 @@ def merge(older: PartialResult, newer: PartialResult) -> PartialResult:
     return PartialResult(states, older.outlines + newer.outlines)
 
 
-def outline(block: Block, every_set: bool) -> Block:
-    """Return a few rows of a batch that show its width and all its labels.
+def outline(block: Block) -> Block:
+    """Return one row of a batch, which shows the batch's width and all its labels.
 
-    every_set: include a row of each distinct set of labels.
+    It is the first row with a target, if there is one.
     """
-    rows = [0]
-    if block.y is not None and not all_absent(block.y):
-        present = np.arange(block.rows) if block.y.present is None else np.flatnonzero(block.y.present)
-        rows = present[:1].tolist()
-        if every_set and block.y.values is None:
-            rows = _row_of_each_set(block, present, rows)
-    return block.take(np.array(rows))
-
-
-def _row_of_each_set(block: Block, present: np.ndarray, first: list[int]) -> list[int]:
-    """Return the first row of each distinct set of labels, starting with the rows `first`."""
-    known_sets = set(block.y.take(np.array(first)).label_sets())
-    rows = list(first)
-    for row in present[1:].tolist():
-        new = block.y.take(np.array([row])).label_sets() - known_sets
-        if new:
-            known_sets |= new
-            rows.append(row)
-    return rows
+    y = block.y
+    has_targets = y is not None and y.present is not None and y.present.any()
+    return block.take(np.flatnonzero(y.present)[:1] if has_targets else np.array([0]))
 
 
 @lru_cache(maxsize=256)

@@ -9,10 +9,9 @@ from stream_dr.aliases import JsonDict
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import NotOffered, check_choice
 from stream_dr.estimators.fitting.two_stage_method import TwoStage
-from stream_dr.feature_maps import feature_map
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.encoding import Encoding
-from stream_dr.statistics.moments.label_sets import LabelSets, most_sets
+from stream_dr.statistics.moments.label_sets import LabelSets
 
 
 class HSL(TwoStage):
@@ -50,8 +49,8 @@ class HSL(TwoStage):
 
     n_e is final only at the end of the stream. So clique and star keep the sum of rows per
     distinct label set, and compute degrees when solving. This is exact in one pass, whatever the
-    order of rows. They keep at most 20,000 sets, and 1 GiB of dense rows' sums. A batch that would
-    exceed this is refused, by a `Directory` before it is in the log.
+    order of rows. They keep at most 20,000 sets. A batch with more raises LimitExceeded, and a model
+    of a `Directory` fails at that event.
 
     State: O(d·(k + 2)) numbers for d features and k labels. Clique and star add a sum of rows per
     distinct label set, exact scatter adds d². Learning a row costs O(its entries × its labels),
@@ -105,18 +104,6 @@ class HSL(TwoStage):
     def keeps_label_sets(self) -> bool:
         """True if the state keeps the sum of rows of each distinct label set."""
         return self.laplacian != "zhou"
-
-    def most_label_sets(self, n_features: int, sparse: bool) -> int | None:
-        """Return the largest number of distinct label sets, or None without a limit.
-
-        For clique and star it is 20,000, or as many as 1 GiB holds of dense rows.
-        """
-        if not self.keeps_label_sets():
-            return None
-        if self.feature_map is None:
-            return most_sets(n_features, not sparse)
-        mapping = feature_map(self.feature_map)
-        return most_sets(mapping.out_features(n_features), not mapping.sparse)
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
         """Return XH of the hypergraph, and its size for the rounding test."""

@@ -75,14 +75,6 @@ class Targets(NamedTuple):
         picks = np.repeat(self.indptr[rows] - indptr[:-1], counts) + np.arange(indptr[-1])
         return self._replace(codes=self.codes[picks], indptr=indptr, present=present)
 
-    def label_sets(self) -> frozenset[frozenset[Label]]:
-        """Return the distinct non-empty label sets of the rows, none for numbers."""
-        if self.indptr is None:
-            return frozenset(frozenset((self.labels[c],)) for c in np.unique(self.codes[self.codes >= 0]).tolist())
-        codes, at = self.codes.tolist(), self.indptr.tolist()
-        sets = {tuple(codes[at[i] : at[i + 1]]) for i in range(self.rows)} - {()}
-        return frozenset(frozenset(self.labels[c] for c in s) for s in sets)
-
     def row_labels(self) -> list[Any]:
         """Return the label, list of labels or list of numbers of each row.
 

@@ -164,13 +164,6 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         return ()
 
-    def most_label_sets(self, n_features: int, sparse: bool) -> int | None:
-        """Return the largest number of distinct label sets, or None without a limit.
-
-        A batch beyond it is refused.
-        """
-        return None
-
     def fit(self, X: RowsLike, y: TargetsLike = None) -> Self:
         """Forget everything, then learn rows X (rows, features) with targets y.
 

@@ -148,21 +148,6 @@ class MomentAccumulator(AccumulatorBase):
         return tuple(label for label, rows in zip(self.labels, self._targets.label_rows, strict=True) if rows)
 
     @property
-    def label_set_count(self) -> int:
-        """Number of distinct label sets whose sums are stored."""
-        return 0 if self._sets is None else self._sets.count
-
-    def label_sets(self) -> set[frozenset[Label]]:
-        """Return the distinct sets of labels whose sums are stored.
-
-        Another thread may call this while rows are learned.
-        """
-        sets = () if self._sets is None else self._sets.sets
-        # Read after the sets, so that no set has a label that is missing here.
-        labels = self.labels
-        return {frozenset(labels[code] for code in s) for s in sets}
-
-    @property
     def one_label(self) -> bool:
         """True if rows must have just one label."""
         return self._classes is not None
@@ -190,7 +175,7 @@ class MomentAccumulator(AccumulatorBase):
         """
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return None, {}
-        return self._sets.plan(batch.encoded, batch.rows, batch.width, batch.dense)
+        return self._sets.plan(batch.encoded, batch.rows)
 
     def _learn_plan(self, batch: BatchPlan) -> None:
         """Learn a batch that another accumulator has checked.
@@ -221,7 +206,7 @@ class MomentAccumulator(AccumulatorBase):
         if self._classes is not None and self.scatter == "exact":
             self._classes.grow(self.n_features, self.columns)
         if self._sets is not None:
-            self._sets.begin(new_sets, self.n_features, self.dense)
+            self._sets.begin(new_sets)
 
     def _begin_features(self, batch: BatchPlan) -> None:
         exact = self.scatter == "exact"
@@ -255,7 +240,7 @@ class MomentAccumulator(AccumulatorBase):
             w = weights[at - start : end - start]
             self._learn_rows(X, w, batch, at, end)
             if self._sets is not None and ids is not None:
-                self._sets.add(X, w, ids[at:end])
+                self._sets.add(X, w, ids[at:end], self.n_features)
         self._clock += stop - start
 
     def _learn_rows(self, X: Rows, w: np.ndarray, batch: BatchPlan, start: int, stop: int) -> None:

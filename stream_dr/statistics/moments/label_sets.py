@@ -1,43 +1,82 @@
-"""LabelSets: sums of rows per distinct set of labels.
+"""LabelSets: sums of rows per distinct set of labels, for HSL's clique and star Laplacians.
 
-HSL's clique and star Laplacians need them. Clique and star weigh a row by totals known only at the
-end, which depend on the row through its set of labels alone. So for each distinct set s its weight
-w_s and sum t_s = Σ w x are stored [mathematics §3]. `cross` returns Σ_s (t_s − w_s x̄) c_sᵀ for
-any coefficients c, exact in one pass. (Running totals would depend on the order of rows, up to 55°
-off.) For dense rows the mean of the set's rows is stored as two numbers, t_s − w_s x̄ = w_s (mean
-− x̄). For sparse rows t_s is in a table of the (set, feature) pairs that occurred.
+These Laplacians weigh a row by totals that are known only at the end of the stream. The weight
+depends on the row through its set of labels alone. So for each distinct set s, its weight
+w_s = Σ w and its sum t_s = Σ w x are stored [mathematics §3]. `cross` returns Σ_s (t_s − w_s x̄) c_sᵀ
+for any coefficients c_s, exact in one pass. x̄ is the mean of all rows.
 
-A dense row costs O(d), a sparse one O(nonzeros). Memory is 16·d bytes a set, or about 32 a pair,
-for at most 20,000 sets.
+The sums of one batch are a sparse product of the batch's sets with its rows. They are pushed on a
+stack of matrices. Neighbours of the stack are added up when the newer is at least half as large,
+so there are O(log sets) matrices. From dense rows the first row of the stream (`shift`) is
+subtracted before they are summed, since sums about zero would lose the digits of a large offset.
+
+A row costs its entries times O(log sets). Memory is 8·d bytes a set of dense rows, and 12 bytes
+for each pair of a set and a feature of sparse rows, for at most 20,000 sets.
 """
 
+from functools import reduce
 from typing import NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 
-from stream_dr.checks import MOST_ROWS, check_array_shapes, check_equal, check_finite_arrays, check_within, field_error
+from stream_dr.checks import (
+    MOST_ROWS,
+    check_array_shapes,
+    check_csr_arrays,
+    check_finite_arrays,
+    check_within,
+    field_error,
+)
 from stream_dr.errors import LimitExceeded
 from stream_dr.rows.block import Rows
-from stream_dr.statistics.moments.centred_part import dd_add
 from stream_dr.statistics.moments.encoding import Encoded
-from stream_dr.statistics.moments.pair_table import FULL, PairTable
-from stream_dr.statistics.moments.set_kernels import add_set_means
 from stream_dr.statistics.protocol import nested_state
 
 MOST_SETS = 20_000
 """Largest number of distinct label sets."""
 
-MOST_VALUES = 1 << 27
-"""Largest number of values kept for dense sets (1 GiB): sets · 2 d."""
 
-SHIFT = 32
-"""Bits of the feature in a pair's key, which is (set << SHIFT) | feature."""
+@nested_state
+class SetSums(NamedTuple):
+    """Sums of rows of some label sets.
 
+    numbers: (m,) int64, the numbers of the sets, ascending.
+    values: (m, width) float64 for dense rows, or CSR values (entries,).
+    indices, indptr: int32 and int64 CSR arrays, or None for dense rows.
+    """
 
-def most_sets(width: int, dense: bool) -> int:
-    """Return the largest number of distinct label sets for rows of this width."""
-    return min(MOST_SETS, MOST_VALUES // (2 * max(width, 1))) if dense else MOST_SETS
+    numbers: np.ndarray
+    values: np.ndarray
+    indices: np.ndarray | None = None
+    indptr: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, numbers: np.ndarray, sums: Rows) -> Self:
+        """Return the sums (m, width), dense or CSR, of the sets of these ascending numbers."""
+        if not sp.issparse(sums):
+            return cls(numbers, sums)
+        sums.sort_indices()
+        return cls(numbers, sums.data, sums.indices.astype(np.int32), sums.indptr.astype(np.int64))
+
+    def sums(self, width: int) -> Rows:
+        """Return the sums (m, width), dense or CSR."""
+        if self.indices is not None:
+            return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), width))
+        return np.pad(self.values, ((0, 0), (0, width - self.values.shape[1])))
+
+    def dense(self, width: int) -> np.ndarray:
+        """Return the sums (m, width) as an ndarray."""
+        sums = self.sums(width)
+        return sums.toarray() if sp.issparse(sums) else sums
+
+    def plus(self, newer: "SetSums", width: int) -> "SetSums":
+        """Return both sums added up, set by set."""
+        numbers, at = np.unique(np.concatenate([self.numbers, newer.numbers]), return_inverse=True)
+        adder = sp.csr_matrix((np.ones(len(at)), (at, np.arange(len(at)))), shape=(len(numbers), len(at)))
+        if self.indices is None or newer.indices is None:
+            return SetSums.of(numbers, adder @ np.concatenate([self.dense(width), newer.dense(width)]))
+        return SetSums.of(numbers, adder @ sp.vstack([self.sums(width), newer.sums(width)], format="csr"))
 
 
 @nested_state
@@ -47,65 +86,51 @@ class LabelSets(NamedTuple):
     Attributes
     ----------
     sets : tuple
-        Tuples of ascending codes into the state's labels.
+        Distinct tuples of ascending codes into the state's labels.
     weights : (sets,)
-        w_s.
+        w_s, the weight of the rows of each set.
     rows : (sets,) int64
-    dense : bool
-        True if means are stored.
-    mean, low : (sets, d), or (0, 0) keys, sums : (slots,), or (0,)
-        The table of pairs.
+        Number of rows of each set.
+    shift : (width,)
+        Row that was subtracted from each dense row. Empty if none was.
+    stack : tuple of SetSums
+        Sums whose total is t_s − w_s · shift.
     """
 
     sets: tuple[tuple[int, ...], ...]
     weights: np.ndarray
     rows: np.ndarray
-    dense: bool
-    mean: np.ndarray
-    low: np.ndarray
-    keys: np.ndarray
-    sums: np.ndarray
+    shift: np.ndarray
+    stack: tuple[SetSums, ...]
 
     @classmethod
-    def empty(cls, dense: bool = False) -> Self:
+    def empty(cls) -> Self:
         """Return the sums of no set."""
-        none, counts = np.zeros(0), np.zeros(0, dtype=np.int64)
-        return cls((), none, counts, dense, np.zeros((0, 0)), np.zeros((0, 0)), counts.copy(), none.copy())
+        return cls((), np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0), ())
 
-    def check(self, width: int, labels: int, dense: bool) -> None:
-        """Raise DamagedFile unless sets and sums have these sizes.
-
-        width, labels: numbers of features and labels.
-        """
-        check_equal(self, "dense", dense)
-        count, slots = len(self.sets), len(self.keys)
+    def check(self, width: int, labels: int) -> None:
+        """Raise DamagedFile unless sets and sums have these numbers of features and labels."""
+        count = len(self.sets)
         ascending = all(s == tuple(sorted(set(s))) and s[0] >= 0 and s[-1] < labels for s in self.sets if s)
         if not ascending or () in self.sets or len(set(self.sets)) != count:
-            raise field_error(
-                self, "sets", "not distinct sets of codes", f"distinct, of ascending codes below {labels}"
-            )
+            needed = f"distinct, of ascending codes below {labels}"
+            raise field_error(self, "sets", "not distinct sets of codes", needed)
 
-        wide = min(self.mean.shape[-1], width) if dense else 0
-        check_array_shapes(
-            self, np.float64, weights=(count,), mean=(count if dense else 0, wide), low=(count if dense else 0, wide)
-        )
-        check_array_shapes(self, np.float64, sums=(slots,))
-        check_array_shapes(self, np.int64, rows=(count,), keys=(0,) if dense else (slots,))
-        check_finite_arrays(self, "weights", "mean", "low", "sums")
+        check_array_shapes(self, np.float64, weights=(count,), shift=(min(len(self.shift), width),))
+        check_array_shapes(self, np.int64, rows=(count,))
+        check_finite_arrays(self, "weights", "shift")
         check_within(self, 0, MOST_ROWS, "rows")
 
-        used = self.keys[self.keys >= 0]
-        if (slots & (slots - 1)) or len(used) > FULL * slots or (self.keys < -1).any():
-            raise field_error(
-                self, "keys", f"{len(used)} of {slots} slots", "a power of two of slots, some of them free"
-            )
-        if ((used >> SHIFT) >= count).any() or ((used & ((1 << SHIFT) - 1)) >= width).any():
-            raise field_error(
-                self, "keys", "of sets or features that are not there", f"of {count} sets and {width} features"
-            )
+        for part in self.stack:
+            m = len(part.numbers)
+            check_array_shapes(part, np.int64, numbers=(m,))
+            check_within(part, 0, count, "numbers")
+            if (np.diff(part.numbers) <= 0).any():
+                raise field_error(part, "numbers", "not ascending", "ascending")
+            check_csr_arrays(part, m, width if part.indices is not None else min(part.values.shape[-1], width))
 
     def membership(self, labels: int) -> sp.csr_matrix:
-        """Return (sets, labels) 1 where the set has the label."""
+        """Return a matrix (sets, labels) that is 1 where the set has the label."""
         indptr = np.concatenate(([0], np.cumsum([len(s) for s in self.sets]))).astype(np.int64)
         indices = np.array([code for s in self.sets for code in s], dtype=np.int64)
         return sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(len(self.sets), labels))
@@ -113,22 +138,14 @@ class LabelSets(NamedTuple):
     def cross(self, columns: Rows, mean: np.ndarray, low: np.ndarray) -> np.ndarray:
         """Return Σ_s (t_s − w_s x̄) columns[s] (d, m).
 
-        x̄ = mean + low (d,).
-
         columns: (sets, m), dense or sparse.
+        mean, low: (d,), x̄ as the sum of two arrays.
         """
         columns = columns.toarray() if sp.issparse(columns) else np.asarray(columns, dtype=np.float64)
-        if self.dense:
-            deviation = (_pad_columns(self.mean, len(mean)) - mean) + (_pad_columns(self.low, len(low)) - low)
-            return deviation.T @ (self.weights[:, None] * columns)
-        return np.asarray(self.pairs(len(mean)).T @ columns) - np.outer(mean + low, self.weights @ columns)
-
-    def pairs(self, width: int) -> sp.csr_matrix:
-        """Return the sums t_s (sets, width) of sparse rows."""
-        there = np.flatnonzero(self.keys >= 0)
-        there = there[np.argsort(self.keys[there])]
-        rows, columns = self.keys[there] >> SHIFT, self.keys[there] & ((1 << SHIFT) - 1)
-        return sp.csr_matrix((self.sums[there], (rows, columns)), shape=(len(self.sets), width))
+        total = -np.outer((mean - _widened(self.shift, len(mean))) + low, self.weights @ columns)
+        for part in self.stack:
+            total += part.sums(len(mean)).T @ columns[part.numbers]
+        return total
 
     def recoded(self, codes: np.ndarray) -> Self:
         """Return the sums with label j renumbered to codes[j]."""
@@ -136,180 +153,133 @@ class LabelSets(NamedTuple):
 
     def renumbered(self, new_index: np.ndarray, width: int) -> Self:
         """Return the sums with feature i renumbered to new_index[i], of `width` features."""
-        if self.dense:
-            mean, low = np.zeros((2, len(self.mean), width))
-            mean[:, new_index[: self.mean.shape[1]]], low[:, new_index[: self.low.shape[1]]] = self.mean, self.low
-            return self._replace(mean=mean, low=low)
-        there = np.flatnonzero(self.keys >= 0)
-        keys = self.keys[there]
-        table = PairTable(np.zeros(0, dtype=np.int64), np.zeros(0))
-        table.add((keys >> SHIFT << SHIFT) | new_index[keys & ((1 << SHIFT) - 1)], self.sums[there])
-        keys, sums = table.copies()
-        return self._replace(keys=keys, sums=sums)
+        old = len(new_index)
+        mover = sp.csr_matrix((np.ones(old), (np.arange(old), new_index)), shape=(old, width))
+        stack = tuple(SetSums.of(part.numbers, part.sums(old) @ mover) for part in self.stack)
+        return self._replace(stack=stack, shift=_widened(self.shift, old) @ mover if len(self.shift) else self.shift)
 
     def scaled(self, factor: float) -> Self:
         """Return the sums multiplied by factor."""
-        return self._replace(weights=self.weights * factor, sums=self.sums * factor)
-
-    def densified(self, width: int) -> Self:
-        """Return the sums with means instead of the table."""
-        if self.dense:
-            return self._replace(mean=_pad_columns(self.mean, width), low=_pad_columns(self.low, width))
-        safe = np.where(self.weights > 0.0, self.weights, 1.0)
-        mean = self.pairs(width).toarray() / safe[:, None]
-        empty = type(self).empty(True)
-        return empty._replace(sets=self.sets, weights=self.weights, rows=self.rows, mean=mean, low=np.zeros_like(mean))
+        stack = tuple(part._replace(values=part.values * factor) for part in self.stack)
+        return self._replace(weights=self.weights * factor, stack=stack)
 
     def join(self, other: "LabelSets", width: int, sign: float = 1.0) -> "LabelSets":
         """Return the sums of both, or of self without other.
 
-        Labels are coded alike. The sign is 1 or −1. With −1, other's sets must then be here. An
-        emptied set is zero.
+        Labels are coded alike. The sign is 1 or −1. With −1, the sets of `other` must be here. A
+        set that loses its last row has sums of exactly zero.
         """
         sums = LabelSetSums(self)
         sums.join(other, width, sign)
         return sums.freeze()
 
 
-def _pad_columns(array: np.ndarray, width: int) -> np.ndarray:
-    """Return rows of array with zeros up to width columns."""
-    if array.shape[1] == width:
-        return array
-    out = np.zeros((len(array), width))
-    out[:, : array.shape[1]] = array
-    return out
+def _widened(array: np.ndarray, width: int) -> np.ndarray:
+    """Return array (n,) with zeros up to `width`."""
+    return np.pad(array, (0, width - len(array)))
 
 
 class LabelSetSums:
-    """The mutable side of LabelSets."""
+    """Sums per label set that grow with the stream. Its arrays are replaced, never written to."""
 
-    def __init__(self, part: LabelSets) -> None:
-        """Continue from `part`, whose arrays are copied."""
-        self._load(part)
-
-    def _load(self, part: LabelSets) -> None:
-        self._ids = {s: i for i, s in enumerate(part.sets)}
-        self._weights, self._rows = part.weights.copy(), part.rows.copy()
-        self._dense = part.dense
-        self._mean, self._low = part.mean.copy(), part.low.copy()
-        self._table = PairTable(part.keys.copy(), part.sums.copy())
-
-    @property
-    def count(self) -> int:
-        """Number of sets met so far."""
-        return len(self._ids)
-
-    @property
-    def sets(self) -> tuple[tuple[int, ...], ...]:
-        """Tuples of ascending codes, in order of first appearance."""
-        return tuple(self._ids)
+    def __init__(self, state: LabelSets) -> None:
+        self._numbers = {s: i for i, s in enumerate(state.sets)}
+        self._weights, self._rows = state.weights, state.rows
+        self._shift = state.shift
+        self._stack = list(state.stack)
 
     def freeze(self) -> LabelSets:
-        """Return the sums so far, copied."""
-        n = len(self._ids)
-        weights, rows, mean, low = (a[:n].copy() for a in (self._weights, self._rows, self._mean, self._low))
-        return LabelSets(tuple(self._ids), weights, rows, self._dense, mean, low, *self._table.copies())
+        """Return the sums so far."""
+        return LabelSets(tuple(self._numbers), self._weights, self._rows, self._shift, tuple(self._stack))
 
-    def plan(
-        self, encoded: Encoded, rows: int, width: int, dense: bool
-    ) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
-        """Return each row's set, and the sets that are new.
+    def plan(self, encoded: Encoded, rows: int) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
+        """Return the number of each row's set (rows,) int64, and the sets that are new.
 
-        Sets are (rows,) int64. Writes nothing. Rows without labels have −1. Raises LimitExceeded
-        beyond 20,000 sets, or 1 GiB of sums.
+        Rows without labels have −1. Changes nothing. Raises LimitExceeded beyond 20,000 sets.
         """
         new: dict[tuple[int, ...], int] = {}
-        known = len(self._ids)
-        ids = np.empty(rows, dtype=np.int64)
+        known = len(self._numbers)
+        numbers = np.empty(rows, dtype=np.int64)
         codes = encoded.codes.tolist()
         at = range(rows + 1) if encoded.indptr is None else encoded.indptr.tolist()
         for i in range(rows):
             own = tuple(sorted(codes[at[i] : at[i + 1]]))
-            known_id = self._ids.get(own) if own else -1
-            ids[i] = new.setdefault(own, known + len(new)) if known_id is None else known_id
+            number = self._numbers.get(own) if own else -1
+            numbers[i] = new.setdefault(own, known + len(new)) if number is None else number
 
-        total = known + len(new)
-        most = most_sets(width, dense or self._dense)
-        if total > most:
+        if known + len(new) > MOST_SETS:
             raise LimitExceeded(
-                f"{total} distinct label sets over {width} features; clique and star keep sums for at most {most} of them "
-                '(20,000, and 1 GiB). Use laplacian="zhou", which needs none.'
+                f"{known + len(new)} distinct label sets; clique and star keep sums for at most {MOST_SETS} of them. Use "
+                'laplacian="zhou", which needs none.'
             )
-        return ids, new
+        return numbers, new
 
-    def begin(self, new: dict[tuple[int, ...], int], width: int, dense: bool) -> None:
-        """Make room for new sets, and for dense rows."""
-        if dense and not self._dense:
-            self._load(self.freeze().densified(width))
-        self._ids.update(new)
-        self._make_room(len(self._ids), width)
+    def begin(self, new: dict[tuple[int, ...], int]) -> None:
+        """Add new sets, without any row."""
+        self._numbers.update(new)
+        self._weights = _widened(self._weights, len(self._numbers))
+        self._rows = _widened(self._rows, len(self._numbers))
 
-    def add(self, X: Rows, weights: np.ndarray, ids: np.ndarray) -> None:
-        """Add rows (rows, d), dense or CSR.
+    def add(self, X: Rows, weights: np.ndarray, numbers: np.ndarray, width: int) -> None:
+        """Add rows X (rows, ≤ width), dense or CSR.
 
-        weights: (rows,), stored ones.
-        ids: (rows,), their sets.
+        weights: (rows,), stored weights.
+        numbers: (rows,), the number of each row's set, or −1.
         """
-        labelled = ids >= 0
-        self._rows += np.bincount(ids[labelled], minlength=len(self._rows))
-        if self._dense:
-            X = X.toarray() if sp.issparse(X) else X
-            add_set_means(X, weights, ids, self._weights, self._mean, self._low)
-            return
-        self._weights += np.bincount(ids[labelled], weights[labelled], minlength=len(self._rows))
-        number = np.diff(X.indptr)
-        keys = (np.repeat(ids, number) << SHIFT) | X.indices
-        keep = np.repeat(labelled, number)
-        self._table.add(keys[keep], (np.repeat(weights, number) * X.data)[keep])
+        if not sp.issparse(X) and not self._stack and not len(self._shift):
+            self._shift = X[0].astype(np.float64)
+        if len(self._shift):
+            X = (X.toarray() if sp.issparse(X) else X) - self._shift[: X.shape[1]]
+
+        labelled = np.flatnonzero(numbers >= 0)
+        own, w, count = numbers[labelled], weights[labelled], len(self._numbers)
+        self._weights = self._weights + np.bincount(own, w, count)
+        self._rows = self._rows + np.bincount(own, minlength=count)
+        if len(labelled):
+            distinct, at = np.unique(own, return_inverse=True)
+            adder = sp.csr_matrix((w, (at, labelled)), shape=(len(distinct), X.shape[0]))
+            self._push(SetSums.of(distinct, adder @ X), width)
 
     def rescale(self, factor: float) -> None:
         """Multiply every sum by factor."""
-        self._weights *= factor
-        self._table.rescale(factor)
+        scaled = self.freeze().scaled(factor)
+        self._weights, self._stack = scaled.weights, list(scaled.stack)
 
     def join(self, other: LabelSets, width: int, sign: float) -> None:
         """Add other's sums, or with sign −1 subtract them."""
-        new: dict[tuple[int, ...], int] = {}
-        for s in other.sets:
-            if s not in self._ids:
-                new[s] = len(self._ids) + len(new)
-        self.begin(new, width, self._dense or other.dense)
+        self.begin({s: len(self._numbers) + i for i, s in enumerate(s for s in other.sets if s not in self._numbers)})
+        at = np.array([self._numbers[s] for s in other.sets], dtype=np.int64)
+        if not self._stack:
+            self._shift = other.shift
+        for part in _shifted(other, _widened(self._shift, width), width):
+            order = np.argsort(at[part.numbers])
+            self._push(SetSums.of(at[part.numbers][order], sign * part.sums(width)[order]), width)
 
-        other = other.densified(width) if self._dense else other
-        at = np.array([self._ids[s] for s in other.sets], dtype=np.int64)
-        if self._dense:
-            self._join_means(other, at, sign)
-        else:
-            self._table.join(other.keys, other.sums * sign, at, SHIFT)
-
+        self._weights, self._rows = self._weights.copy(), self._rows.copy()
         self._weights[at] += sign * other.weights
         self._rows[at] += other.rows if sign > 0 else -other.rows
         if sign < 0:
-            self._clear(np.flatnonzero(self._rows[: len(self._ids)] <= 0))
+            self._clear(self._rows <= 0, width)
 
-    def _join_means(self, other: LabelSets, at: np.ndarray, sign: float) -> None:
-        remaining = self._weights[at] + sign * other.weights
-        share = np.divide(sign * other.weights, remaining, out=np.zeros_like(remaining), where=remaining > 0.0)[:, None]
-        step = (other.mean - self._mean[at]) + (other.low - self._low[at])
-        new = self._weights[at, None] == 0.0
-        mean, low = dd_add(self._mean[at], self._low[at], share * step)
-        self._mean[at], self._low[at] = np.where(new, other.mean, mean), np.where(new, other.low, low)
+    def _push(self, sums: SetSums, width: int) -> None:
+        """Put sums on the stack, and add up neighbours of similar size."""
+        while self._stack and self._stack[-1].values.size <= 2 * sums.values.size:
+            sums = self._stack.pop().plus(sums, width)
+        self._stack.append(sums)
 
-    def _clear(self, gone: np.ndarray) -> None:
-        self._weights[gone] = 0.0
-        if self._dense:
-            self._mean[gone], self._low[gone] = 0.0, 0.0
-        else:
-            self._table.clear(gone, SHIFT)
+    def _clear(self, emptied: np.ndarray, width: int) -> None:
+        """Make the sums of emptied sets (sets,) bool exactly zero."""
+        self._weights[emptied] = 0.0
+        if self._stack and emptied.any():
+            total = reduce(lambda older, newer: older.plus(newer, width), self._stack)
+            keep = np.flatnonzero(~emptied[total.numbers])
+            self._stack = [SetSums.of(total.numbers[keep], total.sums(width)[keep])] if len(keep) else []
 
-    def _make_room(self, sets: int, width: int) -> None:
-        room = len(self._weights)
-        if sets > room:
-            room = max(sets, 2 * room)
-            self._weights = np.concatenate([self._weights, np.zeros(room - len(self._weights))])
-            self._rows = np.concatenate([self._rows, np.zeros(room - len(self._rows), dtype=np.int64)])
-        if self._dense and self._mean.shape != (room, width):
-            wider = (np.zeros((room, width)), np.zeros((room, width)))
-            for old, out in zip((self._mean, self._low), wider, strict=True):
-                out[: old.shape[0], : old.shape[1]] = old
-            self._mean, self._low = wider
+
+def _shifted(state: LabelSets, shift: np.ndarray, width: int) -> tuple[SetSums, ...]:
+    """Return the stack of a state for another shift (width,)."""
+    step = _widened(state.shift, width) - shift
+    if not state.stack or not step.any():
+        return state.stack
+    total = reduce(lambda older, newer: older.plus(newer, width), state.stack)
+    return (SetSums.of(total.numbers, total.dense(width) + np.outer(state.weights[total.numbers], step)),)

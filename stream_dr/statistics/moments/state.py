@@ -162,7 +162,7 @@ class MomentState(NamedTuple):
         if isinstance(self.class_scatter, ClassScatter):
             self.class_scatter.check(d, k if exact else 0)
         if isinstance(self.label_sets, LabelSets):
-            self.label_sets.check(d, k, self.dense)
+            self.label_sets.check(d, k)
 
     def _check_features(self, d: int, k: int, exact: bool) -> None:
         part = self.features
