@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from stream_dr.directory.model_table import MODELS_NAME, ModelTable
-from stream_dr.directory.records import RECORDS
+from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.references import PLACES, SOURCES
 from stream_dr.directory.verify import verify
 from stream_dr.disk import TEMPORARY, DirectoryLock, check_room, fsync_directory, is_full, storage_error
@@ -61,6 +61,8 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
         with ExitStack() as open_files:
             for name, file in _copy_moment(path, temporary, copy, open_files).items():
                 _copy_durably(file, temporary / name)
+
+        Records(path / RECORDS).copy_to(temporary / RECORDS)
 
         # A source folder is complete once it has its name, and is not changed afterwards.
         for source in sorted((path / SOURCES).glob("[!.]*/*")):
@@ -123,7 +125,7 @@ def _relative_paths(path: Path, models: list[tuple[str, int]]) -> list[Path]:
 
     models: (name, id) of each model.
     """
-    files = [path / PLACES, path / RECORDS]
+    files = [path / PLACES]
     for folder in (snapshot_folder(path, *model) for model in models):
         files += [folder / FAILED, folder / START, *snapshot_files(folder)]
     return [file.relative_to(path) for file in files if file.exists()]

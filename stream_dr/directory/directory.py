@@ -7,7 +7,7 @@
     D/snapshots/NAME.ID/POSITION.safetensors
     D/sources/NAME/        shards of the directory's own
     D/places.json          places of shards that were moved
-    D/records.jsonl
+    D/records.sqlite
 
 Opened for writing, a directory takes the lock, restores each model from its newest valid snapshot,
 and knows which events the log holds after it. Opened read-only, it does the same without the lock,

@@ -1,6 +1,6 @@
 """Records: history of a directory's models, for figures.
 
-D/records.jsonl has one JSON object on each line.
+D/records.sqlite has one record in each row, as a JSON object.
 
 Each record has a kind and `time`, seconds since 1970. The kinds:
 
@@ -14,25 +14,24 @@ Each record has a kind and `time`, seconds since 1970. The kinds:
 * "pass": the report of running/refine.py about one pass of a refine.
 * "failed": model, position, code.
 
-Nothing that is learned, published or restored depends on records: without the file only figures and
-scores are lost. Past MOST_BYTES every second line of the older half is removed, except those of
-refines and failures.
+Nothing that is learned, published or restored depends on records. If the file is damaged or missing,
+only figures and scores are lost. Past MOST_RECORDS every second record of the older half is removed,
+except those of refines and failures.
 """
 
-import contextlib
 import json
 import logging
-import os
+import sqlite3
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 from stream_dr.aliases import JsonDict
-from stream_dr.disk import TEMPORARY
 from stream_dr.models.model import Model
 from stream_dr.models.versions import Published
 from stream_dr.solve.principal_angles import principal_angles
@@ -40,19 +39,16 @@ from stream_dr.threads import engine_thread
 
 log = logging.getLogger("stream_dr.records")
 
-RECORDS = "records.jsonl"
+RECORDS = "records.sqlite"
 
 PROGRESS_EVERY = 1.0
 """Minimum number of seconds between two records of progress."""
 
-MOST_BYTES = 8 << 20
-"""Size of the file past which older lines are thinned out."""
+MOST_RECORDS = 20_000
+"""Number of records past which older ones are thinned out."""
 
 TAIL_RECORDS = 4_000
 """Number of records that a RecordsTail holds."""
-
-TAIL_BYTES = 2 << 20
-"""Number of bytes at the end of the file that a RecordsTail reads at first."""
 
 _NOT_SCORES = ("kind", "time", "model", "id")
 """Keys of a "tested" record besides the scores."""
@@ -63,65 +59,87 @@ _LONG = ("confusion", "curve")
 TESTED_EVERY = 30.0
 """Minimum number of seconds between two records of a model's tests."""
 
-# Beginnings of lines: of records of tests, and of those that are never thinned out.
-_TESTED_PREFIX = b'{"kind":"tested"'
-_LASTING_PREFIXES = (b'{"kind":"pass"', b'{"kind":"failed"')
+_TABLE = "CREATE TABLE IF NOT EXISTS records (id INTEGER PRIMARY KEY, kind TEXT, record TEXT)"
+
+# The older half, without every second record.
+_THIN = """
+DELETE FROM records WHERE kind NOT IN ('pass', 'failed') AND id IN (
+    SELECT id FROM (SELECT id, row_number() OVER (ORDER BY id) AS n FROM records) WHERE n % 2 = 1 AND n <= ?
+)
+"""
 
 
 class Records:
-    """Records of a directory, in the file at `path`.
+    """Records of a directory, in the SQLite file at `path`.
 
-    most_bytes: size at which the older half is thinned out.
+    most: number of records past which the older half is thinned out.
 
-    All threads may add. Readers get complete lines only.
+    All threads and processes may add and read.
     """
 
-    def __init__(self, path: Path, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, path: Path, most: int = MOST_RECORDS) -> None:
         self.path = path
-        self._most_bytes = most_bytes
-        self._lock = threading.Lock()
+        self._most = most
 
     def add(self, kind: str, **fields: Any) -> None:
         """Add a record with the current time.
 
-        If the disk does not take it, this is logged and nothing else happens.
+        If the file does not take it, this is logged and nothing else happens. A damaged file is
+        removed, and the next record starts a new one.
         """
-        line = (
-            json.dumps({"kind": kind, "time": round(time.time(), 3), **fields}, separators=(",", ":")).encode() + b"\n"
-        )
+        record = json.dumps({"kind": kind, "time": round(time.time(), 3), **fields}, separators=(",", ":"))
         try:
-            with self._lock, self.path.open("ab") as file:
-                file.write(line)
-                if file.tell() > self._most_bytes:
-                    self._thin()
-        except OSError as e:
+            with closing(sqlite3.connect(self.path)) as connection, connection:
+                # Records need not survive a loss of power.
+                connection.execute("PRAGMA synchronous = OFF")
+                connection.execute(_TABLE)
+                connection.execute("INSERT INTO records (kind, record) VALUES (?, ?)", (kind, record))
+                (count,) = connection.execute("SELECT count(*) FROM records").fetchone()
+                if count > self._most:
+                    connection.execute(_THIN, (count // 2,))
+        except sqlite3.Error as e:
             log.warning("%s is not kept up: %s", self.path, e)
+            if not isinstance(e, sqlite3.OperationalError):
+                self.path.unlink(missing_ok=True)
 
     def read(self) -> list[JsonDict]:
-        """Return all records, oldest first. Incomplete lines are skipped."""
-        try:
-            return _parse_lines(self.path.read_bytes())
-        except FileNotFoundError:
-            return []
+        """Return all records, oldest first. Empty if there is no file or it is damaged."""
+        return [record for _, record in self.newest()]
+
+    def newest(self, after: int = 0, most: int = -1) -> list[tuple[int, JsonDict]]:
+        """Return (id, record) of the newest records, oldest first.
+
+        after: only records with a larger id. Ids ascend.
+        most: largest number of records, −1 for all.
+        """
+        rows = self._select("id > ? ORDER BY id DESC LIMIT ?", after, most)
+        return [(id, json.loads(text)) for id, text in reversed(rows)]
 
     def last_tested(self) -> dict[int, JsonDict]:
         """Return the last scores of each model that was tested, by model id."""
-        scores = {}
-        with contextlib.suppress(FileNotFoundError):
-            lines = self.path.read_bytes().splitlines()
-            for record in _parse_lines(b"\n".join(line for line in lines if line.startswith(_TESTED_PREFIX))):
-                scores[record["id"]] = {name: value for name, value in record.items() if name not in _NOT_SCORES}
-        return scores
+        records = [json.loads(text) for _, text in self._select("kind = 'tested' ORDER BY id")]
+        return {
+            record["id"]: {name: value for name, value in record.items() if name not in _NOT_SCORES}
+            for record in records
+        }
 
-    def _thin(self) -> None:
-        """Remove every second line of the older half."""
-        lines = self.path.read_bytes().splitlines(keepends=True)
-        half = len(lines) // 2
-        older = [line for i, line in enumerate(lines[:half]) if i % 2 or line.startswith(_LASTING_PREFIXES)]
-        remaining = b"".join([*older, *lines[half:]])
-        shorter = self.path.with_suffix(TEMPORARY)
-        shorter.write_bytes(remaining)
-        shorter.replace(self.path)
+    def copy_to(self, path: Path) -> None:
+        """Copy the records to a new file, if they can be read."""
+        if self.path.exists():
+            with (
+                suppress(sqlite3.Error),
+                closing(sqlite3.connect(self.path)) as own,
+                closing(sqlite3.connect(path)) as copy,
+            ):
+                own.backup(copy)
+
+    def _select(self, where: str, *values: int) -> list[tuple[int, str]]:
+        """Return (id, JSON text) of some records. Empty if there is no file or it is damaged."""
+        if self.path.exists():
+            with suppress(sqlite3.Error), closing(sqlite3.connect(self.path)) as connection:
+                query = f"SELECT id, record FROM records WHERE json_valid(record) AND {where}"
+                return connection.execute(query, values).fetchall()
+        return []
 
 
 class RecordedDirectory(Protocol):
@@ -269,58 +287,22 @@ class Recorder:
             )
 
 
-def _parse_lines(text: bytes) -> list[JsonDict]:
-    """Return the records in lines. Lines that are no record are skipped."""
-    records = []
-    for line in text.splitlines():
-        with contextlib.suppress(ValueError):
-            record = json.loads(line)
-            if isinstance(record, dict) and "kind" in record and "time" in record:
-                records.append(record)
-    return records
-
-
 class RecordsTail:
-    """Newest records of a file, read on from where the last read ended.
+    """Newest TAIL_RECORDS records of a directory, read on from the last read.
 
-    seen: number that changes when there are new records.
+    seen: id of the newest record, which changes when there are new records.
 
     Used by one thread.
     """
 
     def __init__(self, records: Records) -> None:
-        self._path = records.path
+        self._records = records
         self._newest: deque[JsonDict] = deque(maxlen=TAIL_RECORDS)
-        self._offset = 0
-        self._read_at = 0.0
         self.seen = 0
 
     def read(self) -> list[JsonDict]:
-        """Return the newest TAIL_RECORDS records, oldest first.
-
-        The file is read at most once a second.
-        """
-        now = time.monotonic()
-        if now - self._read_at >= 1.0:
-            self._read_at = now
-            with contextlib.suppress(FileNotFoundError), self._path.open("rb") as file:
-                self._read_on(file)
+        """Return the newest records, oldest first."""
+        for id, record in self._records.newest(self.seen, TAIL_RECORDS):
+            self._newest.append(record)
+            self.seen = id
         return list(self._newest)
-
-    def _read_on(self, file: BinaryIO) -> None:
-        """Read the complete lines that were added since the last read."""
-        size = file.seek(0, os.SEEK_END)
-        # A shorter file was thinned out, so it is read from the start.
-        if size < self._offset:
-            self._newest.clear()
-            self._offset = 0
-        if self._offset == 0 and size > TAIL_BYTES:
-            self._offset = size - TAIL_BYTES
-
-        file.seek(self._offset)
-        whole, newline, _ = file.read().rpartition(b"\n")
-        self._offset += len(whole) + len(newline)
-
-        records = _parse_lines(whole)
-        self._newest.extend(records)
-        self.seen += bool(records)
