@@ -1,12 +1,13 @@
-"""Partial results: what a task has learned, and how two of them are merged.
+"""Partial results: the result of learning some batches, and the merge of two such results.
 
-A partial result also has an outline of every batch, which is a row or a few with all that the
-batch would change in the stream (features, labels, kind of targets). The process that appends the
-batches to a log can admit them by their outlines, without their rows.
+A partial result has a state for each model. It also has an outline for each batch, which is a
+small Block with a few of the batch's rows. The outline is enough to admit the batch to a log,
+because it has everything that the batch would change in the stream's schema: features, labels and
+kind of targets. So the process that appends the batches does not need their rows.
 
-Memory: a state for each model.
+Memory: one state for each model.
 
-Cost: learning costs what the models cost, a merge takes two passes over the states.
+Cost: learning costs as much as the models' own learning. A merge takes two passes over the states.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,10 +36,10 @@ ProgressCallback = Callable[[Reference], None]
 class PartialResult(NamedTuple):
     """Result of learning consecutive batches.
 
-    states: a state for each model, in the plan's order.
-    outlines: an outline for each batch.
-    refusal: error that names the first batch that cannot be learned, or None. With an error there
-        are no states and outlines.
+    states: state of each model, in the order of the plan's specs.
+    outlines: outline of each batch (a Block with a few of the batch's rows).
+    refusal: error that names the first batch that cannot be learned, or None. With an error,
+        `states` and `outlines` are empty.
     """
 
     states: tuple[AdditiveState, ...]
@@ -47,10 +48,11 @@ class PartialResult(NamedTuple):
 
 
 class _Learner(NamedTuple):
-    """Model as `admit_block` needs it."""
+    """Estimator with the attributes of a model that `admit_block` reads."""
 
     estimator: Estimator
-    # The batch that decides the stream's schema was tried before the plan was made.
+    # A saved state is needed only to try the stream's first batch, which was tried before the
+    # plan was made.
     initial_state: None = None
 
 
@@ -62,13 +64,15 @@ def learn(
     states: Sequence[State | None] = (),
     on_batch: ProgressCallback | None = None,
 ) -> PartialResult:
-    """Learn a task's batches.
+    """Learn the batches of a task, one after the other.
 
-    states: states from which the models continue. Empty: from nothing.
-    on_batch: receives every batch before it is learned.
+    specs: models that learn the batches.
+    schema: the stream's schema, which includes its first batch.
+    states: state of each model to continue from. Empty to start without learned rows.
+    on_batch: function that receives each batch before the batch is learned.
 
-    If the stream or a model refuses a batch, the result has the `refusal`. Raises SourceMissing
-    and DamagedShard.
+    If the stream or a model refuses a batch, the error is returned as the result's `refusal`.
+    Raises SourceMissing or DamagedShard if a shard cannot be read.
     """
     learners = [_Learner(estimator_of(spec)) for spec in specs]
     estimators = [learner.estimator for learner in learners]
@@ -94,7 +98,10 @@ def learn(
 
 
 def merge(older: PartialResult, newer: PartialResult) -> PartialResult:
-    """Return the merged result, with the batches of `newer` after those of `older`."""
+    """Return the result of learning first `older`'s and then `newer`'s batches.
+
+    If one of the two has a refusal (an error), the result has that refusal.
+    """
     refusal = older.refusal or newer.refusal
     if refusal is not None:
         return PartialResult((), (), refusal)
@@ -103,9 +110,12 @@ def merge(older: PartialResult, newer: PartialResult) -> PartialResult:
 
 
 def outline(block: Block, every_set: bool) -> Block:
-    """Return a few rows of a batch that show its width and all its labels.
+    """Return a Block with a few rows of a batch.
 
-    every_set: include a row of each distinct set of labels.
+    The Block has the batch's width and list of labels. Its row is the batch's first row with a
+    target, or the batch's first row if no row has a target.
+
+    every_set: True to include the first row of each distinct set of labels.
     """
     rows = [0]
     if block.y is not None and not all_absent(block.y):
@@ -117,7 +127,11 @@ def outline(block: Block, every_set: bool) -> Block:
 
 
 def _row_of_each_set(block: Block, present: np.ndarray, first: list[int]) -> list[int]:
-    """Return the first row of each distinct set of labels, starting with the rows `first`."""
+    """Return the number of the first row of each distinct label set.
+
+    present: numbers of the rows that have a target.
+    first: list with the first number of `present`. The result begins with that number.
+    """
     known_sets = set(block.y.take(np.array(first)).label_sets())
     rows = list(first)
     for row in present[1:].tolist():
@@ -130,5 +144,9 @@ def _row_of_each_set(block: Block, present: np.ndarray, first: list[int]) -> lis
 
 @lru_cache(maxsize=256)
 def _checked_shard(uri: str, sha256: str) -> Shard:
-    """Return a shard. Its bytes are checked once in each process."""
+    """Return the shard at `uri`, from a cache if possible.
+
+    A shard checks its bytes against `sha256` at its first read. With the cache, a process checks
+    each shard once and not for every task.
+    """
     return open_shard(uri, sha256)
