@@ -1,19 +1,23 @@
-"""Admit: every check that can refuse a batch, done before the batch is written.
+"""Admit: checks that can refuse a batch before the batch is written to the log.
 
-A batch must fit the stream's schema (layout, columns, kind of targets, type of labels, weights),
-the directory's limits, and every model that has not failed. `admit_block` returns the next Schema,
-with what the batch adds to it, and changes nothing. Finite values are checked earlier, when the
-draft is made in the caller's thread.
+A batch must fit
 
-After a batch is admitted, learning it must not raise: a row is in the log only if every model can
-learn it.
+- the stream's schema (layout, columns, kind of targets, type of labels, weights),
+- the directory's limits,
+- every model that has not failed.
 
-Drafts are admitted in groups, and a group is written in one transaction (`Group`). Each draft is
-checked against the schema as the accepted drafts before it left it. A refused draft does not
-affect the others.
+`admit_block` returns a new Schema that includes the batch, and changes nothing. Whether all values
+are finite is checked earlier, when the batch is parsed in the caller's thread.
 
-Cost: O(rows + labels) for each batch. Checking a limit on label sets costs O(sets) when a model is
-near its limit.
+Once a batch is admitted, learning must not raise an error. So the log has only rows that every
+model can learn.
+
+A Draft is an event that is not in the log yet. Drafts are admitted in groups, and each group is
+written in one transaction (`Group`). Each draft is checked against the schema that includes the
+accepted drafts before it. A refused draft does not affect the others.
+
+Cost: O(rows + labels) for each batch. Checking the limit on the number of distinct label sets
+costs O(sets) if a model is near that limit.
 """
 
 import inspect
@@ -73,10 +77,10 @@ from stream_dr.targets.targets import (
 log = logging.getLogger("stream_dr.admit")
 
 ROWS_TRIED = 2
-"""Number of rows with targets that `try_batch` learns.
+"""Number of rows that `try_batch` learns.
 
-Two rows suffice because a trial is about the kind of rows. Numbers and labels are checked in every
-batch elsewhere.
+Two rows are enough, because the trial only shows whether an estimator accepts rows of this kind.
+Values and labels are checked elsewhere, in every batch.
 """
 
 NONE = "none"
@@ -84,9 +88,13 @@ NONE = "none"
 
 
 def admit_block(block: Block | None, schema: Schema, models: Sequence[Learner], limits: Limits) -> Schema:
-    """Return the schema that includes the block, or raise the error that refuses it.
+    """Return the stream's schema, extended by a batch.
 
-    Cost: O(rows + labels).
+    block: the batch. None, for an event without rows, returns `schema`.
+    schema: the stream's schema before the batch.
+    models: the models that will learn the batch.
+
+    Raises the error that refuses the batch. Cost: O(rows + labels).
     """
     if block is None:
         return schema
@@ -97,13 +105,13 @@ def admit_block(block: Block | None, schema: Schema, models: Sequence[Learner], 
     for model in models if block.table else ():
         check_table(model.estimator, block.X)
 
-    # Every model accepted the old schema already, so models are asked again only if it changes.
+    # Every model has accepted the old schema. Models are checked again only if the schema changes.
     new_schema = _with_targets(block.y, _with_weights(block, _with_rows(block, schema)))
     if new_schema == schema:
         return schema
     _check_limits(new_schema, limits)
 
-    # The batches that decide the layout and the kind of targets are also tried.
+    # If the batch decides the layout or the kind of targets, every model tries some of its rows.
     first_targets = schema.n_targets == 0 < new_schema.n_targets
     decides = schema.layout is None or schema.target_kind != new_schema.target_kind or first_targets
     for model in models:
@@ -114,7 +122,7 @@ def admit_block(block: Block | None, schema: Schema, models: Sequence[Learner], 
 
 
 def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
-    """Raise the error that keeps an estimator from learning a stream of this schema.
+    """Raise an error if an estimator cannot learn from a stream.
 
     Raises
     ------
@@ -127,7 +135,7 @@ def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
     SchemaMismatch, TooManyFeatures
         The estimator cannot learn rows of this layout or width.
 
-    The estimator's own `state_bytes` may raise further errors.
+    The estimator's method `state_bytes` may raise further errors.
     """
     if schema.weighted and not takes_weights(type(estimator)):
         raise InvalidWeights(
@@ -151,9 +159,10 @@ def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
 
 
 def _check_rows(estimator: Estimator, schema: Schema) -> None:
-    """Raise SchemaMismatch if the estimator cannot take the stream's layout.
+    """Raise SchemaMismatch if the estimator cannot learn the stream's layout.
 
-    A table needs a feature map that takes tables. Sparse rows must not have one.
+    The rows of a table need an estimator with a feature map for tables. Sparse rows need an
+    estimator without such a feature map.
     """
     if takes_tables(estimator) and schema.layout == "sparse":
         raise SchemaMismatch(
@@ -165,7 +174,7 @@ def _check_rows(estimator: Estimator, schema: Schema) -> None:
 
 
 def _check_width(estimator: Estimator, schema: Schema) -> None:
-    """Raise TooManyFeatures if the stream is wider than the estimator's own limit."""
+    """Raise TooManyFeatures if the stream is wider than the estimator allows."""
     if schema.layout is None:
         return
     widest = estimator.max_width(schema.layout == "sparse", schema.stated)
@@ -179,10 +188,13 @@ def _check_width(estimator: Estimator, schema: Schema) -> None:
 
 
 def try_batch(estimator: Estimator, block: Block, state: State | None = None) -> None:
-    """Let a throw-away accumulator learn a few rows of the batch.
+    """Test whether an estimator can learn the rows of a batch.
 
-    The accumulator goes on from `state`, or begins empty if `state` is None. Raises the
-    StreamDRError that refuses the rows.
+    A temporary accumulator learns the first rows of the batch.
+
+    state: state from which the accumulator continues. None to start without learned rows.
+
+    Raises the StreamDRError that refuses the rows. Any other error is only logged.
     """
     try:
         estimator.accumulator(state).add(block_for(estimator, first_rows(block)))
@@ -193,9 +205,9 @@ def try_batch(estimator: Estimator, block: Block, state: State | None = None) ->
 
 
 def first_rows(block: Block) -> Block:
-    """Return the block's first ROWS_TRIED rows.
+    """Return the first ROWS_TRIED rows of a block.
 
-    Rows with targets are preferred if the block has any.
+    If any row has a target, the first rows with a target are returned.
     """
     if block.y is not None and not all_absent(block.y):
         block = labelled_rows(block)[0]
@@ -203,7 +215,10 @@ def first_rows(block: Block) -> Block:
 
 
 def _check_kind(estimator: Estimator, kind: str | None) -> None:
-    """Raise TargetKindMismatch unless the estimator learns targets of this kind."""
+    """Raise TargetKindMismatch unless the estimator learns targets of this kind.
+
+    kind: the stream's kind of targets. None if no batch had targets so far.
+    """
     if kind is None or not estimator.target_kinds:
         return
 
@@ -214,7 +229,7 @@ def _check_kind(estimator: Estimator, kind: str | None) -> None:
         )
     if kind not in estimator.target_kinds:
         refuse_kind(kind, estimator.target_kinds)
-    # Estimators without the parameter have "".
+    # The attribute `target` is "" for estimators without that parameter.
     if estimator.target not in ("", "auto", kind):
         raise TargetKindMismatch(
             f"this stream's targets are of kind {kind}; the model was made with target={estimator.target!r}."
@@ -223,15 +238,20 @@ def _check_kind(estimator: Estimator, kind: str | None) -> None:
 
 @cache
 def takes_weights(kind: type[Estimator]) -> bool:
-    """True if an estimator class learns with weights.
+    """Return True if an estimator class can learn weighted rows.
 
-    Such a class has the argument `sample_weight` in `partial_fit`.
+    The `partial_fit` of such a class has the argument `sample_weight`.
+
+    kind: the estimator class.
     """
     return "sample_weight" in inspect.signature(kind.partial_fit).parameters
 
 
 def _with_rows(block: Block, schema: Schema) -> Schema:
-    """Return the schema with the layout and width of the block's rows."""
+    """Return the schema, extended by the layout and width of a block.
+
+    Raises SchemaMismatch or WidthMismatch if the block does not fit the schema.
+    """
     layout = "sparse" if block.sparse else "named" if block.names else "dense"
     if block.table:
         return with_table(block.X, schema)
@@ -257,7 +277,11 @@ def _with_rows(block: Block, schema: Schema) -> Schema:
 
 
 def _with_weights(block: Block, schema: Schema) -> Schema:
-    """Return the schema with the decision whether batches carry weights."""
+    """Return the schema with `weighted` set by the first batch.
+
+    `weighted` is True if batches carry row weights. Raises InvalidWeights if the block and an
+    earlier batch differ in this.
+    """
     has_weights = block.weights is not None
     if schema.weighted is None:
         return schema._replace(weighted=has_weights)
@@ -268,7 +292,13 @@ def _with_weights(block: Block, schema: Schema) -> Schema:
 
 
 def _with_targets(targets: Targets | None, schema: Schema) -> Schema:
-    """Return the schema with the block's kind of targets and new labels."""
+    """Return the schema, extended by a block's kind of targets and labels.
+
+    targets: the block's targets, or None.
+
+    Raises TargetKindMismatch if earlier targets were of another kind, and the errors of wrong
+    labels.
+    """
     if targets is None or all_absent(targets):
         return schema
     if schema.target_kind not in (None, targets.kind):
@@ -288,7 +318,12 @@ def _with_targets(targets: Targets | None, schema: Schema) -> Schema:
 
 
 def _with_outputs(outputs: int, schema: Schema) -> Schema:
-    """Return the schema with this number of continuous target columns."""
+    """Return the schema with its number of continuous target columns.
+
+    outputs: number of target columns of the batch.
+
+    Raises InvalidTargets if earlier batches had another number.
+    """
     if schema.outputs not in (0, outputs):
         raise InvalidTargets(
             f"targets have {outputs} columns; this stream was started with {schema.outputs}. Send those."
@@ -321,16 +356,17 @@ LabelSets = Set[frozenset[Label]]
 
 
 class _Placement(NamedTuple):
-    """Place of a draft in its group.
+    """Index of a draft's event among the events of its group.
 
     Attributes
     ----------
     number : int
-        Index of the draft's event in the group.
+        Index of the event in `Group.events`.
     repeated : bool
-        True if an earlier draft of the group has the same key and body.
+        True if an earlier draft of the group has the same key and payload. Then the event is that
+        of the earlier draft.
     columns_missing : tuple of str
-        As in a Receipt.
+        Columns of a table that the draft's rows lack.
     """
 
     number: int
@@ -341,13 +377,16 @@ class _Placement(NamedTuple):
 class Group:
     """Drafts that are admitted one by one and written in one transaction.
 
-    A draft whose idempotency key is known, in the log or in the group, gets the position of the
-    first event with that key.
+    If the log or the group has an event with a draft's idempotency key, the draft gets the
+    position of that event and is not written again.
 
-    Some models keep sums for each distinct label set, up to a limit, and a batch that would exceed
-    it is refused. The sets in the model's state are counted, and those that this process has
-    admitted since. Sets that an earlier process admitted are counted once the model has applied
-    them.
+    Some models keep sums for each distinct label set, up to a limit. A batch that would exceed
+    that limit is refused. The label sets that count are
+
+    - the label sets in the model's state,
+    - the label sets that this process has admitted and the model has not learned yet.
+
+    Label sets that an earlier process admitted count only after the model has learned them.
 
     Parameters
     ----------
@@ -355,25 +394,26 @@ class Group:
     schema : Schema
         The stream's schema before the first draft.
     written : Schema
-        The same without the settings: the schema as the log records it.
+        The schema that the log records. `schema` is the same schema, completed by the settings.
     models : sequence of Model
-        The models that learn.
+        The models that will learn the drafts.
     limits : Limits
+        Limits past which drafts are refused.
     admitted : dict
-        Label sets by model id that were admitted and may not be in the model's state yet.
+        Label sets that were admitted and may not be in the model's state yet, by model id.
     removable : callable
-        Raises the error that keeps the rows of a removal from being unlearned.
+        Function that raises an error if the rows of a removal cannot be unlearned.
 
     Attributes
     ----------
     events : list of EventDraft
         The events to be written.
     drafts : list of Draft
-        The drafts of those events.
+        The draft of each event.
     schema, written : Schema
-        As above, after the drafts that were accepted.
+        The parameters `schema` and `written`, extended by the accepted drafts.
     label_sets : set
-        The label sets of the drafts.
+        Distinct label sets of the accepted drafts, if any model limits their number.
     """
 
     def __init__(
@@ -406,9 +446,9 @@ class Group:
         self._outcomes.append(outcome._replace(columns_missing=self._missing_columns(draft)))
 
     def add(self, draft: Draft) -> bool:
-        """Admit a draft and return True, or return False if it is refused.
+        """Admit a draft. Return False if the draft is refused.
 
-        The error of a refused draft is among the `answers`.
+        `answers` returns the error of a refused draft.
         """
         try:
             self.put(draft)
@@ -419,8 +459,9 @@ class Group:
     def answers(self, positions: Sequence[int], error: StreamDRError | None = None) -> list[Receipt | StreamDRError]:
         """Return the Receipt or the error of each draft, in order.
 
-        positions: positions of the group's events in the log.
-        error: the error that kept the events from being written, if there is one.
+        positions: positions that the group's events have in the log.
+        error: error of a write that failed, for all events of the group. None if the events were
+            written.
         """
         return [
             outcome if isinstance(outcome, Receipt | StreamDRError) else error or self._receipt(outcome, positions)
@@ -428,9 +469,9 @@ class Group:
         ]
 
     def check(self, draft: Draft) -> DryRunReceipt:
-        """Return the receipt that the draft would get, and change nothing.
+        """Return the receipt that a draft would get, and change nothing.
 
-        Raises the error that would refuse it.
+        Raises the error with which the draft would be refused.
         """
         duplicate = self._earlier_result(draft) is not None
         if not duplicate:
@@ -438,9 +479,10 @@ class Group:
         return DryRunReceipt(draft.rows, duplicate, self._missing_columns(draft))
 
     def admit(self, draft: Draft) -> tuple[Schema, LabelSets]:
-        """Return the schema that includes the draft, and its distinct label sets.
+        """Check a draft, and change nothing.
 
-        Raises the error that refuses it.
+        Returns the schema extended by the draft, and the draft's distinct label sets. The label
+        sets are empty if no model limits their number. Raises the error that refuses the draft.
         """
         if draft.key is not None and draft.kind != "reference" and draft.key.startswith(REFERENCE):
             raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
@@ -450,11 +492,14 @@ class Group:
         return schema, self._check_label_sets(draft, schema)
 
     def _missing_columns(self, draft: Draft) -> tuple[str, ...]:
-        """Return the table's columns that the draft's rows lack."""
+        """Return the names of a table's columns that the draft's rows lack."""
         return () if draft.block is None else columns_missing(draft.block, self.schema)
 
     def _receipt(self, placement: _Placement, positions: Sequence[int]) -> Receipt:
-        """Return the receipt of a draft whose event is in the log."""
+        """Return the receipt of a draft whose event was written.
+
+        positions: positions that the group's events have in the log.
+        """
         return Receipt(positions[placement.number], self.events[placement.number].rows, *placement[1:])
 
     def _place(self, draft: Draft) -> _Placement:
@@ -473,9 +518,15 @@ class Group:
         return _Placement(len(self.events) - 1, False)
 
     def _earlier_result(self, draft: Draft) -> Receipt | _Placement | None:
-        """Return the receipt or placement of an earlier draft with the same key.
+        """Return the result of an earlier draft with the same idempotency key.
 
-        None if the draft has no key or a new one. Raises KeyConflict if the bodies differ.
+        Returns
+
+        - a Receipt, if an event in the log has the key,
+        - a _Placement, if an earlier draft of the group has the key,
+        - None, if the draft has no key or its key is new.
+
+        Raises KeyConflict if the two drafts have the same key and different payloads.
         """
         if draft.key is None:
             return None
@@ -492,7 +543,10 @@ class Group:
         return Receipt(known.position, known.rows, True)
 
     def _check_same_body(self, draft: Draft, fingerprint: str) -> None:
-        """Raise KeyConflict unless the draft's body has this fingerprint."""
+        """Raise KeyConflict unless a draft's payload is the same as an earlier one.
+
+        fingerprint: digest of the earlier payload with the same key.
+        """
         if draft.fingerprint != fingerprint and not (draft.kind == "rows" and matches_digest(draft.body, fingerprint)):
             raise KeyConflict(
                 f"idempotency key {draft.key!r} was used for another body (its digest is {fingerprint[:12]}…, now "
@@ -500,9 +554,12 @@ class Group:
             )
 
     def _check_label_sets(self, draft: Draft, schema: Schema) -> LabelSets:
-        """Return the batch's label sets if a model keeps sums of them, else none.
+        """Check the number of distinct label sets for every model that limits it.
 
-        Raises LimitExceeded.
+        schema: the schema extended by the draft.
+
+        Returns the draft's label sets, or an empty set if no model limits their number. Raises
+        LimitExceeded.
         """
         sparse = schema.layout == "sparse"
         bounds = [(m, m.estimator.most_label_sets(schema.features, sparse)) for m in self.models]
@@ -516,14 +573,15 @@ class Group:
         return label_sets
 
     def _check_bound(self, model: Model, label_sets: LabelSets, most: int) -> None:
-        """Raise LimitExceeded if a model would keep sums of too many label sets.
+        """Raise LimitExceeded if a batch brings a model too many label sets.
 
-        label_sets: the sets of the batch.
-        most: the number of sets that the model may keep.
+        label_sets: distinct label sets of the batch.
+        most: largest number of label sets for which the model may keep sums.
         """
         admitted: set[frozenset[Label]] = self._admitted.get(model.id, set())
 
-        # Counting an upper bound is cheap. The sets are compared only near the limit.
+        # The sum of the numbers of sets is an upper bound, since sets may occur twice. The sets
+        # themselves are compared only if this bound exceeds the limit.
         accumulator = cast(MomentAccumulator, model.accumulator.inner)
         if accumulator.label_set_count + len(admitted) + len(self.label_sets) + len(label_sets) <= most:
             return
