@@ -105,7 +105,7 @@ class Point(NamedTuple):
     tested : int
         Number of rows in the batch.
     accuracy : float
-        Accuracy on the batch, defined as in Score.
+        Share of the batch's rows whose label is, or whose labels all are, predicted correctly.
     """
 
     rows: int
