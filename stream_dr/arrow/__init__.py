@@ -1,1 +1,1 @@
-"""Bytes to Blocks and back, for Arrow IPC and JSON, with their targets."""
+"""Conversion between bytes (Arrow IPC or JSON) and Blocks of rows with targets."""

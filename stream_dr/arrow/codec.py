@@ -1,11 +1,14 @@
-"""Codec: bytes ↔ Arrow record batches ↔ Block.
+"""Codec: convert bytes to Arrow record batches and to a Block, and back.
 
-Input is checked before it is used.
+`read_arrow` checks bytes in this order, before they are used:
 
-`read_arrow` checks the messages first (messages.py), then the types of the columns. pyarrow then
-reads the batches without a copy, and every batch is validated in full (sound.py). A file (magic
-ARROW1) is read as the stream inside it, because a hostile footer may list one batch a million
-times.
+1. the messages of the stream (messages.py),
+2. the types of the columns,
+3. every record batch, with Arrow's full validation (sound.py).
+
+pyarrow reads the record batches without a copy. An Arrow file (its first bytes are ARROW1) contains
+a stream, and only the stream is read. The footer of a file is not used, because a hostile footer
+may list one batch a million times.
 
 Layouts of rows:
 
@@ -16,16 +19,16 @@ sparse
 table
     Columns with nulls, strings or dates (rows/raw_rows.py).
 
-A batch may have one of `label`, `labels` and `target` in addition, and `weight` and `id`. Any
-other column is refused by name. Lists of integers are cast to float64.
+In addition, a batch may have a column `weight`, a column `id`, and one of the columns `label`,
+`labels` and `target`. Any other column next to `features`, or next to `indices` and `values`, is
+refused, with its name in the error. Lists of integers are cast to float64.
 
-A body from the network, an event of the log and a batch of a shard are the same bytes and pass the
-same checks. So a Block that exists has finite values and sorted, distinct, non-negative indices.
-The record batches of one event are joined first, and no other module sees more than one.
+A payload from the network, an event of the log and a batch of a shard have the same format and pass
+the same checks. So each Block has finite values, and its indices are sorted, distinct and not
+negative. If an event has several record batches, they are joined here. All other modules get one.
 
-Cost: a batch whose numbers lie as a Block needs them (one record batch, int32 indices, sorted) is
-not copied. The Block then points into the Arrow buffers, which are read-only. Each number is read
-one time by the checks.
+Cost: the values are not copied if the event has one record batch with sorted int32 indices. Then
+the Block points into the read-only Arrow buffers. The checks read each number once.
 """
 
 from collections.abc import Sequence
@@ -69,28 +72,35 @@ __all__ = [
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False, ensure_alignment=pa.ipc.Alignment.DataTypeSpecific)
 
 EventBatches: TypeAlias = Sequence[pa.RecordBatch] | pa.RecordBatch | pa.Table
-"""All rows of one event, as Arrow."""
+"""Arrow batches or an Arrow table with all rows of one event."""
 
 
 class Validated(list[pa.RecordBatch]):
-    """Record batches that have been validated in full."""
+    """List of record batches that passed all checks of `read_arrow`."""
 
 
 def read_arrow(data: BytesLike, max_bytes: int | None = None) -> Validated:
-    """Return the record batches of an IPC stream or file.
+    """Return the validated record batches of an IPC stream or file.
 
-    There is at least one. If the stream has none, it has no rows. Buffers point into `data`, which
-    must not be changed afterwards. Nothing is copied unless it is compressed or misaligned.
+    The result has at least one record batch. If the stream has none, one without rows is returned.
+    Buffers that are not compressed or misaligned are not copied.
 
-    Raises MalformedInput if the bytes are not Arrow, truncated, invalid or followed by others,
-    SchemaMismatch if no layout has the type of a column, and LimitExceeded.
+    Raises
+    ------
+    MalformedInput
+        The bytes are no Arrow stream, or are truncated or invalid, or other bytes follow.
+    SchemaMismatch
+        A column has a type that none of the layouts of rows has.
+    LimitExceeded
+        The stream is larger than `max_bytes` when it is unpacked.
 
     Parameters
     ----------
     data : bytes-like
-        The whole stream or file.
+        The whole stream or file. The record batches point into these bytes, so they must not be
+        changed afterwards.
     max_bytes : int or None
-        Limit of the unpacked size, see `check_messages`. None: no limit.
+        Limit on the unpacked size, see `check_messages`. None means no limit.
     """
     view = ipc_stream(memoryview(data).cast("B"))
     check_messages(view, max_bytes)
@@ -107,18 +117,19 @@ def read_arrow(data: BytesLike, max_bytes: int | None = None) -> Validated:
 
 
 def batch_lengths(data: BytesLike) -> tuple[int, ...]:
-    """Return the number of rows of each batch of an IPC file.
+    """Return the number of rows of each record batch of an IPC file.
 
-    pyarrow may then read the file by its footer. Raises the same errors as `read_arrow`.
+    The messages and the footer of the file are checked. Afterwards it is safe that pyarrow reads
+    the file by its footer. Raises the errors of `read_arrow`.
     """
     view = memoryview(data).cast("B")
     return check_footer(view, check_messages(ipc_stream(view)))
 
 
 def write_arrow(batches: Sequence[pa.RecordBatch]) -> bytes:
-    """Return one uncompressed IPC stream of the batches.
+    """Return the batches as one uncompressed IPC stream.
 
-    There must be at least one, and all must have one schema.
+    batches: at least one record batch. All must have the same schema.
     """
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:
@@ -130,8 +141,9 @@ def write_arrow(batches: Sequence[pa.RecordBatch]) -> bytes:
 def block_from_arrow(batches: EventBatches, n_features: int | None = None, max_features: int | None = None) -> Block:
     """Return one Block of all rows of one event.
 
-    The width of sparse rows is `n_features`, or else the schema's metadata `n_features`, or else
-    the largest index + 1, and then `width_stated` is False.
+    The width of sparse rows is the declared width. It is declared by `n_features` or by the
+    schema's metadata `n_features`. Without a declared width, the width is the largest index + 1,
+    and the Block's `width_stated` is False.
 
     Raises SchemaMismatch, InvalidRows, NotFinite, InvalidIndex, WidthMismatch, LimitExceeded,
     InvalidTargets, InvalidWeights or MalformedInput.
@@ -139,11 +151,11 @@ def block_from_arrow(batches: EventBatches, n_features: int | None = None, max_f
     Parameters
     ----------
     batches : record batches or a table
-        They must have one schema.
+        Rows of the event. All record batches must have the same schema.
     n_features : int or None
         Width that a setting or a manifest declares.
     max_features : int or None
-        Wider batches are refused.
+        Maximum width. A wider batch is refused.
     """
     batch = _joined(batches)
     X, names, sparse, declared_width = _features(batch, n_features, max_features)
@@ -161,10 +173,13 @@ def block_from_arrow(batches: EventBatches, n_features: int | None = None, max_f
 def _features(
     batch: pa.RecordBatch, n_features: int | None, max_features: int | None
 ) -> tuple[Rows, tuple[str, ...] | None, bool, int | None]:
-    """Return the rows and their description.
+    """Return the rows of a record batch with their description.
 
-    The description is the feature names or None, True for sparse rows, and the declared width or
-    None. Raises WidthMismatch if dense rows do not have the declared width.
+    n_features: width that a setting or a manifest declares, or None.
+    max_features: maximum width, or None.
+
+    Returns (rows, feature names or None, True if the rows are sparse, declared width or None).
+    Raises WidthMismatch if dense rows do not have the declared width.
     """
     columns = batch.schema.names
     dense = "features" in columns
@@ -192,12 +207,13 @@ def _features(
 
 
 def arrow_from_block(block: Block) -> pa.RecordBatch:
-    """Return the record batch that `block_from_arrow` reads as this Block.
+    """Return a Block as a record batch.
 
-    Dense rows with names become plain columns, which are copied. Other numbers are not copied. A
-    declared sparse width goes into the schema's metadata `n_features`.
+    `block_from_arrow` returns the same Block for this record batch. Dense rows with feature names
+    are copied into one column for each feature. Other numbers are not copied. The declared width
+    of sparse rows is stored in the schema's metadata `n_features`.
 
-    Raises SchemaMismatch if a feature has a name that the layout uses itself.
+    Raises SchemaMismatch if a feature has a reserved name, such as "label" (see RESERVED).
     """
     columns = layout_columns(block)
     if block.y is not None:
@@ -216,7 +232,10 @@ def arrow_from_block(block: Block) -> pa.RecordBatch:
 
 
 def _joined(batches: EventBatches) -> pa.RecordBatch:
-    """Return all batches as one, validated in full."""
+    """Return one validated record batch with all rows of an event.
+
+    Batches that `read_arrow` has validated are not validated again.
+    """
     if not isinstance(batches, Validated):
         batches = _validated(batches)
     if len(batches) == 1:
@@ -234,7 +253,10 @@ def _joined(batches: EventBatches) -> pa.RecordBatch:
 
 
 def _validated(batches: EventBatches) -> Sequence[pa.RecordBatch]:
-    """Validate batches that a caller made itself, and return at least one."""
+    """Validate record batches that did not come from `read_arrow`.
+
+    Returns a list of at least one record batch.
+    """
     if isinstance(batches, pa.Table):
         batches = batches.to_batches() or pa.RecordBatch.from_pylist([], schema=batches.schema)
     parts = [batches] if isinstance(batches, pa.RecordBatch) else batches
@@ -248,7 +270,12 @@ def _validated(batches: EventBatches) -> Sequence[pa.RecordBatch]:
 
 
 def _declared_width(schema: pa.Schema, n_features: int | None) -> int | None:
-    """Return the width that the setting or the schema's metadata declares, or None."""
+    """Return the declared width of the rows, or None.
+
+    n_features: width that a setting or a manifest declares, or None.
+
+    Raises WidthMismatch if the schema's metadata declares another width.
+    """
     text = (schema.metadata or {}).get(b"n_features")
     if text is None:
         return n_features
@@ -273,13 +300,13 @@ def _weights(batch: pa.RecordBatch) -> np.ndarray | None:
         raise SchemaMismatch(f"column weight is {column.type}; it must be double.", column="weight")
     refuse_null(column, "weight")
 
-    # Casting a signalling NaN warns. It is refused afterwards.
+    # numpy warns when it casts a signalling NaN. `as_weights` refuses NaN.
     with np.errstate(invalid="ignore"):
         return as_weights(column.to_numpy(zero_copy_only=False), batch.num_rows)
 
 
 def id_array(ids: Ids) -> pa.Array:
-    """Return ids as a column of type int64 or string."""
+    """Return ids as an Arrow array of type int64 or string."""
     return pa.array(ids, pa.int64() if ids and isinstance(ids[0], int) else pa.string())
 
 

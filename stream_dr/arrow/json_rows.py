@@ -1,6 +1,6 @@
-"""JSON rows: a JSON object ↔ Block.
+"""JSON rows: convert a JSON object to a Block, and back.
 
-The service takes these forms:
+The service accepts these forms:
 
     {"rows": [[0.1, 0.2], …], "labels": ["a", …]}                         dense
     {"rows": [{"indices": [3, 17], "values": [0.5, 1.2]}, …],
@@ -9,24 +9,26 @@ The service takes these forms:
     {"rows": [{"sex": "female", "age": null}, …], "labels": ["yes", …]}   a table's columns
     {"rows": ["a text", …], "labels": ["sport", …]}                       a table's column `text`
 
-Named dense rows have every column in every row. A column that a table's row lacks is null.
+Each dense row with names must have every column. A row of a table may lack a column, and the value
+is then null.
 
 Optional keys:
 
 labels
-    One string, integer or bool a row for classes, one list a row for several labels. null is a row
-    without target.
+    For each row one label (string, integer or bool), or a list of labels. A row whose entry is null
+    has no target.
 target
-    One number or one list of numbers a row.
+    For each row one number, or a list of numbers.
 weights, ids
-    One a row.
+    For each row one weight, and one id.
 n_features
     Width of sparse rows.
 
-JSON has no schema and one kind of number, so the key says what a column is. The type of every
-value is checked before numpy sees it, because numpy would read "1.5" and null as numbers.
+JSON has no schema and only one type of number, so the key says whether numbers are labels or
+measurements. The type of every value is checked before numpy reads the values, because numpy would
+read "1.5" and null as numbers.
 
-Cost: O(numbers) in Python objects, with the interpreter lock. Send many rows as Arrow.
+Cost: O(values) in Python objects, while the interpreter lock is held. Send many rows as Arrow.
 """
 
 from itertools import chain, pairwise
@@ -54,16 +56,21 @@ if TYPE_CHECKING:
 _KEYS = ("rows", "labels", "target", "weights", "ids", "n_features")
 
 MAX_GAPS = 1 << 20
-"""Number of missing values allowed in a table, in addition to one for each value present."""
+"""Number of missing values that rows may have.
+
+One more missing value is allowed for each value that is present.
+"""
 
 COLUMN_OVERHEAD = 64
-"""Memory that a column takes by itself, as a number of values."""
+"""Memory of a column without rows, in multiples of the memory of one value."""
 
 
 def check_gaps(obj: ParsedJson) -> None:
-    """Raise LimitExceeded if rows or targets lack too many values.
+    """Raise LimitExceeded if rows or targets have too many missing values.
 
-    Missing values take memory although they take no byte of the body. O(values).
+    A missing value takes no byte in the JSON, but it takes memory in a Block. Costs O(values).
+
+    obj: the parsed JSON object of a request.
     """
     rows = obj.get("rows") if isinstance(obj, dict) else None
     target = obj.get("target") if isinstance(obj, dict) else None
@@ -98,11 +105,11 @@ def block_from_json(obj: ParsedJson, n_features: int | None = None, max_features
     Parameters
     ----------
     obj : dict, bytes or str
-        The object, parsed or not.
+        The parsed object, or its JSON text.
     n_features : int or None
         Width that a setting declares for sparse rows.
     max_features : int or None
-        Sparse indices from this one on are refused.
+        Maximum width of sparse rows. An index that is not smaller is refused.
     """
     if isinstance(obj, bytes | bytearray | memoryview | str):
         obj = _parse(obj)
@@ -124,9 +131,10 @@ def block_from_json(obj: ParsedJson, n_features: int | None = None, max_features
 
 
 def json_rows(block: Block) -> JsonObject:
-    """Return the object that `block_from_json` reads as this Block.
+    """Return a Block as an object that can be written as JSON.
 
-    float32 values become the doubles they equal.
+    `block_from_json` returns the same Block for this object, except that float32 values become
+    float64.
     """
     obj: JsonObject = {}
     if block.sparse:
@@ -160,7 +168,13 @@ def _parse(text: bytes | bytearray | memoryview | str) -> ParsedJson:
 
 
 def _declared_width(n_features: ParsedJson, setting: int | None) -> int | None:
-    """Return the width that the object or the setting declares, or None."""
+    """Return the declared width of sparse rows, or None.
+
+    n_features: value of the object's key "n_features", or None.
+    setting: width that a setting declares, or None.
+
+    Raises SchemaMismatch if the two differ or `n_features` is no positive integer.
+    """
     if n_features is None:
         return setting
     if type(n_features) is not int or not 0 < n_features <= MAX_WIDTH:
@@ -175,7 +189,13 @@ def _declared_width(n_features: ParsedJson, setting: int | None) -> int | None:
 def _rows(
     rows: list[ParsedJson], declared_width: int | None, limit: int | None
 ) -> tuple[Rows, tuple[str, ...] | None, bool]:
-    """Return the rows, their names, and True if they are sparse."""
+    """Return the rows in the form that a Block needs.
+
+    rows: value of the object's key "rows".
+    limit: maximum width of sparse rows, or None.
+
+    Returns (rows, feature names or None, True if the rows are sparse).
+    """
     if not rows:
         return np.empty((0, declared_width or 0)), None, False
 
@@ -219,7 +239,10 @@ def _dense(rows: list[list[ParsedJson]]) -> np.ndarray:
 
 
 def _named(rows: list[JsonObject], names: tuple[str, ...]) -> list[list[ParsedJson]]:
-    """Return the values of each row in the order of the names."""
+    """Return the values of each row, in the order of the feature names.
+
+    Raises SchemaMismatch if a row has other names.
+    """
     known = set(names)
     for i, row in enumerate(rows):
         if row.keys() != known:

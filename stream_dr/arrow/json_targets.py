@@ -1,7 +1,7 @@
-"""JSON targets: a JSON object's labels or numbers → Targets.
+"""JSON targets: convert the labels or numbers of a JSON object to Targets.
 
-They are the value under "labels" or "target". JSON numbers do not say whether they are classes or
-measurements, so the key decides.
+Labels are under the key "labels", and numbers to regress on are under the key "target". A JSON
+number may be a label or a measurement, so the key decides.
 
 Cost: O(labels) in Python objects.
 """
@@ -21,13 +21,16 @@ JsonObject = dict[str, ParsedJson]
 """A parsed JSON object."""
 
 NUMBER = {int, float}
-"""Types of a parsed JSON number. bool is not one of them."""
+"""Python types of a parsed JSON number. bool is excluded."""
 
 
 def targets_from_json(obj: JsonObject, rows: int) -> Targets | None:
-    """Return the Targets of an object, or None if it has none.
+    """Return the Targets of a JSON object, or None if it has no targets.
 
-    `rows` is the number of rows in the object. Raises InvalidTargets or SchemaMismatch.
+    obj: the parsed object of a request.
+    rows: number of rows in the object.
+
+    Raises InvalidTargets or SchemaMismatch.
     """
     key = "labels" if obj.get("labels") is not None else "target"
     entries = obj.get(key)
@@ -56,11 +59,13 @@ def _labels(entries: list[ParsedJson]) -> Targets:
 
 
 def _check_labels(labels: list[ParsedJson], absent: type | None = type(None)) -> None:
-    """Raise InvalidTargets unless all labels have one type.
+    """Raise InvalidTargets unless all labels have the same type.
 
-    `absent` is a type that is allowed in addition, or None.
+    absent: type of an absent label, which is allowed in addition. None if every entry must be a
+        label.
     """
-    # The types are compared as JSON gave them, because True, 1 and 1.0 are equal in Python.
+    # The types of the parsed values are compared and not the values, because True, 1 and 1.0 are
+    # equal in Python.
     types = {type(v) for v in labels} - {absent}
     if types <= NUMBER and all(type(v) is int or v.is_integer() for v in labels if v is not None):
         return
@@ -88,9 +93,9 @@ def _numbers(entries: list[ParsedJson]) -> Targets:
 
 
 def number_array(numbers: list[ParsedJson]) -> np.ndarray:
-    """Return numbers as float64.
+    """Return numbers as a float64 array.
 
-    Raises InvalidRows if a number is larger than the largest double.
+    Raises InvalidRows if a number is too large for a double.
     """
     try:
         return np.array(numbers, dtype=np.float64)
@@ -99,7 +104,7 @@ def number_array(numbers: list[ParsedJson]) -> np.ndarray:
 
 
 def json_type_name(value: ParsedJson) -> str:
-    """Return the JSON type of a value, in words for a message."""
+    """Return the JSON type of a value in words, for error messages."""
     names: dict[type, str] = {
         dict: "an object",
         list: "a list",

@@ -1,17 +1,23 @@
-"""Messages of an Arrow stream, checked before pyarrow reads any of them.
+"""Check the messages of an Arrow stream before pyarrow reads any of them.
 
-The framing must be complete up to the end-of-stream marker, types must be those of a layout, and
-dictionaries must not be deltas. The unpacked sizes of buffers are added up before anything is
-allocated.
+These things are checked:
 
-pyarrow alone would not be safe. It reads a stream cut between two messages as a shorter one, so a
-truncated upload would be learned in part. It joins delta dictionaries again for every batch. A few
-kilobytes of zstd unpack to gigabytes, and so does a schema that refers to one field or one name
-thousands of times. pyarrow's MessageReader copies the parts a message refers to when it opens it,
-and reports neither buffers nor deltas. `FlatbufferTable` reads them instead.
+- The stream is complete, up to its end-of-stream marker.
+- Each column has a type that one of the layouts of rows has.
+- No dictionary is a delta (an addition to an earlier dictionary).
+- The sum of the unpacked sizes of all buffers is within a limit. Nothing is unpacked before this
+  check.
 
-Cost: O(messages + columns of the schema). Of the bodies only the sizes of compressed buffers are
-read.
+pyarrow alone would not be safe. If a stream is cut between two messages, pyarrow reads it as a
+shorter stream, so a truncated upload would be learned in part. pyarrow joins delta dictionaries
+again for every batch. A few kilobytes of zstd can unpack to gigabytes. A small schema that refers
+to one field or one name thousands of times takes gigabytes too.
+
+The metadata of messages is a flatbuffer, which is read by `FlatbufferTable`. pyarrow's own
+MessageReader cannot be used. It copies everything that a message refers to, and shows neither
+buffers nor deltas.
+
+Cost: O(messages + columns of the schema). Of a message's buffers, only the unpacked sizes are read.
 """
 
 import struct
@@ -26,19 +32,19 @@ import numpy as np
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch
 
 MAX_BATCHES = 1_000
-"""Maximum number of record batches and dictionaries of a body."""
+"""Maximum number of record batches and dictionaries of a stream."""
 
 MAX_PARTS = 1 << 17
-"""Maximum number of columns and metadata entries of a body.
+"""Maximum number of columns and metadata entries of a stream.
 
-Columns count in the schema and again in each record batch. Each takes a few hundred bytes in
-pyarrow.
+A column counts in the schema and again in each record batch. pyarrow takes a few hundred bytes for
+each.
 """
 
 MAX_SMALL_VALUES = 1 << 21
-"""Number of values of a body allowed in addition to two for each byte of its buffers.
+"""Number of values that a stream may have, in addition to two values for each byte of its buffers.
 
-Nulls and booleans take eight bytes each in memory, however few they take in the body.
+A null or a boolean takes a bit or nothing in the stream, but eight bytes in memory.
 """
 
 _CONTINUATION = 0xFFFFFFFF
@@ -61,8 +67,11 @@ _SUPPORTED = ("null", "int", "float", "bool", "date", "timestamp", "string", "la
 class FlatbufferTable:
     """Table of a flatbuffer, the format of Arrow's metadata.
 
-    A field is given by its index in the schema language's table, from 0. Every read outside the
-    buffer raises struct.error.
+    In all methods, `field` is the index of a field in the table's definition in Arrow's .fbs files,
+    from 0. A read outside the buffer raises struct.error.
+
+    buffer: bytes of the flatbuffer.
+    at: offset of the table in the buffer.
     """
 
     def __init__(self, buffer: memoryview, at: int) -> None:
@@ -75,34 +84,41 @@ class FlatbufferTable:
 
     @classmethod
     def root(cls, buffer: memoryview) -> "FlatbufferTable":
-        """Return the root table of a buffer."""
+        """Return the root table of a flatbuffer."""
         return cls(buffer, struct.unpack_from("<I", buffer, 0)[0])
 
     def number(self, field: int, code: str) -> int:
-        """Return a number of struct's format `code`, 0 if it is absent."""
+        """Return the number in a field, 0 if the field is absent.
+
+        code: format of the number for `struct.unpack`, such as "<q".
+        """
         at = self._field(field)
         return int(struct.unpack_from(code, self._buffer, at)[0]) if at else 0
 
     def table(self, field: int) -> "FlatbufferTable | None":
-        """Return a table, or None if it is absent."""
+        """Return the table in a field, or None if the field is absent."""
         at = self._field(field)
         return FlatbufferTable(self._buffer, self._follow(at)) if at else None
 
     def tables(self, field: int) -> Iterator["FlatbufferTable"]:
-        """Yield the tables of a vector. Several may be the same one."""
+        """Yield the tables of the vector in a field.
+
+        A hostile vector may refer to one table several times.
+        """
         at, count = self._vector(field)
         for place in range(at, at + 4 * count, 4):
             yield FlatbufferTable(self._buffer, self._follow(place))
 
     def text(self, field: int) -> memoryview:
-        """Return the bytes of a string."""
+        """Return the bytes of the string in a field. They are empty if the field is absent."""
         at, count = self._vector(field)
         return self._buffer[at : at + count]
 
     def structs(self, field: int, words: int) -> np.ndarray:
-        """Return a vector of structs as int64 (count, words).
+        """Return the vector of structs in a field, as int64 (number of structs, words).
 
-        `words` is the number of int64 of a struct. Smaller numbers share a word.
+        words: size of a struct in multiples of 8 bytes. Numbers of fewer than 8 bytes share a
+            word.
         """
         at, count = self._vector(field)
         if at + 8 * words * count > len(self._buffer):
@@ -120,7 +136,10 @@ class FlatbufferTable:
         return at + int(struct.unpack_from("<I", self._buffer, at)[0])
 
     def _vector(self, field: int) -> tuple[int, int]:
-        """Return the offset of a vector's first element, and its length."""
+        """Return the offset of the first element of a field's vector, and its length.
+
+        Both are 0 if the field is absent.
+        """
         at = self._field(field)
         if not at:
             return 0, 0
@@ -134,13 +153,15 @@ class Message(NamedTuple):
     Attributes
     ----------
     begin : int
-        Offset in the stream, in bytes.
+        Offset of the message in the stream, in bytes.
     kind : int
-        Type of the header: schema, dictionary or record batch.
-    header, root : FlatbufferTable
-        Metadata of the kind, and of the message as a whole.
+        _SCHEMA, _DICTIONARY or _RECORD_BATCH.
+    header : FlatbufferTable
+        Metadata of the schema, dictionary or record batch.
+    root : FlatbufferTable
+        Metadata of the message as a whole. `header` is one of its fields.
     size : int
-        Size of the metadata in bytes.
+        Number of bytes of the metadata.
     body : memoryview
         Buffers of the message.
     """
@@ -154,28 +175,33 @@ class Message(NamedTuple):
 
 
 def ipc_stream(view: memoryview) -> memoryview:
-    """Return the stream inside a file, or the stream itself. Raises MalformedInput."""
+    """Return the stream in the bytes of an Arrow file or stream.
+
+    Raises MalformedInput if the footer of a file is damaged.
+    """
     return view[8 : _footer(view)] if bytes(view[:6]) == _MAGIC else view
 
 
 def check_messages(view: memoryview, max_bytes: int | None = None) -> list[Message]:
-    """Check and return the messages of a stream. The first is its schema.
+    """Check the messages of an Arrow stream and return them.
+
+    The first message is the schema.
 
     Parameters
     ----------
     view : memoryview
         The stream, which must end with an end-of-stream marker.
     max_bytes : int or None
-        Limit on the unpacked bytes. A value counts as at least four, and dictionaries count again
-        for each record batch after the first. MAX_BATCHES, MAX_PARTS and MAX_SMALL_VALUES apply as
-        well. None means no limit of any kind, for files.
+        Limit on the number of unpacked bytes. A value counts as at least four bytes. Dictionaries
+        count again for each record batch after the first. With this limit, MAX_BATCHES, MAX_PARTS
+        and MAX_SMALL_VALUES apply as well. None means no limits, for files of the operator.
 
     Raises
     ------
     MalformedInput
         The stream is truncated or damaged.
     SchemaMismatch
-        A type is not of a layout, or a dictionary is a delta.
+        A column has a type that none of the layouts of rows has, or a dictionary is a delta.
     LimitExceeded
         The stream exceeds a limit.
     """
@@ -199,10 +225,14 @@ def check_messages(view: memoryview, max_bytes: int | None = None) -> list[Messa
 
 
 def check_footer(view: memoryview, messages: list[Message]) -> tuple[int, ...]:
-    """Return the number of rows of each record batch, in the footer's order.
+    """Check the footer of an Arrow file.
 
-    `messages` are those of the file. Raises MalformedInput if the footer lists other messages, and
-    the errors of `check_messages` for its schema.
+    view: bytes of the file.
+    messages: messages of the stream in the file.
+
+    Returns the number of rows of each record batch, in the footer's order. Raises MalformedInput if
+    the footer lists other messages than the stream has. Raises the errors of `check_messages` for
+    the schema in the footer.
     """
     begin = _footer(view)
     checker = _MessageChecker(None)
@@ -226,7 +256,10 @@ def check_footer(view: memoryview, messages: list[Message]) -> tuple[int, ...]:
 
 
 def _footer(view: memoryview) -> int:
-    """Return the offset of a file's footer in bytes."""
+    """Return the offset of an Arrow file's footer, in bytes.
+
+    Raises MalformedInput if the file is truncated or the offset is wrong.
+    """
     if len(view) < 22 or bytes(view[-6:]) != _MAGIC:
         raise MalformedInput("an Arrow file without its footer: it is truncated. Send it whole.")
     begin = len(view) - 10 - int(struct.unpack("<i", view[-10:-6])[0])
@@ -236,13 +269,16 @@ def _footer(view: memoryview) -> int:
 
 
 def _messages(view: memoryview) -> Iterator[Message]:
-    """Yield each message up to the end-of-stream marker."""
+    """Yield each message of a stream, up to the end-of-stream marker.
+
+    Raises struct.error or MalformedInput if the stream is truncated.
+    """
     at = 0
     while True:
         begin = at
         length = struct.unpack_from("<I", view, at)[0]
         at += 4
-        # The marker is absent in streams written before Arrow 0.15.
+        # Since Arrow 0.15 the continuation marker is before the length of a message.
         if length == _CONTINUATION:
             length = struct.unpack_from("<I", view, at)[0]
             at += 4
@@ -264,9 +300,11 @@ def _messages(view: memoryview) -> Iterator[Message]:
 
 
 class _MessageChecker:
-    """Checks of messages one after another, with running totals.
+    """Checker of a stream's messages, with running totals.
 
-    metadata_bytes: size of all metadata so far.
+    max_bytes: limit on the number of unpacked bytes. None for no limits of any kind.
+
+    The attribute `metadata_bytes` is the number of bytes of all metadata so far.
     """
 
     def __init__(self, max_bytes: int | None) -> None:
@@ -283,7 +321,7 @@ class _MessageChecker:
         self._dictionaries: dict[int, int] = {}
 
     def check_message(self, message: Message) -> None:
-        """Check the next message."""
+        """Check the next message of the stream and update the totals."""
         header = message.header
         size = 0
         self.metadata_bytes += message.size
@@ -298,7 +336,8 @@ class _MessageChecker:
             self._dictionaries[number] = size = 0 if rows is None else self._unpacked_size(rows, message.body)
         else:
             size = self._unpacked_size(header, message.body)
-            # pyarrow joins the dictionaries again for each batch after the first.
+            # pyarrow joins the dictionaries again for each batch after the first, so they count
+            # again.
             size += sum(self._dictionaries.values()) if self._batches else 0
             self._batches += 1
 
@@ -310,7 +349,7 @@ class _MessageChecker:
         self._check_bound(self._values, 2 * self._buffer_bytes + MAX_SMALL_VALUES, small)
 
     def schema(self, schema: FlatbufferTable) -> None:
-        """Check a schema."""
+        """Check the byte order, metadata and fields of a schema."""
         if schema.number(0, "<h") != _NATIVE:
             raise MalformedInput("the Arrow stream is of the other byte order; write it in this machine's.")
         self.check_entries(schema, 2)
@@ -318,9 +357,9 @@ class _MessageChecker:
             self._field(field)
 
     def check_entries(self, table: FlatbufferTable, field: int) -> bool:
-        """Check the metadata entries in a field.
+        """Count the (key, value) metadata entries in a field of a table.
 
-        Return True if one of them names an extension type.
+        Returns True if one of them names an Arrow extension type.
         """
         extended = False
         for entry in table.tables(field):
@@ -332,7 +371,9 @@ class _MessageChecker:
     def _field(self, field: FlatbufferTable, column: str | None = None) -> None:
         """Check a field of a schema and the fields nested in it.
 
-        `column` is the name of the column that a nested field belongs to.
+        column: name of the column to which a nested field belongs. None for a column itself.
+
+        Raises SchemaMismatch for a type that none of the layouts of rows has.
         """
         self._count_parts(1, len(field.text(0)))
         name = _utf8(field.text(0))
@@ -343,7 +384,7 @@ class _MessageChecker:
         if self.check_entries(field, 6):
             kind = "of an extension type"
 
-        # A supported type has at most one child, so the second is enough to refuse.
+        # A supported type has at most one nested field. Two are read to notice a type with more.
         inner = list(islice(field.tables(5), 2))
         if kind not in _SUPPORTED or len(inner) != (kind in _LISTS) or (nested and inner):
             raise unsupported_type(column, f"of lists of {kind}" if nested else kind)
@@ -355,18 +396,29 @@ class _MessageChecker:
             self._field(child, column)
 
     def _count_parts(self, parts: int, text_bytes: int) -> None:
-        """Count columns or metadata entries and the bytes of their text."""
+        """Add columns or metadata entries to the totals, and check the totals.
+
+        parts: number of columns or entries.
+        text_bytes: number of bytes of their names and values.
+        """
         self._parts += parts
         self._check_bound(
             self._parts, MAX_PARTS, "columns, counted in each record batch, and entries of metadata; send fewer"
         )
-        # A part takes at least 16 bytes of metadata, unless several references share it.
+        # Each column or entry takes at least 16 bytes of metadata. If the sum exceeds the metadata
+        # that was read, several references share one.
         self._text_bytes += 16 * parts + text_bytes
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")
 
     def _unpacked_size(self, rows: FlatbufferTable, body: memoryview) -> int:
-        """Return the unpacked size of a record batch's or dictionary's buffers, in bytes."""
+        """Return the unpacked size of a message's buffers, in bytes.
+
+        A value counts as at least four bytes.
+
+        rows: metadata of a record batch or of a dictionary's values.
+        body: the buffers.
+        """
         nodes = rows.structs(1, 2)[:, 0].tolist()
         buffers = rows.structs(2, 2).tolist()
         self._count_parts(len(nodes), 0)
@@ -381,7 +433,7 @@ class _MessageChecker:
             size: int = struct.unpack_from("<q", body, offset)[0] if packed and length >= 8 else length
             if size < -1:
                 raise MalformedInput("a compressed buffer states a negative size; write the stream anew.")
-            # −1 says that a buffer is not compressed.
+            # The size −1 means that this buffer is not compressed.
             total += length if size == -1 else size
 
         values: int = sum(nodes)
@@ -390,7 +442,10 @@ class _MessageChecker:
         return max(total, 4 * values)
 
     def _check_bound(self, count: int, limit: int | None, description: str) -> None:
-        """Raise LimitExceeded if the count is above the limit."""
+        """Raise LimitExceeded if a count exceeds a limit and limits apply.
+
+        description: end of the error message, which names what was counted.
+        """
         if self._max_bytes is not None and limit is not None and count > limit:
             raise LimitExceeded(f"the batch holds more than {limit} {description}.", limit=limit)
 
@@ -403,7 +458,10 @@ def _utf8(text: memoryview) -> str:
 
 
 def unsupported_type(column: str, kind: object) -> SchemaMismatch:
-    """Return the error for a column of a type that no layout has."""
+    """Return the error for a column whose type none of the layouts of rows has.
+
+    kind: the type, in words or as Arrow prints it.
+    """
     return SchemaMismatch(
         f"column {column} is {kind}, which is not taken; send numbers, strings, bools, dates, timestamps, lists of these, "
         "or dictionaries of labels.",

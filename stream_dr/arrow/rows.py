@@ -1,14 +1,20 @@
-"""Feature columns of a record batch ↔ rows of a Block.
+"""Convert the feature columns of a record batch to rows of a Block, and back.
 
-There are three numeric layouts: `features` (dense), `indices` and `values` (sparse), and plain
-numeric columns (dense, with names). Each error message names its column.
+There are three numeric layouts:
 
-Two list columns describe one CSR matrix only if their offsets agree. The offsets of a slice need
-not start at 0, and values outside the slice are not checked. Nulls are refused, because a null
-slot reads as 0.0.
+- dense: one column `features`, with a list of numbers for each row,
+- sparse: the columns `indices` and `values`, with a list for each row,
+- dense with names: one numeric column for each feature.
 
-Cost: plain columns are copied once into a C-ordered array. Other numbers are copied only if their
-type or order differs from a Block's.
+Each error message names its column.
+
+The sparse layout is one CSR matrix. So the lists `indices` and `values` of a row must have equal
+lengths. If a column is a slice of a longer array, its offsets need not start at 0, and values
+outside the slice are not checked. Nulls are refused, because Arrow's buffer may have 0.0 for a
+null.
+
+Cost: the columns of dense rows with names are copied once into a C-ordered array. Other numbers
+are copied only if a Block needs another type or order.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,30 +32,38 @@ if TYPE_CHECKING:
     import scipy.sparse as sp
 
 EXTRA_COLUMNS = (*TARGET_COLUMNS, "weight", "id")
-"""Columns allowed in addition to the features."""
+"""Names of columns that a batch may have in addition to its features."""
 
 RESERVED = ("features", "indices", "values", *EXTRA_COLUMNS)
-"""Names that no feature may have."""
+"""Names that no feature may have, because they are names of other columns."""
 
-# Indices are int32.
+# The indices of a CSR matrix are int32.
 MAX_WIDTH = 2**31 - 1
 """Maximum number of columns of sparse rows."""
 
 
 def is_layout(names: Sequence[str]) -> bool:
-    """Return True if the names include `features`, or `indices` and `values`."""
+    """Return True if the column names are those of dense or sparse rows.
+
+    Dense rows have the column `features`. Sparse rows have the columns `indices` and `values`.
+    """
     return "features" in names or {"indices", "values"} <= set(names)
 
 
 def check_layout(names: list[str], dense: bool, sparse: bool) -> None:
-    """Raise SchemaMismatch unless the columns fit one layout.
+    """Raise SchemaMismatch unless the columns fit one layout of rows.
 
-    Refused are repeated names, columns in addition to a layout, and half of the sparse layout.
+    Raised for a repeated name, for an unknown column next to the columns of the layout, and if one
+    of `indices` and `values` is missing.
 
     Parameters
     ----------
-    dense, sparse : bool
-        True if the batch has a column of that layout.
+    names : list of str
+        Names of all columns of the batch.
+    dense : bool
+        True if the batch has the column `features`.
+    sparse : bool
+        True if the batch has the column `indices` or `values`.
     """
     if len(set(names)) < len(names):
         repeated = next(name for i, name in enumerate(names) if name in names[:i])
@@ -70,10 +84,13 @@ def check_layout(names: list[str], dense: bool, sparse: bool) -> None:
 
 
 def dense_rows(column: pa.Array) -> np.ndarray:
-    """Return the rows of column `features`.
+    """Return the rows (rows, d) in the column `features`.
 
-    The column is fixed_size_list<float|double, d>. The result is (rows, d) float32 or float64, a
-    view if possible. Raises SchemaMismatch for another type and InvalidRows for a null.
+    The rows are float32 or float64, and share the column's memory if possible.
+
+    column: column of type fixed_size_list<float|double, d>.
+
+    Raises SchemaMismatch for another type and InvalidRows for a null.
     """
     kind = column.type
     if not pa.types.is_fixed_size_list(kind) or kind.list_size == 0:
@@ -89,16 +106,19 @@ def dense_rows(column: pa.Array) -> np.ndarray:
 
 
 def sparse_rows(batch: pa.RecordBatch, declared_width: int | None, max_features: int | None) -> "sp.csr_matrix":
-    """Return the rows of columns `indices` and `values` as CSR.
+    """Return the rows in the columns `indices` and `values` as a CSR matrix.
 
-    Indices are sorted and distinct. The width is `declared_width`, or the largest index + 1.
+    The indices of the matrix are sorted and distinct.
+
+    declared_width: number of columns of the matrix. None takes the largest index + 1.
+    max_features: maximum number of columns, or None.
 
     Raises
     ------
     SchemaMismatch
-        A column has another type.
+        A column has another type than a list of numbers.
     InvalidRows
-        A value is null, or a row's lists differ in length.
+        A value is null, or the two lists of a row have different lengths.
     InvalidIndex
         An index is negative, repeated, or not below `declared_width` and `max_features`.
     """
@@ -115,14 +135,16 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None, max_features:
     return canonical_csr(_numbers(values, "values"), columns.astype(np.int32, copy=False), indptr, width)
 
 
-# The cast of a signalling NaN warns. The value is refused afterwards.
+# numpy warns when it casts a signalling NaN. `check_finite` refuses NaN later.
 @np.errstate(invalid="ignore")
 def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return rows (rows, features) and names of plain numeric columns.
+    """Return the rows (rows, features) and names of numeric columns.
 
-    Targets, weight and id are left out. The rows are a copy, float32 if all columns are, otherwise
-    float64. Raises SchemaMismatch if there is no column or one is not numeric, and InvalidRows for
-    a null.
+    Each column is a feature, except the columns of targets, weights and ids. The rows are a copy.
+    They are float32 if all columns are float32, otherwise float64.
+
+    Raises SchemaMismatch if there is no feature or a feature is not numeric, and InvalidRows for a
+    null.
     """
     names = tuple(name for name in batch.schema.names if name not in EXTRA_COLUMNS)
     if not names:
@@ -139,16 +161,19 @@ def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def has_only_numbers(batch: pa.RecordBatch) -> bool:
-    """Return True if all features are numbers without nulls, as `plain_rows` needs."""
+    """Return True if all feature columns are numeric and have no nulls.
+
+    Then `plain_rows` can read them.
+    """
     columns = [(batch.column(i), field) for i, field in enumerate(batch.schema) if field.name not in EXTRA_COLUMNS]
     return all(is_numeric(field.type) and not column.null_count for column, field in columns)
 
 
 def layout_columns(block: Block) -> dict[str, pa.Array]:
-    """Return a Block's rows as columns of its layout.
+    """Return the rows of a Block as Arrow columns, by name.
 
-    Sparse rows and dense rows without names share the Block's memory. Raises SchemaMismatch if a
-    feature has a reserved name.
+    Sparse rows, and dense rows without names, share the Block's memory. Raises SchemaMismatch if a
+    feature has a name of RESERVED.
     """
     if block.sparse:
         offsets = pa.array(block.X.indptr.astype(np.int32, copy=False))
@@ -176,7 +201,10 @@ def _refuse_reserved(names: Iterable[str]) -> None:
 
 
 def refuse_null(column: pa.Array, name: str) -> None:
-    """Raise InvalidRows with the first row in which the column is null."""
+    """Raise InvalidRows if a column has a null. The error names the first row.
+
+    name: name of the column, for the error message.
+    """
     if column.null_count:
         row = first_null(column)
         raise InvalidRows(
@@ -185,7 +213,12 @@ def refuse_null(column: pa.Array, name: str) -> None:
 
 
 def _flat_list(column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:
-    """Return a list column's values and its offsets, which start at 0."""
+    """Return the values of a list column, and offsets (rows + 1,) into them.
+
+    The offsets start at 0.
+
+    name: name of the column, for error messages.
+    """
     if not is_list(column.type):
         raise SchemaMismatch(f"column {name} is {column.type}; it must be a list a row.", column=name)
     refuse_null(column, name)
@@ -212,21 +245,29 @@ def _check_plain(name: str, column: pa.Array) -> None:
 
 
 def _numbers(flat: pa.Array, name: str) -> np.ndarray:
-    """Return values without nulls as float32 or float64.
+    """Return an array of numbers as float32 or float64.
 
-    Integers and half floats are cast.
+    Integers and float16 are cast to float64.
+
+    flat: array without nulls.
+    name: name of the column, for the error message.
     """
     if pa.types.is_float32(flat.type) or pa.types.is_float64(flat.type):
         return numbers_of(flat)
     if pa.types.is_integer(flat.type) or pa.types.is_float16(flat.type):
-        # The cast of a signalling NaN warns. The value is refused afterwards.
+        # numpy warns when it casts a signalling NaN. `check_finite` refuses NaN later.
         with np.errstate(invalid="ignore"):
             return np.asarray(flat.to_numpy(zero_copy_only=False), dtype=np.float64)
     raise SchemaMismatch(f"column {name} holds {flat.type}; it must hold float or double.", column=name)
 
 
 def _check_lengths(indptr: np.ndarray, value_indptr: np.ndarray) -> None:
-    """Raise InvalidRows with the first row whose lists differ in length."""
+    """Raise InvalidRows if a row's indices and values differ in number.
+
+    The error names the first such row.
+
+    indptr, value_indptr: offsets (rows + 1,) of the lists of indices and of values.
+    """
     differing = np.flatnonzero(indptr != value_indptr)
     if len(differing):
         row = int(differing[0]) - 1
@@ -234,7 +275,13 @@ def _check_lengths(indptr: np.ndarray, value_indptr: np.ndarray) -> None:
 
 
 def _check_indices(columns: np.ndarray, indptr: np.ndarray, limit: int) -> None:
-    """Raise InvalidIndex with the first index outside 0 … limit − 1."""
+    """Raise InvalidIndex if an index is outside 0 … limit − 1.
+
+    The error names the first such index and its row.
+
+    columns: indices of all rows, one after the other.
+    indptr: offsets (rows + 1,) of the rows in `columns`.
+    """
     if columns.min(initial=0) >= 0 and columns.max(initial=0) < limit:
         return
     at = int(np.flatnonzero((columns < 0) | (columns >= limit))[0])
@@ -245,9 +292,10 @@ def _check_indices(columns: np.ndarray, indptr: np.ndarray, limit: int) -> None:
 
 
 def trusted_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> "sp.csr_matrix":
-    """Return a CSR matrix over arrays that need no check.
+    """Return a CSR matrix of arrays that are already checked.
 
-    Indices must be sorted, distinct and within the shape. Nothing is copied. O(1).
+    Within each row, indices must be sorted, distinct and within the shape. Nothing is copied.
+    Costs O(1).
     """
     matrix = _csr(data, indices, indptr.astype(np.int32, copy=False), shape)
     matrix.has_canonical_format = True
@@ -257,16 +305,19 @@ def trusted_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape
 def canonical_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, width: int) -> "sp.csr_matrix":
     """Return a CSR matrix (rows, width) with sorted indices.
 
-    Arrays that are sorted already are not copied. Raises InvalidIndex with row and column if an
-    index is repeated within a row.
+    Nothing is copied if the indices of each row are sorted already. Raises InvalidIndex, which
+    names row and column, if an index is repeated within a row.
 
     Parameters
     ----------
     data : ndarray (entries,), float32 or float64
+        Values of all rows, one row after the other.
     indices : ndarray (entries,), int32
-        Each within 0 … width − 1.
+        Column of each value, from 0 to width − 1.
     indptr : ndarray (rows + 1,)
+        Offsets of the rows in `data` and `indices`.
     width : int
+        Number of columns of the matrix.
     """
     shape = (len(indptr) - 1, width)
     matrix = _csr(data, indices, indptr.astype(np.int32, copy=False), shape)
@@ -286,7 +337,7 @@ def canonical_csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, wid
 
 
 def _csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]) -> "sp.csr_matrix":
-    # Imported here so that a client with dense rows loads no scipy.
+    # scipy is imported here, so that a client that sends dense rows need not load scipy.
     from scipy.sparse import csr_matrix
 
     return csr_matrix((data, indices, indptr), shape=shape)

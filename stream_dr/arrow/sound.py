@@ -1,9 +1,11 @@
 """Validation of record batches, so that no array points outside its own buffers.
 
-Arrow's full validation accepts an array of no rows whatever its one offset is, and its kernels
-crash the process on such an array. So offsets are checked here first. Many string views may show
-the same bytes, and Arrow reads these for each view. So the lengths of all views are added up
-first.
+Two things are checked before Arrow's own full validation:
+
+- Offsets. An array without rows has one offset. Arrow's full validation accepts any value there,
+  and a wrong value crashes the process in Arrow's kernels.
+- The sum of the lengths of all string views. Many views may refer to the same bytes, and Arrow
+  reads these bytes for each view.
 
 Cost: one pass over offsets and views, then Arrow's full validation of UTF-8, dictionary indices
 and null counts.
@@ -20,15 +22,15 @@ from stream_dr.arrow.messages import unsupported_type
 from stream_dr.errors import LimitExceeded, MalformedInput
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview | mmap.mmap | pa.Buffer
-"""An object whose memory can be read without a copy."""
+"""Types of objects whose memory can be read without a copy."""
 
 _MAX_VIEW_BYTES = 64 << 20
-"""Maximum number of bytes that the views of a batch show, if the caller sets no limit."""
+"""Limit on the sum of the lengths of a batch's string views, if the caller sets no limit."""
 
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 _NUMBERS = (*_INTEGERS, pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.null())
 
-# Ids of Arrow types, with the dtype of the offsets if the type has offsets.
+# Ids of Arrow types. A dict has the dtype of the type's offsets.
 _STRING_OFFSETS = {pa.string().id: np.int32, pa.large_string().id: np.int64}
 _LIST_OFFSETS = {pa.list_(pa.null()).id: np.int32, pa.large_list(pa.null()).id: np.int64}
 _FIXED_SIZE_LIST = pa.list_(pa.null(), 1).id
@@ -39,9 +41,10 @@ _SCALAR = {*_NUMERIC, *_STRING_OFFSETS, _STRING_VIEW}
 
 
 def check_types(schema: pa.Schema) -> None:
-    """Raise SchemaMismatch if no layout has the type of a column.
+    """Raise SchemaMismatch if a column has an unsupported type.
 
-    The error names the first such column.
+    A type is supported if one of the layouts of rows (codec.py) has it. The error names the first
+    column with another type.
     """
     for field in schema:
         kind = field.type
@@ -54,16 +57,16 @@ def check_types(schema: pa.Schema) -> None:
 
 
 def check_batches(batches: Sequence[pa.RecordBatch], max_bytes: int | None = None) -> None:
-    """Validate batches in full.
+    """Check every array of record batches.
 
-    `check_types` must have accepted their types. Raises MalformedInput if an array points outside
-    its buffers or is invalid, and LimitExceeded.
+    Raises MalformedInput if an array points outside its buffers or is invalid, and LimitExceeded.
 
     Parameters
     ----------
     batches : sequence of RecordBatch
+        Batches whose types `check_types` has accepted.
     max_bytes : int or None
-        Limit of the bytes that all string views show together. None: 64 MiB for each batch.
+        Limit on the sum of the lengths of all string views. None means 64 MiB for each batch.
     """
     try:
         for batch in batches:
@@ -81,14 +84,14 @@ def check_batches(batches: Sequence[pa.RecordBatch], max_bytes: int | None = Non
 
 
 def first_message_line(error: BaseException) -> str:
-    """Return the first line of an error's message, at most 200 characters."""
+    """Return the first line of an error's message, cut to 200 characters."""
     return (str(error) or type(error).__name__).splitlines()[0][:200]
 
 
 def _arrays(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
-    """Yield column name and array of each array that is not numeric.
+    """Yield (column name, array) of each array that is not numeric.
 
-    Arrays nested in others are included.
+    The values of a list array and the dictionary of a dictionary array are yielded too.
     """
     for number, field in enumerate(batch.schema):
         if field.type.id in _NUMERIC:
@@ -105,15 +108,17 @@ def _arrays(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _check_views(batches: Sequence[pa.RecordBatch], limit: int) -> None:
-    """Raise LimitExceeded if string views show more than `limit` bytes in all.
+    """Raise LimitExceeded if the string views have too many bytes.
 
-    Bytes that several views show count for each of them.
+    If several views refer to the same bytes, the bytes count for each view.
+
+    limit: maximum sum of the lengths of all views.
     """
     total = 0
     for batch in batches:
         for name, array in _arrays(batch):
             if array.type.id == _STRING_VIEW and len(array):
-                # The length is the first of the four int32 of a view.
+                # A view consists of four int32. The first is the length of the string.
                 lengths = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)[::4]
                 total += int(np.maximum(lengths, 0).sum(dtype=np.int64))
                 if total > limit:
@@ -124,13 +129,18 @@ def _check_views(batches: Sequence[pa.RecordBatch], limit: int) -> None:
 
 
 def _check_offsets(array: pa.Array, name: str) -> None:
-    """Raise MalformedInput unless offsets ascend and lie within the values."""
+    """Raise MalformedInput unless an array's offsets are valid.
+
+    Offsets must ascend and lie within the array's values. Arrays without offsets are ignored.
+
+    name: name of the column, for the error message.
+    """
     kind = array.type.id
     buffers = array.buffers()
     if kind not in _STRING_OFFSETS and kind not in _LIST_OFFSETS:
         return
 
-    # Arrow lets an array of no rows lack its one offset.
+    # Arrow allows an array without rows to have no offset.
     buffer = buffers[1]
     if not len(array) and (buffer is None or not buffer.size):
         return

@@ -1,9 +1,11 @@
-"""Arrow targets: the columns `label`, `labels` and `target` of a batch ↔ Targets.
+"""Arrow targets: convert the target column of a record batch to Targets, and back.
 
-Arrow's dictionary encoding numbers values in order of first appearance and treats nulls apart, as
-Targets does. The codes of a dictionary column are renumbered, because its dictionary may hold
-unused or repeated labels. It is not unpacked, because a label of a megabyte in each of 10,000 rows
-would take 10 GB.
+The target column is called `label`, `labels` or `target`.
+
+Labels are encoded by Arrow's dictionary encoding. It numbers values in order of first appearance
+and gives nulls no code, as Targets does. If a column is a dictionary column already, its codes are
+renumbered, because its dictionary may have unused or repeated labels. Such a column is not
+unpacked. For example, one label of a megabyte in 10,000 rows would take 10 GB.
 
 Cost: O(rows + labels) in Arrow's kernels. No Python loop runs over rows.
 """
@@ -19,15 +21,20 @@ from stream_dr.targets.label_codes import Label, distinct_within, renumber_by_ap
 from stream_dr.targets.targets import Targets
 
 TARGET_COLUMNS = ("label", "labels", "target")
-"""Names of the columns that hold targets. A batch has at most one of them."""
+"""Names of target columns. A batch has at most one target column."""
 
 
 def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
-    """Return the batch's Targets, or None if it has no target column.
+    """Return a batch's Targets, or None if there is no target column.
 
-    Column `label` holds classes, `labels` several labels a row, and `target` numbers. A null is a
-    row without target. Raises SchemaMismatch for several target columns or a wrong type, and
-    InvalidTargets for a wrong value.
+    The target column is one of these:
+
+    - label: one label for each row.
+    - labels: a list of labels for each row.
+    - target: one number, or a list of numbers, for each row.
+
+    A row with a null has no target. Raises SchemaMismatch for several target columns or a wrong
+    type, and InvalidTargets for a wrong value.
     """
     names = batch.schema.names
     target_names = [name for name in TARGET_COLUMNS if name in names]
@@ -43,9 +50,9 @@ def targets_from_arrow(batch: pa.RecordBatch) -> Targets | None:
 
 
 def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
-    """Return the name and the values of the column for these Targets.
+    """Return the name and the values of a target column.
 
-    Labels stay strings, integers or bools. A row without target is null.
+    Labels have the Arrow type of strings, integers or bools. A row without a target is null.
     """
     absent = None if targets.present is None else ~targets.present
     if targets.values is not None:
@@ -66,21 +73,28 @@ def arrow_from_targets(targets: Targets) -> tuple[str, pa.Array]:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Return True if the type is list or large_list."""
+    """Return True if an Arrow type is list or large_list."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def first_null(array: pa.Array) -> int:
-    """Return the index of the first null. The array must have one."""
-    # An array of the null type may claim any length, so it is not scanned.
+    """Return the index of the first null of an array.
+
+    array: array with at least one null.
+    """
+    # All values of the null type are null. Such an array may have any length without taking
+    # memory, so no mask of this length is made.
     if pa.types.is_null(array.type):
         return 0
     return int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
 
 
 def offsets_of(column: pa.Array) -> np.ndarray:
-    """Return the offsets (rows + 1,) of a list column. Read-only."""
-    # Arrow allows a column of no rows to have no offset at all.
+    """Return the offsets (rows + 1,) of a list column, read-only.
+
+    Offsets i and i + 1 are the boundaries of row i in the column's values.
+    """
+    # Arrow allows a column without rows to have no offset.
     return numbers_of(column.offsets) if len(column) else np.zeros(1, np.int32)
 
 
@@ -104,9 +118,10 @@ def _multilabel(column: pa.Array) -> Targets:
         )
 
     indptr = _row_bounds(column)
-    # flatten() leaves out values under null slots.
+    # flatten() skips the values of null rows.
     flat = column.flatten()
-    # An array of the null type may claim any length, so it is not encoded.
+    # All values of the null type are null. Such an array may have any length without taking
+    # memory, so it is not encoded.
     if pa.types.is_null(flat.type) and len(flat):
         raise _null_label(indptr, 0)
     labels, codes = _encode(flat, "labels")
@@ -119,12 +134,16 @@ def _multilabel(column: pa.Array) -> Targets:
 
 
 def _null_label(indptr: np.ndarray, at: int) -> InvalidTargets:
-    """Return the error for a null label at index `at` of the flattened column."""
+    """Return the error for a null label.
+
+    indptr: offsets (rows + 1,) of each row's labels.
+    at: index of the null among the labels of all rows.
+    """
     row = int(np.searchsorted(indptr, at, side="right")) - 1
     return InvalidTargets(f"a label of row {row} is null; leave it out of the list.", row=row)
 
 
-# The cast of a signalling NaN warns. The value is refused afterwards.
+# numpy warns when it casts a signalling NaN. NaN is refused below.
 @np.errstate(invalid="ignore")
 def _continuous(column: pa.Array) -> Targets:
     k = column.type.list_size if pa.types.is_fixed_size_list(column.type) else 1
@@ -141,7 +160,7 @@ def _continuous(column: pa.Array) -> Targets:
     if present is not None:
         values = np.where(present[:, None], values, 0.0)
 
-    # NaN compares false.
+    # The comparison is False for NaN, so NaN is refused too.
     valid = np.abs(values) <= LARGEST
     if not valid.all():
         row = int(np.argwhere(~valid)[0][0])
@@ -154,9 +173,11 @@ def _holds_lists(column: pa.Array) -> bool:
 
 
 def _encode(column: pa.Array, name: str) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return the distinct labels and int32 codes, −1 for null.
+    """Return the distinct labels of a column, and the code of each row.
 
-    Labels are in order of first appearance.
+    Labels are in order of first appearance. Codes are int32 indices of the labels, −1 for null.
+
+    name: name of the column, for the error message.
     """
     if pa.types.is_dictionary(column.type):
         return _encode_codes(column, name)
@@ -175,16 +196,17 @@ def _encode(column: pa.Array, name: str) -> tuple[tuple[Label, ...], np.ndarray]
 
 
 def _encode_codes(column: pa.DictionaryArray, name: str) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Encode a dictionary column, see `_encode`.
+    """Return the distinct labels of a dictionary column, and the code of each row.
 
-    The dictionary may hold nulls, unused labels and repeated labels.
+    The result is as in `_encode`. The column's dictionary may have nulls, unused labels and
+    repeated labels.
     """
     labels, code_of = _encode(column.dictionary, name)
     if not len(column):
         return (), np.empty(0, dtype=np.int32)
 
     places = column.indices.fill_null(0) if column.indices.null_count else column.indices
-    # The dictionary may be empty if all rows are null.
+    # If all rows are null, the dictionary may be empty. The appended −1 can then be indexed.
     codes = np.append(code_of, np.int32(-1))[places.to_numpy()]
     if column.indices.null_count:
         codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1
@@ -198,9 +220,10 @@ def _is_label(kind: pa.DataType) -> bool:
 
 
 def _row_bounds(column: pa.Array) -> np.ndarray:
-    """Return the offsets (rows + 1,) of each row's labels, int64.
+    """Return the offsets (rows + 1,) int64 of each row's labels.
 
-    They point into the flattened column. A null row has no labels.
+    Offsets i and i + 1 are the boundaries of row i among the labels of all rows. A null row has no
+    labels.
     """
     if column.null_count == 0:
         offsets = offsets_of(column)

@@ -1,5 +1,10 @@
 """Directory: a stream on disk.
 
-The package has the log's events, the table of models, a directory's own shards, its records, and
-the rules for what may be dropped.
+The modules of this package
+
+- admit batches and append them to the log as events,
+- read past events,
+- store the list of models, the shards that a directory owns, and its records,
+- decide which events and rows may be removed,
+- back up and verify a directory.
 """

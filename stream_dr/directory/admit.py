@@ -1,17 +1,21 @@
-"""Admit: every check that can refuse a batch, done before the batch is written.
+"""Admit: checks that can refuse a batch before the batch is written to the log.
 
-A batch must fit the stream's schema (layout, columns, kind of targets, type of labels, weights),
-the directory's limits, and every model that has not failed. `admit_block` returns the next Schema,
-with what the batch adds to it, and changes nothing. Finite values are checked earlier, when the
-draft is made in the caller's thread.
+A batch must fit
 
-After a batch is admitted, learning it must not raise: a row is in the log only if every model can
-learn it. There is one exception. HSL's clique and star find out while learning that there are too
-many label sets, and such a model fails at that event.
+- the stream's schema (layout, columns, kind of targets, type of labels, weights),
+- the directory's limits,
+- every model that has not failed.
 
-Drafts are admitted in groups, and a group is written in one transaction (`Group`). Each draft is
-checked against the schema as the accepted drafts before it left it. A refused draft does not
-affect the others.
+`admit_block` returns a new Schema that includes the batch, and changes nothing. Whether all values
+are finite is checked earlier, when the batch is parsed in the caller's thread.
+
+Once a batch is admitted, learning must not raise an error. So the log has only rows that every
+model can learn. There is one exception: HSL's clique and star find out while learning that there
+are too many label sets, and such a model fails at that event.
+
+A Draft is an event that is not in the log yet. Drafts are admitted in groups, and each group is
+written in one transaction (`Group`). Each draft is checked against the schema that includes the
+accepted drafts before it. A refused draft does not affect the others.
 
 Cost: O(rows + labels) for each batch.
 """
@@ -71,10 +75,10 @@ from stream_dr.targets.targets import (
 log = logging.getLogger("stream_dr.admit")
 
 ROWS_TRIED = 2
-"""Number of rows with targets that `try_batch` learns.
+"""Number of rows that `try_batch` learns.
 
-Two rows suffice because a trial is about the kind of rows. Numbers and labels are checked in every
-batch elsewhere.
+Two rows are enough, because the trial only shows whether an estimator accepts rows of this kind.
+Values and labels are checked elsewhere, in every batch.
 """
 
 NONE = "none"
@@ -82,9 +86,13 @@ NONE = "none"
 
 
 def admit_block(block: Block | None, schema: Schema, models: Sequence[Learner], limits: Limits) -> Schema:
-    """Return the schema that includes the block, or raise the error that refuses it.
+    """Return the stream's schema, extended by a batch.
 
-    Cost: O(rows + labels).
+    block: the batch. None, for an event without rows, returns `schema`.
+    schema: the stream's schema before the batch.
+    models: the models that will learn the batch.
+
+    Raises the error that refuses the batch. Cost: O(rows + labels).
     """
     if block is None:
         return schema
@@ -95,13 +103,13 @@ def admit_block(block: Block | None, schema: Schema, models: Sequence[Learner], 
     for model in models if block.table else ():
         check_table(model.estimator, block.X)
 
-    # Every model accepted the old schema already, so models are asked again only if it changes.
+    # Every model has accepted the old schema. Models are checked again only if the schema changes.
     new_schema = _with_targets(block.y, _with_weights(block, _with_rows(block, schema)))
     if new_schema == schema:
         return schema
     _check_limits(new_schema, limits)
 
-    # The batches that decide the layout and the kind of targets are also tried.
+    # If the batch decides the layout or the kind of targets, every model tries some of its rows.
     first_targets = schema.n_targets == 0 < new_schema.n_targets
     decides = schema.layout is None or schema.target_kind != new_schema.target_kind or first_targets
     for model in models:
@@ -112,7 +120,7 @@ def admit_block(block: Block | None, schema: Schema, models: Sequence[Learner], 
 
 
 def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
-    """Raise the error that keeps an estimator from learning a stream of this schema.
+    """Raise an error if an estimator cannot learn from a stream.
 
     Raises
     ------
@@ -125,7 +133,7 @@ def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
     SchemaMismatch, TooManyFeatures
         The estimator cannot learn rows of this layout or width.
 
-    The estimator's own `state_bytes` may raise further errors.
+    The estimator's method `state_bytes` may raise further errors.
     """
     if schema.weighted and not takes_weights(type(estimator)):
         raise InvalidWeights(
@@ -149,9 +157,10 @@ def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
 
 
 def _check_rows(estimator: Estimator, schema: Schema) -> None:
-    """Raise SchemaMismatch if the estimator cannot take the stream's layout.
+    """Raise SchemaMismatch if the estimator cannot learn the stream's layout.
 
-    A table needs a feature map that takes tables. Sparse rows must not have one.
+    The rows of a table need an estimator with a feature map for tables. Sparse rows need an
+    estimator without such a feature map.
     """
     if takes_tables(estimator) and schema.layout == "sparse":
         raise SchemaMismatch(
@@ -163,7 +172,7 @@ def _check_rows(estimator: Estimator, schema: Schema) -> None:
 
 
 def _check_width(estimator: Estimator, schema: Schema) -> None:
-    """Raise TooManyFeatures if the stream is wider than the estimator's own limit."""
+    """Raise TooManyFeatures if the stream is wider than the estimator allows."""
     if schema.layout is None:
         return
     widest = estimator.max_width(schema.layout == "sparse", schema.stated)
@@ -177,10 +186,13 @@ def _check_width(estimator: Estimator, schema: Schema) -> None:
 
 
 def try_batch(estimator: Estimator, block: Block, state: State | None = None) -> None:
-    """Let a throw-away accumulator learn a few rows of the batch.
+    """Test whether an estimator can learn the rows of a batch.
 
-    The accumulator goes on from `state`, or begins empty if `state` is None. Raises the
-    StreamDRError that refuses the rows.
+    A temporary accumulator learns the first rows of the batch.
+
+    state: state from which the accumulator continues. None to start without learned rows.
+
+    Raises the StreamDRError that refuses the rows. Any other error is only logged.
     """
     try:
         estimator.accumulator(state).add(block_for(estimator, first_rows(block)))
@@ -191,9 +203,9 @@ def try_batch(estimator: Estimator, block: Block, state: State | None = None) ->
 
 
 def first_rows(block: Block) -> Block:
-    """Return the block's first ROWS_TRIED rows.
+    """Return the first ROWS_TRIED rows of a block.
 
-    Rows with targets are preferred if the block has any.
+    If any row has a target, the first rows with a target are returned.
     """
     if block.y is not None and not all_absent(block.y):
         block = labelled_rows(block)[0]
@@ -201,7 +213,10 @@ def first_rows(block: Block) -> Block:
 
 
 def _check_kind(estimator: Estimator, kind: str | None) -> None:
-    """Raise TargetKindMismatch unless the estimator learns targets of this kind."""
+    """Raise TargetKindMismatch unless the estimator learns targets of this kind.
+
+    kind: the stream's kind of targets. None if no batch had targets so far.
+    """
     if kind is None or not estimator.target_kinds:
         return
 
@@ -212,7 +227,7 @@ def _check_kind(estimator: Estimator, kind: str | None) -> None:
         )
     if kind not in estimator.target_kinds:
         refuse_kind(kind, estimator.target_kinds)
-    # Estimators without the parameter have "".
+    # The attribute `target` is "" for estimators without that parameter.
     if estimator.target not in ("", "auto", kind):
         raise TargetKindMismatch(
             f"this stream's targets are of kind {kind}; the model was made with target={estimator.target!r}."
@@ -221,15 +236,20 @@ def _check_kind(estimator: Estimator, kind: str | None) -> None:
 
 @cache
 def takes_weights(kind: type[Estimator]) -> bool:
-    """True if an estimator class learns with weights.
+    """Return True if an estimator class can learn weighted rows.
 
-    Such a class has the argument `sample_weight` in `partial_fit`.
+    The `partial_fit` of such a class has the argument `sample_weight`.
+
+    kind: the estimator class.
     """
     return "sample_weight" in inspect.signature(kind.partial_fit).parameters
 
 
 def _with_rows(block: Block, schema: Schema) -> Schema:
-    """Return the schema with the layout and width of the block's rows."""
+    """Return the schema, extended by the layout and width of a block.
+
+    Raises SchemaMismatch or WidthMismatch if the block does not fit the schema.
+    """
     layout = "sparse" if block.sparse else "named" if block.names else "dense"
     if block.table:
         return with_table(block.X, schema)
@@ -255,7 +275,11 @@ def _with_rows(block: Block, schema: Schema) -> Schema:
 
 
 def _with_weights(block: Block, schema: Schema) -> Schema:
-    """Return the schema with the decision whether batches carry weights."""
+    """Return the schema with `weighted` set by the first batch.
+
+    `weighted` is True if batches carry row weights. Raises InvalidWeights if the block and an
+    earlier batch differ in this.
+    """
     has_weights = block.weights is not None
     if schema.weighted is None:
         return schema._replace(weighted=has_weights)
@@ -266,7 +290,13 @@ def _with_weights(block: Block, schema: Schema) -> Schema:
 
 
 def _with_targets(targets: Targets | None, schema: Schema) -> Schema:
-    """Return the schema with the block's kind of targets and new labels."""
+    """Return the schema, extended by a block's kind of targets and labels.
+
+    targets: the block's targets, or None.
+
+    Raises TargetKindMismatch if earlier targets were of another kind, and the errors of wrong
+    labels.
+    """
     if targets is None or all_absent(targets):
         return schema
     if schema.target_kind not in (None, targets.kind):
@@ -286,7 +316,12 @@ def _with_targets(targets: Targets | None, schema: Schema) -> Schema:
 
 
 def _with_outputs(outputs: int, schema: Schema) -> Schema:
-    """Return the schema with this number of continuous target columns."""
+    """Return the schema with its number of continuous target columns.
+
+    outputs: number of target columns of the batch.
+
+    Raises InvalidTargets if earlier batches had another number.
+    """
     if schema.outputs not in (0, outputs):
         raise InvalidTargets(
             f"targets have {outputs} columns; this stream was started with {schema.outputs}. Send those."
@@ -315,16 +350,17 @@ def _check_limits(schema: Schema, limits: Limits) -> None:
 
 
 class _Placement(NamedTuple):
-    """Place of a draft in its group.
+    """Index of a draft's event among the events of its group.
 
     Attributes
     ----------
     number : int
-        Index of the draft's event in the group.
+        Index of the event in `Group.events`.
     repeated : bool
-        True if an earlier draft of the group has the same key and body.
+        True if an earlier draft of the group has the same key and payload. Then the event is that
+        of the earlier draft.
     columns_missing : tuple of str
-        As in a Receipt.
+        Columns of a table that the draft's rows lack.
     """
 
     number: int
@@ -335,8 +371,8 @@ class _Placement(NamedTuple):
 class Group:
     """Drafts that are admitted one by one and written in one transaction.
 
-    A draft whose idempotency key is known, in the log or in the group, gets the position of the
-    first event with that key.
+    If the log or the group has an event with a draft's idempotency key, the draft gets the
+    position of that event and is not written again.
 
     Parameters
     ----------
@@ -344,21 +380,22 @@ class Group:
     schema : Schema
         The stream's schema before the first draft.
     written : Schema
-        The same without the settings: the schema as the log records it.
+        The schema that the log records. `schema` is the same schema, completed by the settings.
     models : sequence of Model
-        The models that learn.
+        The models that will learn the drafts.
     limits : Limits
+        Limits past which drafts are refused.
     removable : callable
-        Raises the error that keeps the rows of a removal from being unlearned.
+        Function that raises an error if the rows of a removal cannot be unlearned.
 
     Attributes
     ----------
     events : list of EventDraft
         The events to be written.
     drafts : list of Draft
-        The drafts of those events.
+        The draft of each event.
     schema, written : Schema
-        As above, after the drafts that were accepted.
+        The parameters `schema` and `written`, extended by the accepted drafts.
     """
 
     def __init__(
@@ -388,9 +425,9 @@ class Group:
         self._outcomes.append(outcome._replace(columns_missing=self._missing_columns(draft)))
 
     def add(self, draft: Draft) -> bool:
-        """Admit a draft and return True, or return False if it is refused.
+        """Admit a draft. Return False if the draft is refused.
 
-        The error of a refused draft is among the `answers`.
+        `answers` returns the error of a refused draft.
         """
         try:
             self.put(draft)
@@ -401,8 +438,9 @@ class Group:
     def answers(self, positions: Sequence[int], error: StreamDRError | None = None) -> list[Receipt | StreamDRError]:
         """Return the Receipt or the error of each draft, in order.
 
-        positions: positions of the group's events in the log.
-        error: the error that kept the events from being written, if there is one.
+        positions: positions that the group's events have in the log.
+        error: error of a write that failed, for all events of the group. None if the events were
+            written.
         """
         return [
             outcome if isinstance(outcome, Receipt | StreamDRError) else error or self._receipt(outcome, positions)
@@ -410,9 +448,9 @@ class Group:
         ]
 
     def check(self, draft: Draft) -> DryRunReceipt:
-        """Return the receipt that the draft would get, and change nothing.
+        """Return the receipt that a draft would get, and change nothing.
 
-        Raises the error that would refuse it.
+        Raises the error with which the draft would be refused.
         """
         duplicate = self._earlier_result(draft) is not None
         if not duplicate:
@@ -420,9 +458,9 @@ class Group:
         return DryRunReceipt(draft.rows, duplicate, self._missing_columns(draft))
 
     def admit(self, draft: Draft) -> Schema:
-        """Return the schema that includes the draft.
+        """Return the schema extended by the draft, and change nothing.
 
-        Raises the error that refuses it.
+        Raises the error that refuses the draft.
         """
         if draft.key is not None and draft.kind != "reference" and draft.key.startswith(REFERENCE):
             raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")
@@ -431,11 +469,14 @@ class Group:
         return admit_block(draft.block, self.schema, self.models, self._limits)
 
     def _missing_columns(self, draft: Draft) -> tuple[str, ...]:
-        """Return the table's columns that the draft's rows lack."""
+        """Return the names of a table's columns that the draft's rows lack."""
         return () if draft.block is None else columns_missing(draft.block, self.schema)
 
     def _receipt(self, placement: _Placement, positions: Sequence[int]) -> Receipt:
-        """Return the receipt of a draft whose event is in the log."""
+        """Return the receipt of a draft whose event was written.
+
+        positions: positions that the group's events have in the log.
+        """
         return Receipt(positions[placement.number], self.events[placement.number].rows, *placement[1:])
 
     def _place(self, draft: Draft) -> _Placement:
@@ -452,9 +493,15 @@ class Group:
         return _Placement(len(self.events) - 1, False)
 
     def _earlier_result(self, draft: Draft) -> Receipt | _Placement | None:
-        """Return the receipt or placement of an earlier draft with the same key.
+        """Return the result of an earlier draft with the same idempotency key.
 
-        None if the draft has no key or a new one. Raises KeyConflict if the bodies differ.
+        Returns
+
+        - a Receipt, if an event in the log has the key,
+        - a _Placement, if an earlier draft of the group has the key,
+        - None, if the draft has no key or its key is new.
+
+        Raises KeyConflict if the two drafts have the same key and different payloads.
         """
         if draft.key is None:
             return None
@@ -471,7 +518,10 @@ class Group:
         return Receipt(known.position, known.rows, True)
 
     def _check_same_body(self, draft: Draft, fingerprint: str) -> None:
-        """Raise KeyConflict unless the draft's body has this fingerprint."""
+        """Raise KeyConflict unless a draft's payload is the same as an earlier one.
+
+        fingerprint: digest of the earlier payload with the same key.
+        """
         if draft.fingerprint != fingerprint and not (draft.kind == "rows" and matches_digest(draft.body, fingerprint)):
             raise KeyConflict(
                 f"idempotency key {draft.key!r} was used for another body (its digest is {fingerprint[:12]}…, now "

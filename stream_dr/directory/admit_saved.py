@@ -1,4 +1,7 @@
-"""Check whether a saved estimator can go on in a stream, before a model begins with it."""
+"""Check whether a saved estimator can continue to learn from a stream.
+
+The check is done before a model is made from the saved estimator.
+"""
 
 from typing import Any
 
@@ -14,9 +17,11 @@ from stream_dr.targets.targets import KINDS
 
 
 def admit_saved(estimator: Estimator, schema: Schema, limits: Limits) -> Schema:
-    """Return the schema with what a saved estimator has learned.
+    """Return the schema, extended by what a saved estimator has learned.
 
-    Raises the error that keeps the estimator from going on in a stream of this schema.
+    These are the estimator's kind of targets, labels and column names.
+
+    Raises an error if the estimator cannot continue to learn from a stream of this schema.
     """
     accumulator = estimator.fitted().accumulator
     new_schema = with_learned(schema, accumulator, estimator.fitted().names)
@@ -28,9 +33,10 @@ def admit_saved(estimator: Estimator, schema: Schema, limits: Limits) -> Schema:
 
 
 def _zeros(schema: Schema) -> Block:
-    """Return a row of zeros with the stream's first label.
+    """Return a Block of one row that fits a stream's schema.
 
-    It has the stream's layout. A table's row has no values.
+    The row has the stream's layout. Its values are zeros, or all missing for the row of a table.
+    Its target is the stream's first label, or zeros if targets are continuous.
     """
     shape = (1, schema.features)
     X: Any = missing_table_row(schema)

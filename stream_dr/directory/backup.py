@@ -1,10 +1,12 @@
-"""Backup: a copy of a directory as it is at one moment, also while another process writes to it.
+"""Backup: copy a directory as it is at one moment.
 
-A copy is a directory like any other. It can be opened, verified, served where it lies, and copied
-back in the same way. Shards that events refer to are not copied, except the directory's own.
+Another process may write to the directory meanwhile. The copy is a directory like any other, and
+can be opened, verified, served and copied back. Of the shards that events refer to, only those in
+the directory's own folder are copied.
 
-The copy is made under the name `TARGET.tmp`, checked as `verify` does, and renamed, so it is
-complete or absent. The next backup to the same target removes what an interrupted one left.
+The copy is written under the name `TARGET.tmp`, checked as `verify` does, and then renamed to
+`TARGET`. So `TARGET` is either complete or absent. After an interrupted backup, the next backup to
+the same target removes the unfinished files.
 
 Cost: one read of the log and the snapshots, one write, and one read of the copy.
 """
@@ -27,25 +29,31 @@ from stream_dr.log.copying import LogCopy, Progress
 from stream_dr.models.snapshot import FAILED, START, snapshot_files, snapshot_folder
 
 TRIES = 50
-"""Maximum number of attempts to see a moment in which no snapshot comes or goes."""
+"""Maximum number of attempts to copy without a snapshot being added or removed meanwhile."""
 
 
 def backup(path: Path, target: Path, progress: Progress = lambda done, total: None) -> None:
-    """Copy a directory to `target`, also while another process writes to it.
+    """Copy a directory as it is at one moment.
+
+    Another process may write to the directory meanwhile.
 
     path: path of the directory.
-    target: path of the copy. It must not exist yet, and does not exist after an error.
-    progress: called with the number of bytes of the log that are copied, and the total.
+    target: path of the copy. Nothing may exist at this path. After an error nothing does.
+    progress: function called with the number of bytes of the log that are copied so far, and with
+        the number of bytes to copy.
 
     Raises
     ------
     DirectoryMissing
+        There is no directory at `path`.
     OutputExists
+        Something exists at `target`.
     DirectoryInUse
         Another backup to this target is running.
     InsufficientStorage
+        The disk has no room for the copy.
     Overloaded
-        Snapshots come and go too quickly.
+        Snapshots were added or removed during each attempt.
     StreamDRError
         Any error that `verify` finds in the copy. Shards are not checked.
     """
@@ -64,7 +72,8 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
 
         Records(path / RECORDS).copy_to(temporary / RECORDS)
 
-        # A source folder is complete once it has its name, and is not changed afterwards.
+        # The directory's own shards are in folders that get their final name when they are
+        # complete. Their files are not changed afterwards, so they can be copied at any time.
         for source in sorted((path / SOURCES).glob("[!.]*/*")):
             with source.open("rb") as file:
                 _copy_durably(file, temporary / source.relative_to(path))
@@ -77,14 +86,20 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
 def _copy_moment(path: Path, temporary: Path, copy: LogCopy, stack: ExitStack) -> dict[Path, BinaryIO]:
     """Copy models.db and the rest of the log as they are at one moment.
 
-    Return the other files of that moment, open until `stack` closes, by their path within the
-    directory.
+    path: path of the directory.
+    temporary: path of the unfinished copy.
+    copy: copy of the log, whose event payloads are copied already.
+    stack: receives the open files, and closes them when the caller is done.
 
-    A snapshot is never changed after it is written, only removed. So snapshots are opened first
-    and copied later: if none came or went while the table of models and the log were copied, all
-    belong together. The log reaches each snapshot because it is read last. It also holds the
-    events that models need after their snapshots, because retention never drops those.
+    Returns the snapshots and other files of the same moment, open for reading, by their path
+    relative to the directory. Raises Overloaded after TRIES attempts.
     """
+    # A snapshot is never changed after it is written. It can only be removed. So the snapshots are
+    # opened here and copied later. If no snapshot was added or removed while models.db and the log
+    # were copied, all files are of one moment.
+    #
+    # The log is copied last, so it is not older than any snapshot. It has all events that models
+    # need after their snapshots, because retention never drops those events.
     for _ in range(TRIES):
         with ExitStack() as attempt:
             models = ModelTable(path / MODELS_NAME, writable=False).copy_to(temporary / MODELS_NAME)
@@ -106,9 +121,9 @@ def _copy_moment(path: Path, temporary: Path, copy: LogCopy, stack: ExitStack) -
 
 
 def _total_bytes(path: Path) -> int:
-    """Return the number of bytes of a directory's files.
+    """Return the number of bytes of all files under a path.
 
-    Other processes may remove files meanwhile.
+    Files that another process removes meanwhile are not counted.
     """
     size = 0
     for folder, _, names in os.walk(path):
@@ -119,10 +134,12 @@ def _total_bytes(path: Path) -> int:
 
 
 def _relative_paths(path: Path, models: list[tuple[str, int]]) -> list[Path]:
-    """Return the paths of the files other than the log and models.db.
+    """Return the relative paths of files to copy with models.db.
 
-    The paths are relative to the directory.
+    These are the snapshots and other files of each model, and places.json. Files
+    that do not exist are not returned. The paths are relative to the directory.
 
+    path: path of the directory.
     models: (name, id) of each model.
     """
     files = [path / PLACES]
@@ -133,9 +150,10 @@ def _relative_paths(path: Path, models: list[tuple[str, int]]) -> list[Path]:
 
 @contextmanager
 def _new_directory(target: Path) -> Iterator[Path]:
-    """Make a new directory that the with-block fills, then rename it to `target`.
+    """Create a directory that the with-block fills, then rename it to `target`.
 
-    It is durable after the rename. An error in the with-block leaves nothing.
+    The with-block receives the temporary path. All files are durable when the context manager
+    ends. After an error in the with-block, the temporary directory is removed.
     """
     temporary = target.with_name(target.name + TEMPORARY)
     if target.exists() or target.is_symlink():
@@ -161,7 +179,10 @@ def _new_directory(target: Path) -> Iterator[Path]:
 
 
 def _remove_partial_backup(folder: Path) -> None:
-    """Remove what an interrupted backup left, except the lock that is held."""
+    """Remove the files of an interrupted backup.
+
+    The file `lock` stays, because this process holds the lock.
+    """
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -170,7 +191,7 @@ def _remove_partial_backup(folder: Path) -> None:
 
 
 def _copy_durably(file: BinaryIO, path: Path) -> None:
-    """Write the content of an open file to a new file, durable on return."""
+    """Copy an open file to a new file, which is durable on return."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as copy:
         shutil.copyfileobj(file, copy)

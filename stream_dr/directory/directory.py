@@ -1,18 +1,22 @@
-"""Directory: one stream's log, schema and models, in one folder with one writing process.
+"""Directory: the log, schema and models of one stream, in one folder.
 
     D/lock
-    D/reserve
-    D/log/
-    D/models.db
+    D/reserve              reserved disk space, for an opening while the disk is full
+    D/log/                 events
+    D/models.db            models, with their specs and policies
     D/snapshots/NAME.ID/POSITION.safetensors
-    D/sources/NAME/        shards of the directory's own
-    D/places.json          places of shards that were moved
-    D/records.sqlite
+    D/sources/NAME/        shards that the directory owns
+    D/places.json          new URIs of shards that were moved
+    D/records.sqlite       history of the models, for figures
 
-Opened for writing, a directory takes the lock, restores each model from its newest valid snapshot,
-and knows which events the log holds after it. Opened read-only, it does the same without the lock,
-also while another process writes. It has no thread of its own: `replay` and `Running` drive it.
-Rows from shards and over HTTP are admitted, appended and learned by the same calls.
+One process at a time may open a directory for writing. The process takes the lock, and restores
+each model from the newest valid snapshot of the model. The events after that snapshot are learned
+later. A process that opens the directory read-only does the same without the lock, also while
+another process writes.
+
+A Directory has no threads. The functions of `running.replay` and the class `Running` call its
+methods. Rows from shards and rows received over HTTP are admitted, appended and learned by the
+same methods.
 """
 
 import shutil
@@ -71,42 +75,49 @@ READ_TRIES = 5
 
 
 class Directory(AbstractContextManager["Directory"]):
-    """Stream on disk: log, schema, models and their snapshots.
+    """Stream on disk, with its log, schema and models.
 
-    Opening costs reading the newest snapshot of each model and the changes of the schema. Raises
-    DirectoryInUse, DirectoryMissing.
+    Opening a directory reads the newest snapshot of each model and all changes of the schema.
+    Raises DirectoryInUse if another process writes to the directory, and DirectoryMissing if there
+    is none to read.
 
     Parameters
     ----------
     path : str or Path
         Path of the folder.
     writable : bool
-        Take the lock and create what is missing. If False, open read-only.
+        If True, take the lock and create missing files. If False, open read-only.
     limits : Limits or None
-        Limits past which batches and models are refused.
+        Limits past which batches and models are refused. None takes the defaults.
     n_features : int or None
-        Declared width of a sparse stream. Used by the first batch.
+        Declared width of a sparse stream. Used only while the log is empty.
     target_kind : str or None
-        Kind that targets must have while no batch had any.
+        Kind that targets must have. Used only while no batch in the log has targets.
     allowed_labels : sequence of labels or None
-        Labels that batches may have from now on, stored with the next batch. An empty sequence
-        allows any. None keeps what is stored.
+        Labels that batches may have from now on. They are stored with the next batch. An empty
+        sequence allows any label. None keeps the stored labels.
 
     Attributes
     ----------
     path, writable, limits
-        As above.
+        The parameters.
     log : Log
+        Events of the stream.
     table : ModelTable
+        Stored names, specs and policies of the models.
     schema : Schema
+        Layout, columns, kind of targets and labels of the stream.
     models : dict of Model by name
     history : History
+        Reader of the rows of past events.
     retention : Retention
+        Removes events and rows that no model needs.
     recent : Recent
-        Drafts that were just appended.
+        Drafts in memory that were appended and not learned yet.
     records : Records
+        Records in records.jsonl.
 
-    Only the directory itself changes its attributes.
+    Only the methods of the Directory change these attributes.
 
     Examples
     --------
@@ -151,9 +162,10 @@ class Directory(AbstractContextManager["Directory"]):
             raise
 
     def _open_with_retries(self, tries: int) -> None:
-        """Open the directory, at most `tries` times.
+        """Open the directory, with at most `tries` attempts.
 
-        A reader tries again if the writer dropped events meanwhile.
+        An attempt fails with HistoryGone if a writing process drops events that a model needs
+        while this process reads the model's snapshot.
         """
         for self._tries_left in reversed(range(tries)):
             try:
@@ -164,7 +176,7 @@ class Directory(AbstractContextManager["Directory"]):
                     raise
 
     def _open(self) -> None:
-        """Open the parts of the directory and restore its models."""
+        """Open the log and the other files, and restore the models."""
         self.log = Log(
             self.path / "log", writable=self.writable, at_least=newest_snapshot(self.path) if self.writable else -1
         )
@@ -178,10 +190,8 @@ class Directory(AbstractContextManager["Directory"]):
         self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models, self.append_lock)
         self.recent = Recent()
 
-        # Label sets admitted for each model since the directory was opened, by model id.
-
-        # True if an append raised, so that the log may hold events that the schema does not
-        # reflect.
+        # True after an append raised an error. The log may then have events that `schema` does not
+        # include.
         self._append_uncertain = False
 
         self.models: dict[str, Model] = {}
@@ -197,40 +207,45 @@ class Directory(AbstractContextManager["Directory"]):
             self.table.forget_removed()
 
     def _remove_leftovers(self) -> None:
-        """Remove snapshots of removed models.
+        """Remove snapshots that belong to no model.
 
-        Those of models whose addition was interrupted are removed, too.
+        They are snapshots of removed models, and of models whose addition was interrupted.
         """
         for folder in self.table.removed_folders(snapshot_folders(self.path)):
             shutil.rmtree(folder, ignore_errors=True)
 
     @property
     def position(self) -> int:
-        """Last position of the log, −1 if it is empty."""
+        """Position of the log's last event, −1 if the log is empty."""
         return int(self.log.last)
 
     @property
     def rows(self) -> int:
-        """Number of rows in the log, over all events."""
+        """Number of rows of all events in the log."""
         return int(self.log.rows)
 
     def append(self, drafts: Sequence[Draft], up_to_refusal: bool = False) -> list[Receipt | StreamDRError]:
-        """Admit drafts in order and write the admitted ones in one transaction.
+        """Append drafts to the log as events, in one transaction.
 
-        Return the Receipt of each draft, or the error that refused it. The events are durable on
-        return. A refused draft does not affect the others. If `up_to_refusal` is True, the drafts
-        after the first refused one are skipped and get no answer.
+        Drafts are admitted in order. A refused draft does not affect the others. The events are
+        durable on return.
 
-        If an event with the draft's key and body is in the log, its position is returned with
-        duplicate=True. With another body under that key the draft is refused with KeyConflict.
+        If the log has an event with a draft's idempotency key, no event is written. If the payloads
+        are the same, the draft's Receipt has the position of that event and duplicate=True. If
+        they differ, the draft is refused with KeyConflict.
+
+        up_to_refusal: True to skip all drafts after the first refused draft.
+
+        Returns the Receipt of each draft, or the error that refused the draft. Skipped drafts have
+        no entry.
         """
         with self._reconciled():
             return self._append(drafts, up_to_refusal)
 
     def append_all(self, drafts: Sequence[Draft]) -> None:
-        """Admit drafts in order and write all of them in one transaction, or none.
+        """Append all drafts to the log in one transaction.
 
-        Raises the error that refuses a draft.
+        If a draft is refused, nothing is written and its error is raised.
         """
         with self._reconciled():
             check_room(self.path, 0, self.limits.min_free_bytes)
@@ -247,9 +262,11 @@ class Directory(AbstractContextManager["Directory"]):
         return self._group().check(draft)
 
     def hold_recent(self, max_bytes: int) -> None:
-        """Store appended drafts in `recent` from now on, up to `max_bytes` bytes.
+        """Store appended drafts in memory from now on, in `recent`.
 
-        The reader of `recent` forgets them.
+        The caller must call `recent.forget` for drafts that were learned.
+
+        max_bytes: maximum number of bytes of the stored drafts.
         """
         self.recent = Recent(max_bytes)
 
@@ -262,7 +279,9 @@ class Directory(AbstractContextManager["Directory"]):
         policy: PublishPolicy | None = None,
         refine: RefinePolicy | None = None,
     ) -> tuple[Model, bool]:
-        """Return the model of that name and spec, and True if it is new.
+        """Add a model, unless a model of that name and spec exists.
+
+        Returns the model, and True if it was added now.
 
         Parameters
         ----------
@@ -272,17 +291,18 @@ class Directory(AbstractContextManager["Directory"]):
         params : dict
             Parameters of the estimator.
         start : "start", "now" or int
-            First position that the model learns from.
+            Position of the first event that the model learns. "start" means 0. "now" means the
+            next event that is appended.
         policy, refine
-            When the model is published and refined from now on. Also set if the model exists. None
-            keeps the present policy.
+            When the model is published and refined from now on. Both are also set if the model
+            exists. None keeps the policy that the model has.
 
         Raises
         ------
         ModelExists
             A model of that name has another spec.
         HistoryGone
-            Events from `start` were dropped.
+            Some of the events from `start` on were dropped.
         InvalidParameter, UnknownEstimator
         TargetKindMismatch, InvalidWeights
             The model cannot learn from this stream.
@@ -308,20 +328,27 @@ class Directory(AbstractContextManager["Directory"]):
             return model, True
 
     def add_saved(self, name: str, estimator: Any, policy: PublishPolicy | None = None) -> tuple[Model, bool]:
-        """Return the model that begins with a saved estimator, and whether it is new.
+        """Add a model that starts from the state of a saved estimator.
 
-        The model answers at once and goes on with the next event. The estimator, as `load` returns
-        it, is not changed. Its state is stored in the directory, durable on return. An empty
-        stream takes over its kind of targets, labels and column names.
+        The model can project rows at once, and learns from the next event on. If the stream is
+        empty, its schema takes over the estimator's kind of targets, labels and column names.
+
+        If a model of that name started from the same state, that model is returned.
+
+        estimator: estimator as `load` returns it. It is not changed. Its state is stored in the
+            directory, durable on return.
+        policy: when the model is published from now on.
+
+        Returns the model, and True if it was added now.
 
         Raises
         ------
         ModelExists
-            A model of that name has another spec, or began with another state.
+            A model of that name has another spec, or started from another state.
         InvalidParameter, UnknownEstimator, InsufficientStorage
         TargetKindMismatch, InvalidTargets, SchemaMismatch, WidthMismatch, InvalidWeights,
         LimitExceeded
-            The estimator cannot go on in this stream.
+            The estimator cannot learn from this stream.
         """
         check_name(name)
         if not isinstance(estimator, Estimator):
@@ -331,7 +358,8 @@ class Directory(AbstractContextManager["Directory"]):
             return self.add_model(name, spec.estimator, spec.params, "now", policy)
         spec = spec._replace(saved=state_sha256(estimator.state_))
 
-        # Solve before taking the locks. An error is reported when solving is tried again.
+        # Solve before the locks are taken. The estimator stores the result for later. An error is
+        # ignored here, because it is raised again when the model is solved.
         with suppress(StreamDRError):
             estimator.projection()
 
@@ -359,7 +387,10 @@ class Directory(AbstractContextManager["Directory"]):
             return model, True
 
     def remove_model(self, name: str) -> Model:
-        """Remove a model and its snapshots, and return it. Raises UnknownModel."""
+        """Remove a model and its snapshots, and return the model.
+
+        Raises UnknownModel.
+        """
         with self.append_lock:
             model = self.model(name)
             self.table.remove(model.id)
@@ -380,18 +411,19 @@ class Directory(AbstractContextManager["Directory"]):
         return self.models[name]
 
     def holds(self, model: Model) -> bool:
-        """Return True if the model has not been removed."""
+        """Return True unless the model was removed."""
         return self.models.get(model.name) is model
 
     @property
     def active_models(self) -> list[Model]:
-        """Models that learn, or will learn after a restart."""
+        """Models that have not failed, or whose failure is retried after a restart."""
         return [m for m in self.models.values() if m.failure is None or m.failure.is_retried]
 
     def remember_failure(self, model: Model) -> None:
-        """Store why a model failed, and what it has published.
+        """Store a model's failure and its published projection.
 
-        So a restart does not try the same event again.
+        So a restart does not try to learn the same event again. A failure that is to be retried
+        after a restart is not stored.
         """
         if model.failure is not None and not model.failure.is_retried:
             self.table.set_failure(model.id, model.failure)
@@ -406,7 +438,7 @@ class Directory(AbstractContextManager["Directory"]):
         self.close()
 
     def _group(self) -> Group:
-        """Return an empty group for the present schema and models."""
+        """Return a Group without drafts, for the current schema and models."""
         return Group(
             self.log,
             self.schema,
@@ -418,9 +450,9 @@ class Directory(AbstractContextManager["Directory"]):
 
     @contextmanager
     def _reconciled(self) -> Iterator[None]:
-        """Hold the right to append, with a schema that matches the log.
+        """Hold the append lock in the with-block.
 
-        The schema is read again if an earlier append raised.
+        If an earlier append raised an error, the schema is first read from the log again.
         """
         with self.append_lock:
             if self._append_uncertain:
@@ -430,12 +462,12 @@ class Directory(AbstractContextManager["Directory"]):
             try:
                 yield
             except BaseException:
-                # The group may be in the log nevertheless.
+                # The transaction may have been committed in spite of the error.
                 self._append_uncertain = True
                 raise
 
     def _append(self, drafts: Sequence[Draft], up_to_refusal: bool) -> list[Receipt | StreamDRError]:
-        """Do what `append` does, with the right to append."""
+        """Do the work of `append`. The caller holds the append lock."""
         try:
             check_room(self.path, 0, self.limits.min_free_bytes)
         except InsufficientStorage as error:
@@ -458,7 +490,10 @@ class Directory(AbstractContextManager["Directory"]):
         return group.answers(positions)
 
     def _adopt(self, group: Group, positions: Sequence[int]) -> None:
-        """Take over the schema and the drafts of a group that was written."""
+        """Update the schema, models and `recent` after a group was written.
+
+        positions: positions that the group's events have in the log.
+        """
         self.schema = group.schema
         self._written = group.written
         for model in group.models:
@@ -474,7 +509,8 @@ class Directory(AbstractContextManager["Directory"]):
     def _read_schema(self) -> None:
         """Read the schema from the log.
 
-        `_written` is the schema that the events record. `schema` is completed by the settings.
+        Sets `_written` to the schema that the events record, and `schema` to the same schema
+        completed by the settings.
         """
         changes = self.log.schema_changes()
         if self.log.rows and not changes:
@@ -483,10 +519,10 @@ class Directory(AbstractContextManager["Directory"]):
         self.schema = self._current_schema()
 
     def _current_schema(self) -> Schema:
-        """Return the schema that the log records, completed by what is not recorded yet.
+        """Return the stream's schema, completed by what the log does not record yet.
 
-        The settings complete it, and saved estimators that were added after the last event. The
-        next event will record what they added.
+        The schema that the log records is completed by the settings, and by the saved estimators
+        that were added as models after the last event. The next event will record the additions.
         """
         schema = self._written
         if schema.layout is None:
@@ -502,9 +538,11 @@ class Directory(AbstractContextManager["Directory"]):
         return schema
 
     def _check_same_model(self, known: Model, spec: Spec) -> Model:
-        """Return the known model, or raise ModelExists if the spec is another one.
+        """Return the known model if it has the same spec, else raise ModelExists.
 
-        A parameter that the spec leaves out counts as the model has it stored.
+        known: the model that has the requested name.
+        spec: the requested spec. For a parameter that is not in the spec, the value of the known
+            model is assumed.
         """
         if spec.saved not in (None, known.spec.saved) or not same_model(known.spec, spec):
             raise ModelExists(
@@ -515,9 +553,9 @@ class Directory(AbstractContextManager["Directory"]):
         return known
 
     def _set_policies(self, policy: PublishPolicy | None, refine: RefinePolicy | None, model: Model) -> Model:
-        """Set how a model is published and refined from now on, and return it.
+        """Set when a model is published and refined, and return the model.
 
-        None keeps the present policy.
+        policy, refine: the new policies. None keeps the policy that the model has.
         """
         if policy is not None or refine is not None:
             self.table.set_policies(model.id, policy or model.policy, refine or model.refine_policy)
@@ -525,9 +563,12 @@ class Directory(AbstractContextManager["Directory"]):
         return model
 
     def _first_position(self, start: Start) -> int:
-        """Return the first position that a new model learns from.
+        """Return the position of the first event that a new model learns.
 
-        Raises InvalidParameter or HistoryGone.
+        start: as in `add_model`.
+
+        Raises InvalidParameter if `start` is no position of the log, and HistoryGone if that event
+        was dropped.
         """
         first = int(self.log.first)
         end = self.position + 1
@@ -542,22 +583,28 @@ class Directory(AbstractContextManager["Directory"]):
         return position
 
     def _restored_model(self, entry: Entry) -> Model:
-        """Return an entry's model as its newest snapshot has it.
+        """Return a stored model, restored from its newest snapshot.
 
-        It has failed if the log lacks events that it needs.
+        If the log lacks events that the model needs, the model is returned as failed.
+
+        entry: the model's name, id, spec and policies as models.db stores them.
         """
         model = self._new_model(entry)
         try:
             restore_model(model, entry, self.path, self.log.first, self.position, self.writable)
         except HistoryGone as e:
-            # The writer dropped events meanwhile, so the model has a newer snapshot now.
+            # A reader gets this error if the writing process dropped events meanwhile. Events are
+            # dropped only if a newer snapshot exists, so a new attempt will succeed.
             if self._tries_left:
                 raise
             model.set_failure(ModelFailure(model.position + 1, e.code, str(e)))
         return model
 
     def _new_model(self, entry: Entry) -> Model:
-        """Return an entry's model, which has learned nothing yet."""
+        """Return a Model that has no learned rows.
+
+        entry: the model's name, id, spec and policies as models.db stores them.
+        """
         model = Model(entry, self.limits.keep_versions, self.table.set_ceiling)
         model.set_log_end(self.position, self.schema.names)
         return model

@@ -1,11 +1,13 @@
-"""Draft: an event offered to the log, with its rows parsed. Receipt: the log's answer.
+"""Draft: an event that is not in the log yet, with its rows parsed.
 
-Rows come as an Arrow or JSON body, as the numbers of one row, or as a batch of a shard. Parsing
-and hashing a body is the costly part of taking a batch in. `rows_draft` does both in the caller's
-thread, so that the appender only admits and writes.
+A Receipt is the log's answer to a draft. It has the position of the appended event.
 
-The log stores a body exactly as it was sent, so that a repetition of the same key with the same
-bytes is recognised.
+Rows are given as an Arrow or JSON payload, as the numbers of one row, or as a batch of a shard.
+Parsing and hashing a payload takes most of the time of an append. `rows_draft` does both in the
+caller's thread. So the thread that appends only admits the draft and writes the event.
+
+The log stores a payload exactly as it was sent. So a second request with the same idempotency key
+and the same bytes is recognised as a repetition.
 """
 
 import json
@@ -29,22 +31,25 @@ from stream_dr.models.schema import Limits
 from stream_dr.rows.block import Block
 
 REFERENCE = LASTING
-"""Prefix of the keys of reference events. Keys of callers may not begin with it."""
+"""Prefix of the idempotency keys of reference events. A caller's own key must not begin with it."""
 
 Removal = dict[int, Sequence[int] | None]
-"""Row numbers to unlearn, by position of their event. None means all rows of the event."""
+"""Numbers of the rows to unlearn, by position of their event.
+
+None in place of the numbers means all rows of the event.
+"""
 
 
 class Draft(NamedTuple):
-    """Event that has no position yet.
+    """Event that is not in the log yet and has no position.
 
-    kind: "rows", "reference" or "unlearn".
-    body: the bytes that the log stores.
-    fingerprint: hex digest that is compared with that of other bodies with the same key.
+    kind: "rows", "reference" (to a batch of a shard) or "unlearn".
+    body: the payload, which are the bytes that the log stores.
+    fingerprint: hex digest of the payload. Two payloads with the same key are compared by it.
     key: idempotency key or None.
-    block: the parsed rows, of kinds "rows" and "reference". The codec has checked their values.
+    block: the parsed rows, whose values have been checked. None for kind "unlearn".
     rows: number of rows in the event.
-    ids: (rows,) hashes of the rows' ids, or None if they have none.
+    ids: (rows,) hashes of the rows' ids. None if the rows have no ids.
     """
 
     kind: str
@@ -57,9 +62,9 @@ class Draft(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of bytes in memory.
+        """Number of bytes of the payload or of the parsed rows, whichever is larger.
 
-        A compressed body may be much smaller than its rows.
+        A compressed payload may be much smaller than its rows.
         """
         return max(len(self.body), self.block.nbytes if self.block is not None else 0)
 
@@ -67,8 +72,10 @@ class Draft(NamedTuple):
 class Receipt(NamedTuple):
     """Position and number of rows of an appended event.
 
-    duplicate: True if the same body was appended before under the same key.
-    columns_missing: a table's columns that the rows lack and that are taken as missing.
+    duplicate: True if the same payload was appended before with the same idempotency key. Then
+        `position` is that of the earlier event.
+    columns_missing: columns of the stream's table that the rows lack. Their values are learned as
+        missing values.
 
     >>> import stream_dr
     >>> receipt = stream_dr.Receipt(position=0, rows=2)
@@ -83,7 +90,9 @@ class Receipt(NamedTuple):
 
 
 class DryRunReceipt(NamedTuple):
-    """Receipt that a draft would get if it were appended.
+    """Answer to a draft that was checked and not appended.
+
+    rows, duplicate, columns_missing: the values that the Receipt would have after an append.
 
     >>> import stream_dr
     >>> with stream_dr.Directory("dry-run") as directory:
@@ -97,9 +106,13 @@ class DryRunReceipt(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """Batch of a shard that a reference event names.
+    """Batch of a shard that an event refers to.
 
+    uri: URI of the shard's file at the time of the event.
+    sha256: hex digest of the shard's bytes.
+    batch: index of the batch in the shard, from 0.
     pass_number: number of the pass over the data set, from 1.
+    rows: number of rows of the batch.
     """
 
     uri: str
@@ -110,18 +123,23 @@ class Reference(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Key in the log, made of the shard's sha256, the batch and the pass."""
+        """Idempotency key of the event, made of the shard's sha256, the batch and the pass."""
         return f"{REFERENCE}{self.sha256}:{self.batch}:{self.pass_number}"
 
 
 def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits: Limits | None = None) -> Draft:
-    """Return the draft of a batch that was sent as bytes, parsed in full.
+    """Return the draft of a batch that was sent as bytes.
 
+    The rows are parsed and their values are checked.
+
+    body: the payload. `bytes` and a read-only memoryview are not copied, so the bytes behind a
+        memoryview must not change later.
     media: "arrow" (an IPC stream or file) or "json".
+    key: idempotency key or None.
+    limits: limits on the sizes of a payload. None takes the defaults.
 
-    Bytes, and a read-only view of bytes that will not change, are not copied. Costs one pass over
-    the body. Raises MalformedInput, SchemaMismatch, InvalidIndex, InvalidTargets, InvalidWeights
-    or LimitExceeded.
+    Raises MalformedInput, SchemaMismatch, InvalidIndex, InvalidTargets, InvalidWeights or
+    LimitExceeded. Costs one pass over the payload.
 
     >>> import stream_dr
     >>> draft = stream_dr.rows_draft(b'{"rows": [[1, 2], [3, 1]], "labels": ["a", "b"]}', "json", key="first")
@@ -134,9 +152,11 @@ def rows_draft(body: Body, media: str = "arrow", key: str | None = None, limits:
 
 
 def reference_draft(reference: Reference, block: Block) -> Draft:
-    """Return the draft of a batch that stays in its shard.
+    """Return the draft of an event that refers to a batch of a shard.
 
-    Its key is made of the shard's sha256, the batch and the pass.
+    The event stores the reference and not the rows.
+
+    block: the batch's rows, or a few of them that show all columns and labels.
     """
     fields = reference._asdict()
     fields["pass"] = fields.pop("pass_number")
@@ -147,7 +167,7 @@ def reference_draft(reference: Reference, block: Block) -> Draft:
 
 
 def parse_reference(body: Body) -> Reference:
-    """Return the Reference in a reference event's body."""
+    """Return the Reference that a reference event's payload holds."""
     fields = json.loads(bytes(body))
     return Reference(fields["uri"], fields["sha256"], fields["batch"], fields["pass"], fields["rows"])
 
@@ -156,22 +176,25 @@ def unlearn_draft(picked: Removal, key: str | None = None, request: bytes | None
     """Return the draft of an event that unlearns rows.
 
     picked: the rows to unlearn.
-    request: bytes of the request, which identify a repetition under the same key. None takes the
-    event's body.
+    key: idempotency key or None.
+    request: bytes of the client's request. A second request with the same key must have the same
+        bytes. None compares the payloads of the events instead.
     """
     body = _canonical_json({"rows": {str(p): None if r is None else list(r) for p, r in sorted(picked.items())}})
     return Draft("unlearn", body, sha256_of(request or body), key)
 
 
 def parse_removal(body: Body) -> Removal:
-    """Return the Removal in an unlearn event's body."""
+    """Return the Removal (rows to unlearn) that an unlearn event's payload holds."""
     return {int(position): rows for position, rows in json.loads(bytes(body))["rows"].items()}
 
 
 def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
-    """Return the Block in an Arrow or JSON body.
+    """Return the rows of an Arrow or JSON payload as a Block.
 
-    limits: None for a body of the log, which was admitted under the limits of its time.
+    media: "arrow" or "json".
+    limits: limits on the sizes of a payload. None for a payload from the log, whose sizes were
+        checked when the payload was appended.
 
     Raises the errors of `arrow.codec`, and LimitExceeded.
 
@@ -198,17 +221,18 @@ def parse_rows(body: Body, media: str, limits: Limits | None) -> Block:
 
 
 def media_of(body: Body) -> str:
-    """Return "json" or "arrow", as the first byte of a body tells."""
+    """Return the format of a payload, "json" or "arrow", by its first byte."""
     return "json" if bytes(body).lstrip()[:1] in (b"{", b"[") else "arrow"
 
 
 def one_row(values: Sequence[float], indices: Sequence[int] | None = None) -> Block:
-    """Return the Block of one row that is given as numbers.
+    """Return a Block of one row that is given as numbers.
 
-    The row is sparse if indices are given, in any order, else dense.
+    values: values of the row.
+    indices: column of each value, in any order, for a sparse row. None for a dense row.
 
-    Raises InvalidRows if there are no values, or another number of indices than of values. Raises
-    InvalidIndex for an index that is negative, repeated or too large.
+    Raises InvalidRows if a dense row has no values, or if the numbers of indices and values
+    differ. Raises InvalidIndex for an index that is negative, repeated or too large.
 
     >>> import stream_dr
     >>> stream_dr.one_row([1.0, 2.0]).X
@@ -239,11 +263,12 @@ def one_row(values: Sequence[float], indices: Sequence[int] | None = None) -> Bl
 
 
 class Recent:
-    """Drafts that were appended and not learned yet, in memory.
+    """Drafts in memory that were appended and not learned yet.
 
-    max_bytes: limit on their bytes, as sent or as unpacked.
+    Models that learn from these drafts need not read the log.
 
-    If a draft does not fit, it is left out: models learn the oldest drafts first, so those stay.
+    max_bytes: maximum sum of the drafts' `size`. A draft that would exceed it is not stored.
+
     Thread-safe.
     """
 
@@ -253,16 +278,21 @@ class Recent:
         self._lock = threading.Lock()
 
     def put(self, position: int, draft: Draft) -> None:
-        """Store a draft if there is room."""
+        """Store a draft if there is room.
+
+        position: position of the draft's event in the log.
+        """
         with self._lock:
+            # Models learn the oldest drafts first, so a new draft does not replace an older one.
             if draft.size <= self._free_bytes:
                 self._drafts[position] = draft
                 self._free_bytes -= draft.size
 
     def take(self, after: int, limit: int) -> list[tuple[int, Draft]]:
-        """Return at most `limit` drafts at positions after + 1, after + 2 …, without gap.
+        """Return stored drafts at the positions after + 1, after + 2 and so on.
 
-        They stay stored.
+        The list ends at `limit` drafts, or before the first position without a stored draft. The
+        drafts stay stored.
         """
         drafts: list[tuple[int, Draft]] = []
         with self._lock:
@@ -271,22 +301,25 @@ class Recent:
         return drafts
 
     def first(self, after: int, otherwise: int) -> int:
-        """Return the oldest stored position past `after`, or `otherwise` if there is none."""
+        """Return the position of the oldest stored draft past `after`.
+
+        otherwise: value to return if no draft past `after` is stored.
+        """
         with self._lock:
             return min((position for position in self._drafts if position > after), default=otherwise)
 
     def forget(self, until: int) -> None:
-        """Drop the drafts at positions up to `until`."""
+        """Remove the drafts at positions up to `until`."""
         with self._lock:
             for position in [p for p in self._drafts if p <= until]:
                 self._free_bytes += self._drafts.pop(position).size
 
 
 def _block_id_hashes(block: Block) -> np.ndarray | None:
-    """Return the hashes of the block's ids, or None if it has none."""
+    """Return the hashes (rows,) of the rows' ids, or None if the rows have no ids."""
     return None if block.ids is None else id_hashes(block.ids)
 
 
 def _canonical_json(fields: JsonDict) -> bytes:
-    """Return an object as canonical JSON."""
+    """Return an object as JSON with sorted keys and no spaces."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()

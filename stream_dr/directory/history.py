@@ -1,13 +1,13 @@
-"""History: rows of past events as Blocks, without those that were unlearned.
+"""History: read the rows of past events that were not unlearned.
 
-A body is Arrow or JSON, which its first byte tells. A reference event names a batch of a shard
+The rows of an event are an Arrow or JSON payload, or a batch of a shard that the event refers to
 (references.py).
 
-Rebuilding, subtracting and refining a model all ask here which rows are still learned, so they
-agree.
+A model can be rebuilt, rows can be subtracted from its sums, and it can be refined. All three read
+the rows through this module, so they agree on which rows are learned.
 
-Cost: each unlearn event is read once, and the row numbers it names stay in memory. To find an id,
-the log's index is searched and the events that may have it are read.
+Cost: each unlearn event is read once, and the numbers of the unlearned rows stay in memory. To
+find rows by id, the log's index of hashed ids is searched, and the events that it names are read.
 """
 
 import json
@@ -34,18 +34,21 @@ PAGE = 64
 """Number of events read from the log at once."""
 
 PAGE_OF_IDS = 1024
-"""Number of events whose ids are indexed at once, if an earlier release appended them."""
+"""Number of events whose ids are indexed at once, for events of an earlier release."""
 
 GONE = b"stream_dr.gone"
-"""Schema metadata key: JSON list of the numbers of rows that were removed from a body."""
+"""Key of the schema metadata of an Arrow payload from which rows were erased.
+
+The value is a JSON list of the original numbers of the erased rows.
+"""
 
 
 class Decoder:
-    """Decoder of events into Blocks. Caches the shards that it opens.
+    """Decoder of events into Blocks, with a cache of opened shards.
 
-    path: path of the directory. Its tables say where moved shards are.
+    path: path of the directory, whose file places.json says where moved shards are.
 
-    Used by one thread.
+    A Decoder must be used by one thread only.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,12 +56,16 @@ class Decoder:
         self._shards: dict[tuple[str, str], Shard] = {}
 
     def decode(self, event: Event, schema: Schema) -> Block | Removal | None:
-        """Return an event's rows or removal, with columns in the schema's order.
+        """Return the content of an event.
 
-        None if all rows of the event were unlearned and erased.
+        Returns
 
-        Raises DamagedFile. Raises SourceMissing or DamagedShard if a referenced shard is missing
-        or has changed.
+        - a Block of the event's rows, with columns in the schema's order,
+        - a Removal (rows to unlearn), for an unlearn event,
+        - None, if all rows of the event were unlearned and erased.
+
+        Raises DamagedFile if the payload is damaged. Raises SourceMissing or DamagedShard if the
+        event's shard is missing or has changed.
         """
         check_intact(event)
         if event.kind == "unlearn":
@@ -66,15 +73,19 @@ class Decoder:
         return columns_in_order(self._block(event), schema) if event.body else None
 
     def numbered(self, event: Event, schema: Schema) -> tuple[Block, np.ndarray] | None:
-        """Return an event's rows, and the numbers (rows,) they had when it was appended.
+        """Return an event's rows, and their original numbers (rows,).
 
-        None if the event has no rows.
+        The original number of a row is its index among the event's rows when the event was
+        appended. Returns None if the event has no rows.
         """
         block = self.decode(event, schema)
         return (block, original_numbers(block, removed_numbers(event))) if isinstance(block, Block) else None
 
     def _block(self, event: Event) -> Block:
-        """Return the rows of an event that has some."""
+        """Return the rows of an event as a Block.
+
+        event: an event of kind "rows" or "reference" with a payload.
+        """
         if event.kind != "reference":
             return parse_rows(event.body, media_of(event.body), None)
         reference = parse_reference(event.body)
@@ -85,9 +96,10 @@ class Decoder:
 
 
 def check_intact(event: Event) -> None:
-    """Raise DamagedFile if an event's body is not what was written.
+    """Raise DamagedFile if an event's payload does not match its checksum.
 
-    A body must be checked before it is parsed: a number with a flipped bit is still a number.
+    A payload must be checked before it is parsed. The parser cannot detect every damage, because a
+    number with a flipped bit is still a number.
     """
     if not event.intact:
         raise DamagedFile(
@@ -98,7 +110,10 @@ def check_intact(event: Event) -> None:
 
 
 def removed_numbers(event: Event) -> list[int]:
-    """Return the numbers of the rows that were removed from an event's body."""
+    """Return the original numbers of the rows erased from an event's payload.
+
+    The original number of a row is its index among the event's rows when the event was appended.
+    """
     if event.kind != "rows" or event.checksum is None or not event.body:
         return []
     metadata = pa.ipc.open_stream(event.body).schema.metadata or {}
@@ -106,23 +121,28 @@ def removed_numbers(event: Event) -> list[int]:
 
 
 def original_numbers(block: Block, removed: Sequence[int]) -> np.ndarray:
-    """Return the numbers (rows,) that an event's rows had when it was appended.
+    """Return the original numbers (rows,) of an event's remaining rows.
 
-    block: the rows that are left.
-    removed: numbers of the rows that were removed from the body.
+    The original number of a row is its index among the event's rows when the event was appended.
+
+    block: the remaining rows.
+    removed: original numbers of the rows that were erased from the payload.
     """
     return np.setdiff1d(np.arange(block.rows + len(removed)), np.asarray(removed, dtype=np.int64))
 
 
 class History:
-    """Past events of a directory's log. A Source of rows for estimators.
+    """Reader of the past events of a directory's log.
+
+    It is a Source of rows, so estimators can learn from it.
 
     log: the log.
     path: path of the directory.
-    schema: returns the stream's schema as it is now.
-    active_models: returns the models that learn, or will learn after a restart.
+    schema: function that returns the stream's current schema.
+    active_models: function that returns the models that have not failed, or whose failure is
+        retried after a restart.
 
-    Thread-safe. Each call decodes with a Decoder of its own.
+    Thread-safe. Each call uses a new Decoder.
     """
 
     def __init__(
@@ -138,19 +158,21 @@ class History:
         self._active_models = active_models
         self._lock = threading.Lock()
 
-        # For each position, the unlearn events that name it: (position of the unlearn event, row
-        # numbers).
+        # By position of an event: the (position, row numbers) of each unlearn event that names
+        # rows of the event. None in place of the row numbers means all rows.
         self._removals: dict[int, list[tuple[int, Sequence[int] | None]]] = {}
         self._removals_read_to = -1
 
     def decoder(self) -> Decoder:
-        """Return a new Decoder of the log's events."""
+        """Return a new Decoder of this log's events."""
         return Decoder(self._path)
 
     def stored(self, event: Event) -> tuple[Block, np.ndarray] | None:
-        """Return the rows that an event still holds, and their original numbers (rows,).
+        """Return the rows that an event's payload still holds.
 
-        None if it holds none.
+        Rows that were unlearned and not erased yet are among them.
+
+        Returns (Block, original numbers (rows,) of the rows), or None if there are no rows.
         """
         return self.decoder().numbered(event, self._schema())
 
@@ -161,14 +183,14 @@ class History:
         only: Container[int] | None = None,
         unlearn_horizon: int | None = None,
     ) -> Generator[tuple[int, Block], None, None]:
-        """Yield (position, Block) for events with after < position ≤ until.
+        """Yield (position, Block) of events with after < position ≤ until.
 
-        until: the last position, None for the end of the log.
-        only: if given, other positions are skipped.
-        unlearn_horizon: rows that unlearn events up to this position removed are left out. None
-        means `until`.
+        The Block has the event's rows that were not unlearned. Events without such rows are
+        skipped.
 
-        Events of which no row is left are skipped.
+        until: the last position. None means the end of the log.
+        only: positions to yield. None means all.
+        unlearn_horizon: only unlearn events up to this position are applied. None means `until`.
         """
         last = self._log.last if until is None else until
         horizon = last if unlearn_horizon is None else unlearn_horizon
@@ -183,13 +205,14 @@ class History:
     def remaining(
         self, position: int, block: Block, numbers: np.ndarray, unlearn_horizon: int
     ) -> tuple[Block, np.ndarray] | None:
-        """Return the rows that are not unlearned, and their numbers.
+        """Return an event's rows that were not unlearned, and their numbers.
 
         position: position of the event.
-        block, numbers: rows of the event and their original numbers (rows,).
-        unlearn_horizon: only unlearn events up to this position count.
+        block: rows of the event.
+        numbers: (rows,) index of each row among the event's rows when the event was appended.
+        unlearn_horizon: only unlearn events up to this position are applied.
 
-        None if no row is left.
+        Returns None if all of these rows were unlearned.
         """
         stays = ~is_among(numbers, self._removed(position, unlearn_horizon + 1))
         if stays.all():
@@ -197,11 +220,12 @@ class History:
         return (block.take(np.flatnonzero(stays)), numbers[stays]) if stays.any() else None
 
     def references(self, after: int, until: int, unlearn_horizon: int) -> Iterator[tuple[int, Reference | None]]:
-        """Yield (position, Reference) for events with after < position ≤ until.
+        """Yield (position, Reference) of events with after < position ≤ until.
 
-        The Reference is None if the rows are in the log itself, or if some of them were unlearned.
-        Events whose rows were all unlearned are skipped.
-        unlearn_horizon: only unlearn events up to this position count.
+        The Reference is None if the log itself holds the event's rows, or if some of the rows were
+        unlearned. Events whose rows were all unlearned are skipped.
+
+        unlearn_horizon: only unlearn events up to this position are applied.
         """
         for event in self._read(after, until):
             removed = self._removed(event.position, unlearn_horizon + 1)
@@ -209,9 +233,13 @@ class History:
                 yield event.position, parse_reference(event.body) if event.kind == "reference" and not removed else None
 
     def removed_blocks(self, removal: Removal, after: int, until: int) -> Iterator[Block]:
-        """Yield the Blocks of the rows that a removal at position `until` takes away.
+        """Yield Blocks of the rows that an unlearn event removes.
 
-        Only events past `after` count. Rows that were unlearned before are left out.
+        Rows that an earlier unlearn event removed are not among them.
+
+        removal: the rows that the unlearn event names.
+        after: only rows of events past this position are returned.
+        until: position of the unlearn event.
         """
         decoder = self.decoder()
         for position in sorted(p for p in removal if after < p < until):
@@ -227,13 +255,18 @@ class History:
                     yield block.take(np.flatnonzero(chosen))
 
     def pick(self, positions: Sequence[int], ids: Sequence[str | int]) -> Removal:
-        """Return the Removal that an unlearn request names.
+        """Return the rows that an unlearn request names, as a Removal.
 
-        positions: events to unlearn as a whole.
+        positions: positions of events of which all rows are to be unlearned.
         ids: ids of single rows to unlearn.
 
-        Raises InvalidParameter if nothing is named, a position is not in the log, or no learned
-        row has one of the ids. Raises HistoryGone.
+        Raises InvalidParameter in these cases:
+
+        - Both lists are empty.
+        - A position is not in the log, or its event has no rows.
+        - No learned row has one of the ids.
+
+        Raises HistoryGone if events that are needed to unlearn rows were dropped.
         """
         if not positions and not ids:
             raise InvalidParameter("nothing to unlearn was named; give positions or ids.")
@@ -244,9 +277,13 @@ class History:
         return self._add_rows_by_id(set(map(str, ids)), removal) if ids else removal
 
     def check_removable(self, removal: Removal) -> None:
-        """Raise HistoryGone if events needed to unlearn the rows were dropped.
+        """Raise HistoryGone if events needed to unlearn rows were dropped.
 
-        These are the events that the removal names, and those from which a model must be rebuilt.
+        The needed events are
+
+        - the events whose rows the removal names,
+        - all events since the start of any model that cannot subtract rows from its sums. Such a
+          model is rebuilt from these events.
         """
         first = self._log.first
         for model in self._active_models():
@@ -259,9 +296,11 @@ class History:
             raise HistoryGone(f"events before position {first} were dropped, {min(removal)} among them.", first=first)
 
     def _remaining_of(self, event: Event, decoder: Decoder, unlearn_horizon: int) -> tuple[Block, np.ndarray] | None:
-        """Return what `remaining` does, for an event of any kind.
+        """Return an event's rows that were not unlearned, and their original numbers (rows,).
 
-        None if it has no rows.
+        unlearn_horizon: only unlearn events up to this position are applied.
+
+        Returns None if the event has no such rows.
         """
         if self._removed(event.position, unlearn_horizon + 1) is None:
             return None
@@ -269,9 +308,12 @@ class History:
         return None if stored is None else self.remaining(event.position, *stored, unlearn_horizon)
 
     def _removed(self, position: int, before: int) -> Sequence[int] | None:
-        """Return the numbers of an event's rows that were unlearned before a position.
+        """Return the original numbers of an event's unlearned rows.
 
-        None means that all of its rows were.
+        position: position of the event.
+        before: only unlearn events before this position are applied.
+
+        None means that all rows of the event were unlearned.
         """
         with self._lock:
             if before - 1 > self._removals_read_to:
@@ -295,7 +337,7 @@ class History:
             after = page[-1].position
 
     def _check_position(self, position: int) -> None:
-        """Raise InvalidParameter unless an event with rows has this position."""
+        """Raise InvalidParameter unless there is an event with rows at a position."""
         if not 0 <= position <= self._log.last:
             raise InvalidParameter(f"position {position} is not in the log; it ends at {self._log.last}.")
         event = self._log.read(position - 1, position)[0]
@@ -303,7 +345,12 @@ class History:
             raise InvalidParameter(f"the event at position {position} holds no rows; it took some out.")
 
     def _add_rows_by_id(self, wanted: set[str], removal: Removal) -> Removal:
-        """Add the rows with the wanted ids to a removal and return it."""
+        """Add rows to a removal by their ids, and return the removal.
+
+        wanted: ids of the rows.
+
+        Raises InvalidParameter if no learned row has one of the ids.
+        """
         found_ids = set[str]()
         decoder = self.decoder()
         last = self._log.last
@@ -328,8 +375,8 @@ class History:
 
 
 def is_among(numbers: np.ndarray, rows: Sequence[int] | None) -> np.ndarray:
-    """Return for each row number whether it is among `rows`, as bool (rows,).
+    """Return a mask of the numbers that are in `rows`, as bool (numbers,).
 
-    None stands for all rows.
+    rows: row numbers. None means all rows, so the mask is all True.
     """
     return np.ones(len(numbers), dtype=bool) if rows is None else np.isin(numbers, rows)

@@ -1,7 +1,8 @@
-"""Inspect: summary of a directory's contents as one JSON-able value.
+"""Inspect: summarise a directory's contents in a dict that can be written as JSON.
 
-Reading is safe while another process writes. Models are shown as their newest snapshot has them.
-Their `position`, compared with the log's, says how far behind that is.
+Reading is safe while another process writes. Each model is shown in the state of its newest
+snapshot. The difference between the log's position and a model's position is the number of events
+that the snapshot lacks.
 """
 
 from pathlib import Path
@@ -15,8 +16,14 @@ from stream_dr.models.snapshot import snapshot_files, snapshot_folder, state_sha
 def inspect(path: Path) -> JsonDict:
     """Return a summary of the directory at `path`.
 
-    Its keys are "position", "rows", "first", "schema" and "models". The models are described by
-    name, with "state_sha256" and "snapshots" (positions) in addition.
+    The summary has these keys:
+
+    - position: position of the log's last event.
+    - rows: number of rows in the log.
+    - first: position of the oldest event in the log.
+    - schema: description of the stream's schema.
+    - models: description of each model, by name. It includes "state_sha256" and "snapshots" (the
+      positions of its snapshots).
 
     Reads the newest snapshot of each model. Raises DirectoryMissing, and the errors of a damaged
     log.
@@ -32,7 +39,10 @@ def inspect(path: Path) -> JsonDict:
 
 
 def _describe_model(directory: Directory, model: Model) -> JsonDict:
-    """Return the description of a model, the digest of its state and its snapshots."""
+    """Return a model's description with the digest of its state.
+
+    The positions of the model's snapshots are included.
+    """
     folder = snapshot_folder(directory.path, model.name, model.id)
     return model.describe(directory.position) | {
         "state_sha256": state_sha256(model.accumulator.freeze()),

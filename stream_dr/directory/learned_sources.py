@@ -1,13 +1,13 @@
-"""Sources: files that a directory has learned, stored as shards of its own.
+"""Sources: learned files, converted to shards that the directory owns.
 
     D/sources/NAME/part-00000.arrow … manifest.json source.json
 
-source.json notes which file it was, its size and time, and how it was read. A folder gets its name
-once it is complete.
+source.json has the path, size and time of the file, and the options with which the file was read.
+A folder gets its final name when it is complete.
 
-Events cannot name a file, which has no batches and may be deleted. Rows in shards are replayed by
-reference like any others, so that recovery, several passes, refine, unlearn and verify work as
-always.
+An event cannot refer to such a file itself, because the file has no numbered batches and its owner
+may delete it. So its rows are written to shards, and events refer to the batches of the shards.
+Recovery, several passes, refine, unlearn and verify then work as for any other shards.
 """
 
 import json
@@ -33,16 +33,18 @@ NOTE_FORMAT = 1
 def keep_as_shards(
     path: Path, source: FileSource, name: str | None = None, progress: Callable[[int], object] | None = None
 ) -> Path:
-    """Return the folder with a file's rows as shards, written if it is missing.
+    """Write a file's rows as shards that the directory owns.
+
+    If the shards of an unchanged file exist already, nothing is written.
 
     path: path of the directory.
     source: source of one file.
-    name: name of the folder. None takes the file's name.
-    progress: called with the number of rows written so far.
+    name: name of the shards' folder. None takes the file's name.
+    progress: function called with the number of rows written so far.
 
-    Only one process may call this at a time. Raises OutputExists if other rows were learned under
-    that name, InsufficientStorage, and the errors of reading the file. After an error nothing is
-    left.
+    Returns the folder of the shards. Only one process at a time may call this function for a
+    directory. Raises OutputExists if the folder of that name has other rows, InsufficientStorage,
+    and the errors of reading the file. After an error, unfinished shards are removed.
     """
     name = re.sub(r"[^\w.-]+", "_", name or source.paths[0].name.replace("!", "_"))
     folder = path / SOURCES / name
@@ -50,7 +52,7 @@ def keep_as_shards(
     if (folder / NOTE).exists() and json.loads((folder / NOTE).read_bytes()) == note:
         return folder
 
-    # Remove what a killed process left.
+    # Remove the unfinished folder of a process that was killed.
     temporary = folder.with_name(f".{name}{TEMPORARY}")
     shutil.rmtree(temporary, ignore_errors=True)
     try:
@@ -70,7 +72,7 @@ def keep_as_shards(
 
 
 def _source_note(source: FileSource) -> JsonDict:
-    """Return the content of source.json for a source."""
+    """Return the content of source.json for a source of one file."""
     path = source.paths[0]
     status = Path(str(path).partition("!")[0]).stat()
     options = {k: v for k, v in source.options._asdict().items() if v not in (None, ())}
@@ -81,13 +83,18 @@ def _source_note(source: FileSource) -> JsonDict:
 
 
 def _write_source_note(folder: Path, note: JsonDict) -> None:
-    """Write source.json."""
+    """Write `note` as source.json into a folder."""
     text = json.dumps(note, indent=1, sort_keys=True)
     write_atomically(folder / NOTE, lambda file: file.write(text.encode()), "source")
 
 
 def _check_same_rows(source: FileSource, manifest: Manifest, folder: Path) -> None:
-    """Raise OutputExists unless the rows are those in the folder."""
+    """Raise OutputExists unless the new shards equal those in the folder.
+
+    source: source of the file, which the error names.
+    manifest: manifest of the new shards.
+    folder: folder of the shards that were written earlier.
+    """
     known = read_manifest(folder / MANIFEST_NAME)
     if [entry.sha256 for entry in known.shards] != [entry.sha256 for entry in manifest.shards]:
         raise OutputExists(

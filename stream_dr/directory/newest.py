@@ -1,4 +1,4 @@
-"""Newest: the rows of a stream that came last and are still learned, with targets."""
+"""Newest: the last rows of a stream that were not unlearned, with their targets."""
 
 from typing import NamedTuple
 
@@ -13,23 +13,27 @@ from stream_dr.targets.targets import Targets
 
 
 class Newest(NamedTuple):
-    """Batches of rows, oldest first.
+    """Newest rows of a stream, in batches.
 
-    position: last position of the log when they were read.
+    position: position of the log's last event when the rows were read.
+    blocks: the batches, oldest first.
     """
 
     position: int
     blocks: tuple[Block, ...] = ()
 
     def project(self, projection: Projection) -> np.ndarray:
-        """Return the projected rows (rows, components) as float64, in order."""
+        """Return the projected rows (rows, components) as float64, oldest first."""
         parts = [projection.apply(block.X) for block in self.blocks]
         return np.vstack(parts) if parts else np.zeros((0, projection.n_components))
 
     def deviations(self, projection: Projection) -> np.ndarray:
-        """Return the standard deviation (features,) of each column of the loadings.
+        """Return the standard deviation (features,) of each input column.
 
-        The projection must be linear. The result is empty if there are no rows. Costs O(entries).
+        projection: a linear projection. The columns are those that its loadings multiply. Columns
+            of a table are first encoded as the projection encodes them.
+
+        The result is empty if there are no rows. Costs O(entries of the rows).
         """
         scaler = StandardScaler(with_mean=False)
         for block in self.blocks:
@@ -38,26 +42,27 @@ class Newest(NamedTuple):
         return np.sqrt(scaler.var_) if self.blocks else np.zeros(0)
 
     def captured_shares(self, projection: Projection) -> np.ndarray:
-        """Return the cumulative share of the rows' variance that components capture.
+        """Return the cumulative share of the rows' variance, by component.
 
-        projection: a linear one.
+        projection: a linear projection.
 
-        Returns (components,). Entry k is the variance within the span of components 0 to k,
-        divided by the variance of all columns.
+        Returns an array (components,). Entry k is the variance of the rows within the subspace
+        that components 0 to k span, divided by the sum of the variances of all columns.
         """
         total = float((self.deviations(projection) ** 2).sum())
         loadings: np.ndarray = getattr(projection, "loadings")  # noqa: B009
 
         triangle = np.linalg.qr(loadings, mode="r")
-        # Coordinates of the rows along orthonormal axes that span the same subspaces.
+        # These are the coordinates of the rows along orthonormal axes. The first k axes span the
+        # same subspace as the first k components.
         coordinates = self.project(projection) @ np.linalg.pinv(triangle)
         return np.cumsum(coordinates.var(axis=0)) / total if total > 0 else np.zeros(len(triangle))
 
     @property
     def targets(self) -> Targets | None:
-        """Targets of the rows, with one code per label over all batches.
+        """Targets of the rows. A label has the same code in all batches.
 
-        None if no batch has targets, or if batches have different kinds.
+        None if no batch has targets, or if two batches have targets of different kinds.
         """
         kinds = {block.y.kind for block in self.blocks if isinstance(block.y, Targets)}
         if len(kinds) != 1:
@@ -67,11 +72,12 @@ class Newest(NamedTuple):
 
 
 def newest_rows(directory: Directory, rows: int) -> Newest:
-    """Return the newest rows that are still learned, at most `rows` of them.
+    """Return the last rows of a stream, without unlearned rows.
 
-    The last `rows` rows of the log are read. If some of them were unlearned, fewer are returned.
+    rows: number of rows at the end of the log to read. If some of these rows were unlearned, fewer
+        rows are returned.
 
-    Raises the errors of a damaged log, or of a shard that is missing.
+    Raises the errors of a damaged log, or of a missing shard.
     """
     position = directory.position
     if position < 0 or rows <= 0:
@@ -91,7 +97,10 @@ def newest_rows(directory: Directory, rows: int) -> Newest:
 
 
 def _continuous_targets(blocks: tuple[Block, ...]) -> Targets:
-    """Return the continuous targets. Rows without any are marked absent."""
+    """Return the continuous targets of all blocks, joined.
+
+    A row without a target is marked as absent.
+    """
     width = next(b.y.values.shape[1] for b in blocks if b.y is not None)
     values, present = [], []
     for block in blocks:
@@ -101,7 +110,12 @@ def _continuous_targets(blocks: tuple[Block, ...]) -> Targets:
 
 
 def _joined_label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
-    """Return the class or multilabel targets. Rows without any are marked absent."""
+    """Return the class or multilabel targets of all blocks, joined.
+
+    A label gets the same code in all blocks. A row without a target is marked as absent.
+
+    kind: "class" or "multilabel".
+    """
     table: dict[Label, int] = {}
     codes, counts, present = [], [], []
     for block in blocks:
@@ -112,7 +126,7 @@ def _joined_label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
             continue
 
         codes_here = np.array([table.setdefault(label, len(table)) for label in block.y.labels] + [-1])
-        # An absent target has code −1, which takes the last entry.
+        # An absent target has code −1. As an index, −1 takes the last entry, which is −1.
         codes.append(codes_here[block.y.codes])
         counts.append(np.ones(block.rows, np.int64) if kind == "class" else np.diff(block.y.indptr))
     indptr = None if kind == "class" else np.concatenate([[0], np.cumsum(np.concatenate(counts))])
@@ -120,7 +134,7 @@ def _joined_label_targets(blocks: tuple[Block, ...], kind: str) -> Targets:
 
 
 def _has_target(block: Block) -> np.ndarray:
-    """Return which rows have a target, as bool (rows,)."""
+    """Return a mask (rows,) that is True for rows with a target."""
     if block.y is None:
         return np.zeros(block.rows, bool)
     return np.ones(block.rows, bool) if block.y.present is None else np.asarray(block.y.present)

@@ -1,13 +1,14 @@
-"""References: events that name a batch of a shard instead of holding its rows.
+"""References: events that refer to a batch of a shard and do not hold its rows.
 
-A batch is identified by (shard sha256, batch, pass). `Batches` returns those of a data set that
-the log lacks, as drafts, in groups for one commit each. While a shard is read, a thread checks the
-next one's bytes and looks its batches up in the log. So a replay that was killed needs no notes of
-its own.
+Such an event is identified by the shard's sha256, the index of the batch, and the number of the
+pass over the data set. `Batches` looks up which batches of a data set the log lacks, and returns
+drafts of these, in groups that are committed one by one. So a replay that was killed can be
+repeated, and continues with the first missing batch. While a shard is read, another thread checks
+the bytes of the next shard and looks up its batches.
 
-Events stay as they were written, because the bytes were learned and not their place. If an event's
-URI names no such file any more, a table says where the same bytes are now. `replay` of a data set
-from another place writes it before anything is read:
+An event is never changed if its shard is moved. The file places.json has the new URI of each
+moved shard, by the sha256 of its bytes. `replay` of a data set updates this file before it reads
+any batch:
 
     D/places.json: {"stream_dr": "places", "format": 1, "shards": {sha256: uri, …}}
 
@@ -33,18 +34,19 @@ PLACES = "places.json"
 PLACES_FORMAT = 1
 
 SOURCES = "sources"
-"""Folder of the shards that a directory owns (learned_sources.py)."""
+"""Name of the folder of the shards that a directory owns (learned_sources.py)."""
 
 GROUP_EVENTS = 64
 """Maximum number of events in a group commit of references."""
 
 GROUP_BYTES = 64 << 20
-"""Number of bytes of rows at which a group commit of references ends."""
+"""A group commit of references ends when its rows have this many bytes."""
 
 FIRST_EVENTS = 4
-"""Maximum number of events in the first group. It doubles with each group.
+"""Maximum number of events in the first group commit of references.
 
-The first groups are small so that learning begins early.
+The maximum doubles with each group, up to GROUP_EVENTS. The first groups are small so that
+learning begins early.
 """
 
 
@@ -61,15 +63,17 @@ def uri_of(shard: Shard) -> str:
 
 
 class Batches:
-    """Batches of passes 1 … `passes` over a data set, as far as the log lacks them.
+    """Batches of a data set that the log lacks.
 
-    shuffle: seed of the shards' order, which differs in each pass. None keeps the given order.
-    skip_damaged: skip shards that cannot be read.
+    passes: number of passes over the data set.
+    shuffle: seed of a random order of the shards, which differs in each pass. None for the order
+        of the data set.
+    skip_damaged: True to skip shards that cannot be read.
 
-    shards: number of shards read so far, over all passes.
-    skipped: reason why each skipped shard was skipped.
+    The attribute `shards` is the number of shards read so far, over all passes. The attribute
+    `skipped` has the error message of each skipped shard.
 
-    Used by one thread. Others may read the attributes.
+    The methods must be called by one thread. Other threads may read the attributes.
     """
 
     def __init__(self, log: Log, dataset: Dataset, passes: int, shuffle: int | None, skip_damaged: bool) -> None:
@@ -99,7 +103,7 @@ class Batches:
                     yield group
                     group, size, limit = [], 0, min(2 * limit, GROUP_EVENTS)
         except StreamDRError:
-            # The batches before the one that could not be read are good.
+            # The error is about the next batch. The batches of the group are good.
             if group:
                 yield group
             raise
@@ -108,16 +112,19 @@ class Batches:
             yield group
 
     def missing(self) -> Iterator[tuple[Shard, Reference]]:
-        """Yield the missing batches in order, without reading their rows.
+        """Yield the shard and Reference of each missing batch, in order.
 
-        Raises DamagedShard or SourceMissing.
+        Rows are not read. Raises DamagedShard or SourceMissing.
         """
         for pass_number, shard in self._shards():
             yield from ((shard, reference) for reference in self._missing_batches(pass_number, shard))
             self.shards += 1
 
     def _drafts(self) -> Iterator[Draft]:
-        """Yield the drafts of missing batches, checking one shard ahead."""
+        """Yield the drafts of the missing batches of all shards.
+
+        Another thread checks the next shard while the current one is read.
+        """
         order = self._shards()
         with thread_pool("look-ahead", 1) as thread:
             lookups = (
@@ -130,7 +137,12 @@ class Batches:
                 self.shards += 1
 
     def _drafts_of(self, shard: Shard, missing: "Future[list[Reference]]") -> Iterator[Draft]:
-        """Yield the drafts of a shard's missing batches."""
+        """Yield the drafts of a shard's missing batches.
+
+        missing: future of the References of these batches.
+
+        A damaged shard is skipped if `skip_damaged` is True, else DamagedShard is raised.
+        """
         try:
             for reference in missing.result():
                 yield reference_draft(reference, shard.read(reference.batch))
@@ -140,9 +152,9 @@ class Batches:
             self.skipped.append(str(e))
 
     def _missing_batches(self, pass_number: int, shard: Shard) -> list[Reference]:
-        """Return the batches of a shard that the log lacks.
+        """Return the References of a shard's batches that the log lacks.
 
-        If there are any, the shard's bytes are checked. Raises DamagedShard or SourceMissing.
+        The shard's bytes are checked if any batch is missing. Raises DamagedShard or SourceMissing.
         """
         missing = [
             r for r in references(shard, pass_number) if self._nothing_logged or self._log.find_key(r.key) is None
@@ -152,13 +164,13 @@ class Batches:
         return missing
 
     def _shards(self) -> Iterator[tuple[int, Shard]]:
-        """Yield (pass number, shard) over all passes."""
+        """Return an iterator over (pass number, shard) of all passes."""
         return (
             (pass_number, shard) for pass_number in range(1, self._passes + 1) for shard in self._order(pass_number)
         )
 
     def _order(self, pass_number: int) -> list[Shard]:
-        """Return the shards in the order of a pass."""
+        """Return the shards in the order in which a pass reads them."""
         shards = list(self._dataset.shards)
         if self._shuffle is None:
             return shards
@@ -167,14 +179,18 @@ class Batches:
 
 
 def find_shard(path: Path, uri: str, sha256: str) -> Shard:
-    """Return the shard with these bytes.
+    """Find the shard that an event refers to.
 
-    It is searched at the URI, then at the place that the directory's table has for it, then among
-    the directory's own sources, since the directory may have been moved or copied.
+    The shard is searched at these places, in this order:
+
+    1. the URI of the event,
+    2. the URI that the directory's places.json has for its sha256,
+    3. the folder of shards that the directory owns. The URI of such a shard is wrong after the
+       directory was moved or copied.
 
     path: path of the directory.
 
-    Raises SourceMissing or DamagedShard.
+    Raises SourceMissing or DamagedShard if no place has a shard with this sha256.
     """
     try:
         return _open_checked(uri, sha256)
@@ -187,14 +203,13 @@ def find_shard(path: Path, uri: str, sha256: str) -> Shard:
 
 
 def remember_places(path: Path, log: Log, dataset: Dataset) -> None:
-    """Store where a data set's shards are, if the table lacks that.
-
-    Nothing is stored while the log is empty, because its events will name those places.
+    """Store the current URIs of a data set's shards in places.json.
 
     path: path of the directory.
 
     Raises InsufficientStorage.
     """
+    # If the log is empty, all events will be written with the current URIs.
     if log.last < 0:
         return
 
@@ -202,7 +217,7 @@ def remember_places(path: Path, log: Log, dataset: Dataset) -> None:
     try:
         known = _moved_shards(places_file)
     except SourceMissing:
-        # A damaged table is replaced.
+        # A damaged places.json is replaced.
         known = {}
 
     places = known | {shard.sha256: uri_of(shard) for shard in dataset.shards}
@@ -213,7 +228,7 @@ def remember_places(path: Path, log: Log, dataset: Dataset) -> None:
 
 
 def _open_checked(uri: str, sha256: str) -> Shard:
-    """Open the shard at a URI and check its bytes."""
+    """Open the shard at a URI and check its bytes against `sha256`."""
     try:
         shard = open_shard(uri, sha256)
     except DamagedFile as e:
@@ -224,7 +239,12 @@ def _open_checked(uri: str, sha256: str) -> Shard:
 
 
 def _moved_shards(path: Path) -> dict[str, str]:
-    """Return the table of moved shards. It is empty if there is no file."""
+    """Return the URI of each moved shard by its sha256.
+
+    path: path of places.json. If there is no such file, the result is empty.
+
+    Raises SourceMissing if the file cannot be read.
+    """
     try:
         table = json.loads(path.read_bytes())
         if table["stream_dr"] != "places" or table["format"] != PLACES_FORMAT:

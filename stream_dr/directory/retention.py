@@ -1,17 +1,21 @@
-"""Retention: removal of events that nobody needs, and of the bytes of unlearned rows.
+"""Retention: remove old events, and erase the bytes of unlearned rows.
 
-A model can go on from any snapshot that is stored. From the oldest it needs each later event, and
-the rows that the unlearn events among those name, however old they are: a sum subtracts those
-rows, and any other model is rebuilt from its start. A model whose failure is stored does not go on
-and needs nothing.
+An event can be dropped if no model needs it. After a restart, a model continues from a stored
+snapshot. From its oldest snapshot, the model needs
 
-The bytes of unlearned rows are overwritten once every stored snapshot is past their unlearning. An
-event of which no row is left keeps its position with an empty body. An event that lost some rows
-is rewritten without them, and its schema metadata lists the numbers of the removed rows, so that
-later events can still name rows by their original numbers. Rows that an event only refers to stay
-in their shard, because that file is not ours.
+- each later event,
+- the rows that later unlearn events name, however old these rows are. A model of sums subtracts
+  the rows. Any other model is rebuilt from its start, and needs all events since then.
 
-Cost: an event is rewritten once for each unlearn event that names it.
+A model whose failure is stored does not continue, so it needs no event.
+
+The bytes of unlearned rows are overwritten when every stored snapshot includes the unlearning. If
+all rows of an event were unlearned, the event stays at its position with an empty payload. If some
+were, the payload is rewritten without them, and its schema metadata lists the numbers of the
+erased rows. So later events can still name rows by their original numbers. Rows in shards are not
+erased, because the shard may be another owner's file.
+
+Cost: an event is rewritten once for each unlearn event that names rows of the event.
 """
 
 import json
@@ -32,16 +36,20 @@ from stream_dr.rows.block import Block
 
 
 class Retention:
-    """Removes what no model of a directory needs. Thread-safe.
+    """Removes events and rows that no model of a directory needs.
 
     log: the log.
     path: path of the directory.
-    history: its History.
-    active_models: returns the models that learn, or will learn after a restart.
+    history: reader of the directory's past events.
+    active_models: function that returns the models that have not failed, or whose failure is
+        retried after a restart.
     appending: lock that a thread holds while it appends.
 
-    lock: lock that must be taken before any other lock, to remove past events or to begin to need
-    them. So nothing that is being removed comes to be needed.
+    A thread holds the attribute `lock` while it removes past events, and while it adds a model that
+    needs past events. So no event is removed that a new model needs. This lock must be taken before
+    any other lock.
+
+    Thread-safe.
     """
 
     def __init__(
@@ -59,25 +67,27 @@ class Retention:
         self.append_lock = appending
         self.lock = threading.Lock()
 
-        # Number of running readers that need the same rows in each pass.
+        # Number of active `pin_rows` blocks. While there are any, no rows are erased.
         self._pinned = 0
 
         # Position of the last unlearn event whose rows are erased from the log.
         self._erased_to = -1
 
     def drop(self, rows: int) -> int:
-        """Drop events that neither a model nor the last `rows` rows need.
+        """Drop the oldest events that no model needs.
 
-        Return the number of dropped events. Other threads can append meanwhile.
+        rows: number of the newest rows in the log that are never dropped.
+
+        Returns the number of dropped events. Other threads can append while files are removed.
         """
         with self.lock, self.append_lock:
             first = self._log.hide_before(min(self.first_needed(), self._log.first_position_keeping(rows)))
         return self._log.drop_before(first)
 
     def forget(self) -> int:
-        """Overwrite unlearned rows that no snapshot needs.
+        """Erase the bytes of unlearned rows that no model needs any more.
 
-        Return the number of events that were rewritten. Raises InsufficientStorage.
+        Returns the number of events that were rewritten. Raises InsufficientStorage.
         """
         rewritten = self._erase_unlearned()
         with self.lock:
@@ -86,9 +96,9 @@ class Retention:
 
     @contextmanager
     def pin_rows(self) -> Iterator[None]:
-        """Keep all rows during the with-block.
+        """Prevent the erasure of rows during the with-block.
 
-        A refine must see the same rows in each pass.
+        A refine uses this method, because it must read the same rows in each pass.
         """
         with self.lock:
             self._pinned += 1
@@ -99,16 +109,17 @@ class Retention:
                 self._pinned -= 1
 
     def snapshotted_position(self) -> int:
-        """Return the position that every stored snapshot has reached.
+        """Return the lowest position of all stored snapshots of active models.
 
-        Without models it is the log's last position.
+        Without models, this is the position of the log's last event.
         """
         return min((oldest_snapshot(self._path, m) for m in self._active_models()), default=self._log.last)
 
     def first_needed(self) -> int:
-        """Return the first position that a model may still have to read.
+        """Return the position of the oldest event that a model may still need.
 
-        A model that may have to be rebuilt needs all events from its start.
+        If an unlearn event follows a model's oldest snapshot, the model may have to be rebuilt.
+        Then it needs all events from its start.
         """
         last = self._log.last
         removals = [e.position for e in self._log.read_kind("unlearn", last + 1)]
@@ -116,10 +127,12 @@ class Retention:
         return min((m.start if max(removals, default=-1) > p else p + 1 for m, p in models), default=last + 1)
 
     def _erase_unlearned(self) -> int:
-        """Rewrite the events with unlearned rows that every snapshot is past.
+        """Rewrite events without rows whose unlearning every snapshot includes.
 
-        Return the number of rewritten events. Unlearn events that are done are skipped until the
-        directory is opened again.
+        Unlearn events whose rows are all erased are skipped in later calls, until the directory is
+        opened again.
+
+        Returns the number of rewritten events.
         """
         rewritten = 0
         for event in self._log.read_kind("unlearn", self.snapshotted_position() + 1):
@@ -128,8 +141,8 @@ class Retention:
 
             for position, rows in parse_removal(event.body).items():
                 with self.lock:
-                    # A model that was added meanwhile may still have to learn and unlearn the
-                    # rows.
+                    # A model may have been added since the loop began. It may still have to learn
+                    # and unlearn these rows.
                     if self._pinned or self.snapshotted_position() < event.position:
                         return rewritten
                     rewritten += self._erase_rows(position, rows)
@@ -137,9 +150,12 @@ class Retention:
         return rewritten
 
     def _erase_rows(self, position: int, rows: Sequence[int] | None) -> bool:
-        """Rewrite one event without these rows.
+        """Rewrite one event without some of its rows.
 
-        Return False if there is nothing to do.
+        position: position of the event.
+        rows: original numbers of the rows to erase. None means all rows.
+
+        Returns False if the event was dropped, refers to a shard, or has none of these rows.
         """
         if position < self._log.first:
             return False
@@ -162,7 +178,11 @@ class Retention:
 
 
 def _body_without(block: Block, removed: list[int]) -> bytes:
-    """Return an event's body of these rows, which notes the removed row numbers."""
+    """Return an Arrow payload of an event's remaining rows.
+
+    block: the remaining rows.
+    removed: original numbers of the erased rows. The payload's schema metadata lists them.
+    """
     batch = arrow_from_block(block)
     metadata = {**(batch.schema.metadata or {}), GONE: json.dumps(sorted(removed)).encode()}
     return bytes(write_arrow([batch.replace_schema_metadata(metadata)]))

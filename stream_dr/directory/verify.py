@@ -1,7 +1,10 @@
-"""Verify: a check of every byte that a directory relies on.
+"""Verify: read a directory completely and check every checksum.
 
-The log, the shards it refers to, the models and their snapshots are read and checked. Nothing is
-changed. A checksum protects only if it is read.
+The log, the shards to which the log refers, the table of models and the snapshots are checked.
+Nothing is changed.
+
+Damage is noticed only when the damaged bytes are read. This check reads bytes that nobody may have
+read for a long time.
 """
 
 import json
@@ -22,8 +25,8 @@ from stream_dr.models.snapshot_file import read_file
 class Finding(NamedTuple):
     """Result of one check.
 
-    what: the part that was checked.
-    error: the error that was found, or None.
+    what: the file or files that were checked, in words.
+    error: the error that was found. None if the check found no error.
     """
 
     what: str
@@ -33,10 +36,11 @@ class Finding(NamedTuple):
 def verify(path: Path, shards: bool = True) -> Iterator[Finding]:
     """Check a directory and yield a Finding for each part.
 
-    An error in one part does not stop the check of others.
+    The parts are the log, each shard, the table of models and each snapshot. An error in one part
+    does not stop the check of the other parts.
 
     path: path of the directory.
-    shards: also check the shards that its log refers to.
+    shards: True to also check the shards to which the log refers.
 
     Raises DirectoryMissing.
     """
@@ -56,25 +60,32 @@ def verify(path: Path, shards: bool = True) -> Iterator[Finding]:
     for folder in sorted((path / "snapshots").glob("*")):
         for file in [*snapshot_files(folder), *folder.glob(START)]:
             finding = _run_check(f"snapshot {folder.name}/{file.name}", partial(read_file, file))
-            # A service may have dropped the snapshot meanwhile.
+            # A running service may have removed the snapshot meanwhile. This is no error.
             if finding.error is None or file.exists():
                 yield finding
 
 
 def verify_shards(path: Path) -> Iterator[Finding]:
-    """Check the shards that a directory's log refers to."""
+    """Check the shards to which a directory's log refers.
+
+    Yields a Finding for each shard.
+    """
     with Log(path / "log", writable=False) as log:
         yield from _check_shards(path, log)
 
 
 def _check_shards(path: Path, log: Log) -> Iterator[Finding]:
-    """Check each shard that the log refers to."""
+    """Yield a Finding for each shard to which the log refers."""
     for uri, sha256 in _shards_in(log):
         yield _run_check(f"shard {uri}", partial(_check_shard, path, uri, sha256))
 
 
 def _run_check(what: str, check: Callable[[], object]) -> Finding:
-    """Run a check and return its Finding."""
+    """Run a check and return the result as a Finding.
+
+    what: the file or files that are checked, in words.
+    check: function that raises an error if the file is damaged.
+    """
     try:
         check()
     except StreamDRError as e:
@@ -85,7 +96,11 @@ def _run_check(what: str, check: Callable[[], object]) -> Finding:
 
 
 def _check_models(path: Path, last: int) -> None:
-    """Check the table of models."""
+    """Check the table of models, models.db.
+
+    path: path of the directory.
+    last: position of the log's last event, −1 if the log is empty or damaged.
+    """
     check_table_exists(path, last)
     table = ModelTable(path / MODELS_NAME, writable=False)
     folders = snapshot_folders(path)
@@ -95,7 +110,7 @@ def _check_models(path: Path, last: int) -> None:
 
 
 def _check_shard(path: Path, uri: str, sha256: str) -> None:
-    """Read a shard as a whole and decode each batch."""
+    """Read all bytes of a shard and decode each batch."""
     shard = find_shard(path, uri, sha256)
     shard.verify()
     for batch in range(len(shard.batch_rows)):
@@ -103,10 +118,13 @@ def _check_shard(path: Path, uri: str, sha256: str) -> None:
 
 
 def _shards_in(log: Log) -> list[tuple[str, str]]:
-    """Return (uri, sha256) of each shard that an event names, in order."""
+    """Return (uri, sha256) of each shard that an event names.
+
+    The order is that of the events.
+    """
     shards: dict[tuple[str, str], None] = {}
     for event in log.read_readable("reference"):
-        # The log's own check names an event whose body is damaged.
+        # An event with a damaged payload is skipped here. `Log.verify` reports it.
         with suppress(ValueError, KeyError):
             fields = json.loads(bytes(event.body))
             shards[(fields["uri"], fields["sha256"])] = None

@@ -1,4 +1,7 @@
-"""distributed: replay in parts, in threads or on Dask, and refine, transform and evaluate on Dask.
+"""distributed: work on a data set in several threads or on the workers of a Dask cluster.
 
-Parts are learned side by side, with the same bits as a replay.
+A replay runs in threads or on Dask. Refine, transform and evaluate run on Dask.
+
+A replay divides the batches into tasks, which run at the same time. The number of threads or
+workers, and the order in which tasks end, do not change a bit of the result.
 """

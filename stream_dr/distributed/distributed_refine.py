@@ -1,9 +1,12 @@
-"""Refine on Dask: each pass is one map and reduce.
+"""Refine a model on Dask: each pass over the rows is one map and reduce.
 
-The columns are sent once and one product comes back. Workers read the shards that the log refers
-to. Rows that the log itself holds are summed in this process.
+In each pass, every worker receives the current columns of the projection once. Each task sums over
+its rows, the sums are merged in pairs, and one sum is sent back to this process.
 
-Tasks, and the tree in which their sums are merged, depend on the log alone, so any number of
+Workers read the shards that the log refers to. Rows that the log itself holds are summed in this
+process.
+
+The tasks, and the tree in which their sums are merged, depend on the log alone. So any number of
 workers gives the same bits.
 """
 
@@ -44,13 +47,17 @@ def refine_on(
     max_passes: int,
     on_progress: PassCallback | None = None,
 ) -> Published:
-    """Refine a model with passes on the workers of the scheduler at `address`.
+    """Refine a model on the workers of a Dask cluster.
 
-    Raises what `refine_model` raises, and
+    address: address of the Dask scheduler.
+    tol, max_passes, on_progress: as in `refine_model`.
 
-    - CannotMerge for a recurrence,
-    - CannotRefine for decay or a map of tables, whose rows count by what came before them,
-    - ClusterError.
+    Raises the errors of `refine_model`, and in addition
+
+    - CannotMerge if the estimator's states cannot be merged,
+    - CannotRefine if the estimator has decay or a feature map of tables. With either, what a row
+      adds to the sums depends on the rows before that row.
+    - ClusterError if the cluster cannot be used.
     """
     check_splits(model.estimator)
     with connect(address) as client:
@@ -63,7 +70,11 @@ def refine_on(
 
 
 def check_splits(estimator: Estimator) -> None:
-    """Raise CannotMerge or CannotRefine if passes cannot be split."""
+    """Raise an error if passes cannot be divided among workers.
+
+    Raises CannotMerge if the estimator's states cannot be merged, and CannotRefine if the
+    estimator has decay.
+    """
     name = type(estimator).__name__
     if not estimator.merges:
         raise CannotMerge(
@@ -75,7 +86,7 @@ def check_splits(estimator: Estimator) -> None:
 
 
 class _TaskContext(NamedTuple):
-    """Values that all tasks of a refine share."""
+    """Spec, schema and state that all tasks of a refine use."""
 
     spec: Spec
     schema: Schema
@@ -83,9 +94,10 @@ class _TaskContext(NamedTuple):
 
 
 class _ClusterSums:
-    """The rows that a model has learned, split into tasks.
+    """Callable that sums over all learned rows of a model on Dask.
 
-    Called once a pass.
+    `refine_model` calls the object once for each pass. The rows are divided into tasks when the
+    object is made.
     """
 
     def __init__(self, client: "Client", directory: Directory, model: Model, frozen: Frozen) -> None:
@@ -94,7 +106,7 @@ class _ClusterSums:
         self._client = client
         self._context = _TaskContext(model.spec, directory.schema, frozen.state)
 
-        # Workers cannot read the rows that are in the log itself.
+        # Workers cannot read the log. Events without a reference to a shard are summed here.
         references = list(directory.history.references(model.start - 1, frozen.position, frozen.unlearn_horizon))
         logged = frozenset(position for position, reference in references if reference is None)
         self._logged = _LoggedRows(directory, model.estimator, logged, frozen)
@@ -110,7 +122,7 @@ class _ClusterSums:
         sent_columns = client.scatter(columns, broadcast=True)
         parts = [submit(client, _sum_task, task, self._sent_context, sent_columns, check) for task in self._tasks]
 
-        # Merge neighbours on the workers until one is left.
+        # Merge neighbouring sums on the workers until one sum remains.
         while len(parts) > 1:
             pairs = [submit(client, Sums.merge, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
             parts = pairs + parts[2 * len(pairs) :]
@@ -123,7 +135,10 @@ class _ClusterSums:
 
 
 def _locate(directory: Directory, reference: Reference) -> tuple[Reference, float]:
-    """Return the reference with its shard's current place, and its rows' bytes."""
+    """Return the reference with the shard's current URI, and a size in bytes.
+
+    The size is the share of the shard's bytes that the reference's rows take.
+    """
     shard = find_shard(directory.path, reference.uri, reference.sha256)
     return reference._replace(uri=uri_of(shard)), shard.bytes / shard.rows * reference.rows
 
@@ -131,7 +146,10 @@ def _locate(directory: Directory, reference: Reference) -> tuple[Reference, floa
 class _LoggedRows:
     """Source of the events that workers cannot read from shards.
 
-    Their rows are in the log, or some of their rows were unlearned.
+    Either the log holds the event's rows itself, or some of the event's rows were unlearned.
+
+    positions: positions of these events.
+    frozen: the model's state at the start of the refine, with its position.
     """
 
     def __init__(self, directory: Directory, estimator: Estimator, positions: frozenset[int], frozen: Frozen) -> None:
@@ -141,7 +159,10 @@ class _LoggedRows:
         self._frozen = frozen
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (position, Block) of all events."""
+        """Yield (position, Block) of every event in `positions`.
+
+        `after` and `until` belong to the Source protocol and are ignored.
+        """
         first = min(self.positions) - 1
         last = self._frozen.position
         for position, block in self._directory.history.events(
@@ -151,14 +172,17 @@ class _LoggedRows:
 
 
 class _ShardRows:
-    """Source of a task's batches."""
+    """Source of the batches of one task, read from their shards."""
 
     def __init__(self, task: Task, context: _TaskContext) -> None:
         self._task = task
         self._context = context
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (number, Block) of all batches."""
+        """Yield (index of the batch in the task, Block) of every batch.
+
+        `after` and `until` belong to the Source protocol and are ignored.
+        """
         estimator = estimator_of(self._context.spec)
         for number, r in enumerate(self._task.references):
             block: Block = open_shard(r.uri, r.sha256).read(r.batch)

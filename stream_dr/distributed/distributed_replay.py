@@ -1,12 +1,15 @@
-"""Replay in parts: learns by a plan whose tasks run side by side.
+"""Replay a data set in tasks that run at the same time.
 
-Afterwards the directory is as after a replay. Once everything is learned, the events of all
-batches are appended in one transaction. Then the state of every model is merged with the result of
-its part. A batch that is refused is named.
+The result is the same directory as after a replay in one thread.
 
-If a batch is refused, or after a kill before that transaction, the directory is as it was. After a
-kill between the transaction and the snapshots the models learn the new events from the log, as
-after any.
+1. The tasks learn all batches. Nothing is written to the directory yet.
+2. The events of all batches are appended to the log in one transaction.
+3. The state of each model is merged with the state that the tasks learned.
+
+If a batch is refused, the error names that batch and the directory does not change. A kill before
+the transaction of step 2 does not change the directory either. After a kill between that
+transaction and the models' next snapshots, the models learn the new events from the log, as in any
+recovery.
 """
 
 from collections.abc import Sequence
@@ -34,19 +37,21 @@ def replay_in_parts(
     watch: Watch | None = None,
     store: PartStore | None = None,
 ) -> ReplayReport:
-    """Replay a data set into a directory's models by a plan.
+    """Replay a data set into a directory, divided into tasks.
 
-    run: runs the plan.
-    store: holds finished results until everything is learned.
+    run: function that runs the tasks, in threads or on Dask.
+    watch: as in `running.replay.replay`.
+    store: files for the results of finished tasks, so that an interrupted replay can be
+        continued. None to store nothing.
 
-    Raises as `running.replay.replay`, and what `run` raises.
+    Raises the errors of `running.replay.replay` and of `run`.
     """
     replay = Replay(directory, dataset, settings, watch)
     return replay.run(_PartedReplay(replay, run, store).learn_all)
 
 
 class _PartedReplay:
-    """The learning of a replay, by a plan."""
+    """One replay whose batches are learned in tasks."""
 
     def __init__(self, replay: Replay, run: PlanRunner, store: PartStore | None) -> None:
         self._replay = replay
@@ -55,11 +60,11 @@ class _PartedReplay:
         self._directory = replay.directory
         self._dataset = replay.dataset
         self._models = replay.models
-        # Keys of the batches that were counted.
+        # Keys of the batches whose rows are in the count of learned rows.
         self._counted: set[str] = set()
 
     def learn_all(self) -> None:
-        """Learn the batches that the log lacks, then append them."""
+        """Learn the batches that the log lacks, then append their events."""
         missing = list(self._replay.batches.missing())
         if not missing:
             return
@@ -90,7 +95,14 @@ class _PartedReplay:
             self._store.remove(plan.keys())
 
     def _schema(self, shard: Shard, reference: Reference) -> Schema:
-        """Return the stream's schema with its first batch. All tasks order columns by it."""
+        """Return the stream's schema, extended by the first batch.
+
+        All tasks put their columns in the order of this schema.
+
+        shard, reference: the first batch that the log lacks.
+
+        Raises the error that refuses this batch.
+        """
         try:
             return admit_block(
                 shard.read(reference.batch), self._directory.schema, self._models, self._directory.limits
@@ -99,7 +111,11 @@ class _PartedReplay:
             raise type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details) from e
 
     def _tasks(self, missing: Sequence[tuple[Shard, Reference]], models: Sequence[Model]) -> tuple[Task, ...]:
-        """Return the tasks of a plan. models: the models that merge."""
+        """Divide the missing batches into tasks.
+
+        missing: shard and reference of each batch that the log lacks.
+        models: the models whose states can be merged. Their sizes decide how long a task is.
+        """
         width = self._dataset.n_features or 0
         labels = max(1, len(self._dataset.labels))
         state_bytes = sum(m.estimator.state_bytes(width, labels) for m in models) if width else 0
@@ -107,8 +123,8 @@ class _PartedReplay:
         return tasks_of([reference for _, reference in missing], row_bytes, state_bytes)
 
     def _count_batch(self, reference: Reference) -> None:
-        """Count a batch as learned."""
-        # A batch is learned again if the worker that had learned it was lost.
+        """Add a batch to the number of learned rows and report progress."""
+        # If a worker is lost, its batches are learned again. Their rows are counted only once.
         if reference.key not in self._counted:
             self._counted.add(reference.key)
             self._replay.rows += reference.rows
@@ -116,7 +132,14 @@ class _PartedReplay:
 
 
 def _merge_into_model(model: Model, state: AdditiveState, position: int) -> None:
-    """Merge the state of a model's part into the model."""
+    """Merge a state that the tasks have learned into a model.
+
+    state: state after the missing batches.
+    position: position of the last event that the model has learned afterwards.
+
+    If the model's states cannot be merged, or the model has learned no rows, `state` replaces the
+    model's state.
+    """
     current = model.freeze().state
     if merges_parts(model.estimator) and current.rows + current.rows_skipped:
         state = cast(AdditiveState, current).merge(state)

@@ -1,7 +1,7 @@
-"""Evaluate on Dask: one task for each model, side by side.
+"""Evaluate models on Dask, with one task for each model.
 
-Every task reads all shards, and tests each batch before it learns it. Test-then-train is a
-sequence, so the evaluation of one model cannot be split.
+The tasks run at the same time. Every task reads all shards. A model is tested on each batch before
+the model learns that batch, so the evaluation of one model cannot be divided.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,11 +16,11 @@ from stream_dr.shards.dataset import Dataset
 
 
 class Evaluation(NamedTuple):
-    """Data of an evaluation.
+    """Data sets of an evaluation.
 
-    source: rows to learn.
-    test: rows to test with. None: the source.
-    shuffle: True to learn in random order, by the settings' seed.
+    source: rows that the models learn.
+    test: separate rows for the tests. None to test on the rows of `source`.
+    shuffle: True to learn the rows in random order. The seed is in the settings.
     """
 
     source: Dataset
@@ -35,18 +35,22 @@ def evaluate_on(
     settings: EvaluateSettings,
     curve: Callable[[Point], object] | None = None,
 ) -> list[Score]:
-    """Evaluate models, as `evaluate`, on the workers of the scheduler at `address`.
+    """Evaluate models on the workers of a Dask cluster.
 
-    curve: receives the points of the curves, model by model.
+    address: address of the Dask scheduler.
+    models: spec of each model, by name.
+    settings: as in `evaluate`.
+    curve: function that receives the points of each learning curve, model by model, after all
+        tasks have ended.
 
-    Raises ClusterError, and what `evaluate` raises.
+    Returns the scores that `evaluate` returns. Raises ClusterError and the errors of `evaluate`.
     """
     jobs: list[tuple[dict[str, Spec], EvaluateSettings]] = [
         ({name: spec}, settings._replace(full=False)) for name, spec in models.items()
     ]
     if settings.full:
         jobs.append(({}, settings))
-    # The baseline is the same for all models, so only the last task computes it.
+    # All models have the same baseline, so only the last task computes the baseline.
     without_baseline = [(specs, own._replace(baseline=False)) for specs, own in jobs[:-1]]
 
     with connect(address) as client:
@@ -62,7 +66,10 @@ def evaluate_on(
 def _evaluate(
     evaluation: Evaluation, specs: dict[str, Spec], settings: EvaluateSettings
 ) -> tuple[list[Score], list[Point]]:
-    """Evaluate models on a worker."""
+    """Evaluate models in a task of a worker.
+
+    Returns the scores and the points of the learning curves.
+    """
     points: list[Point] = []
     estimators: dict[str, Estimator] = {name: estimator_of(spec) for name, spec in specs.items()}
     rows = Shuffled(evaluation.source, settings.seed) if evaluation.shuffle else evaluation.source

@@ -1,8 +1,10 @@
-"""local: runs a plan in threads of this process.
+"""local: runs a task plan in threads of this process.
 
-Each thread takes the next task. If the neighbour of its result is done, it merges both, then their
-parents, as far as it can. So at most one result for each thread and one for each level of the tree
-are in memory.
+The results of the tasks are merged in pairs, along a binary tree (task_plan.py). Each thread takes
+the next task. If the neighbouring result in the tree is ready, the thread merges the two results,
+then goes on with the merged result, as far up the tree as possible.
+
+Memory: at most one result for each thread, and one for each level of the tree.
 """
 
 import threading
@@ -16,13 +18,15 @@ from stream_dr.distributed.task_plan import Node, TaskPlan
 
 
 class Stopped(Exception):
-    """Ends a task whose plan has failed elsewhere."""
+    """Raised inside a task to end it after another task has failed."""
 
 
 class _PlanRun:
-    """One run of a plan.
+    """One run of a task plan.
 
-    Any thread calls `on_batch` with every batch before it is learned.
+    on_batch: function that receives each batch before the batch is learned. It may be called from
+        any thread, but by one thread at a time.
+    store: files of results, or None.
     """
 
     def __init__(self, plan: TaskPlan, on_batch: ProgressCallback, store: PartStore | None) -> None:
@@ -32,14 +36,17 @@ class _PlanRun:
         self.stored = frozenset[str]() if store is None else store.keys()
         self.refusals: dict[int, PartialResult] = {}
         self.stopped = False
-        # Results whose neighbour is not done.
+        # Results that wait for the neighbouring result, by node.
         self._unmerged: dict[Node, PartialResult] = {}
         self._lock = threading.Lock()
 
     def run_node(self, node: Node) -> PartialResult | None:
-        """Learn a task, or read a stored node, and merge as far as possible.
+        """Compute or read a node's result, then merge upwards.
 
-        Returns the root's result if that completes it. A task after a refused one is skipped.
+        node: a task, or a node of the merge tree whose result is stored.
+
+        Returns the result of the whole plan if this node was the last one missing, else None.
+        Nothing is done if an earlier task was refused.
         """
         plan = self.plan
         first_task = node[1] << node[0]
@@ -63,10 +70,14 @@ class _PlanRun:
         return self._merge_up(result, node)
 
     def run_recurrence(self, number: int) -> PartialResult:
-        """Learn all batches with one model."""
+        """Learn all batches with a model whose states cannot be merged.
+
+        number: index of the model in the plan's `recurrences`.
+        """
         plan = self.plan
         spec, state = plan.recurrences[number]
-        # Each batch is reported once, by the tasks or else by the first recurrence.
+        # Each batch is reported once. If the plan has models that merge, their tasks report it.
+        # Otherwise the first recurrence reports it.
         on_batch = self._raise_if_stopped if plan.specs or number else self._begin_batch
         return load_or_compute(
             self._store,
@@ -76,9 +87,10 @@ class _PlanRun:
         )
 
     def _merge_up(self, result: PartialResult, node: Node) -> PartialResult | None:
-        """Merge a result with its neighbour, then the parents, up to the root.
+        """Merge a result with its neighbour, and so on up the tree.
 
-        Returns None if a neighbour is not done. The thread that completes it goes on.
+        Returns the result of the root. If a neighbouring result is not ready, the result is stored
+        for the thread that will complete the neighbour, and None is returned.
         """
         while node != self.plan.root:
             level, number = node
@@ -100,13 +112,16 @@ class _PlanRun:
             self._on_batch(reference)
 
     def _raise_if_stopped(self, reference: Reference) -> None:
-        """Raise Stopped if the plan has failed elsewhere."""
+        """Raise Stopped if another task of the plan has failed."""
         if self.stopped:
             raise Stopped
 
 
 def thread_runner(count: int) -> PlanRunner:
-    """Return a function that runs plans in `count` threads of this process."""
+    """Return a function that runs a task plan in threads.
+
+    count: number of threads of this process.
+    """
 
     def run_in_threads(
         plan: TaskPlan, on_batch: ProgressCallback, store: PartStore | None
@@ -119,7 +134,15 @@ def thread_runner(count: int) -> PlanRunner:
 def run(
     plan: TaskPlan, threads: int, on_batch: ProgressCallback = lambda reference: None, store: PartStore | None = None
 ) -> tuple[PartialResult, ...]:
-    """Run a plan in threads, as a PlanRunner. Raises what learning raises."""
+    """Run a task plan in threads of this process.
+
+    on_batch: function that receives each batch before the batch is learned.
+    store: files of results. Results in the store are not computed again.
+
+    Returns the merged result of the tasks, if the plan has models whose states merge, and then one
+    result for each recurrence. If a batch is refused, returns only the result with the error.
+    Raises the other errors of learning.
+    """
     plan_run = _PlanRun(plan, on_batch, store)
     nodes = plan.starting_nodes(plan_run.stored) if plan.specs else ()
     with ThreadPoolExecutor(threads, thread_name_prefix="stream_dr-part") as pool:

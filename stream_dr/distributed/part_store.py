@@ -1,14 +1,14 @@
-"""PartStore: partial results as files, so that an interrupted plan can be continued.
+"""PartStore: files with partial results, so that an interrupted replay can be continued.
 
-They are in a folder or under a URI. A file is named by the key of its node (task_plan.py), so a plan
-with another shard, spec or release finds none of them. All files of a plan are removed once its
-directory has what was learned.
+A partial result is what one task, or a merge of tasks, has learned. The files are in a folder or
+under a URI. The name of a file is a key that depends on the shards, the specs and the releases of
+stream_dr and numpy (task_plan.py). So a replay in which one of these differs finds no file.
 
-The inputs of a merge stay until the end, since they are needed again if the worker that has the
-merge is lost.
+All files of a replay are removed once the directory has learned the batches. The inputs of a merge
+stay until then, because they are needed again if the worker with the merged result is lost.
 
-Cost: each result is written once, and read when the plan is continued. The files take two states
-for each task, which is at most half of the shards' bytes (task_plan.py).
+Cost: each result is written once, and read when the replay is continued. The files take the bytes
+of two states for each task, which is at most half of the shards' bytes (task_plan.py).
 """
 
 import json
@@ -34,18 +34,21 @@ from stream_dr.targets.targets import Targets
 
 SUFFIX = ".part"
 
-# The row of an outline need not show all labels and columns of its batch.
+# A partial result stores a few rows of each batch. These rows need not have all labels and columns
+# of the batch, so the labels and the number of columns are stored as metadata.
 LABELS = b"stream_dr.labels"
-"""Metadata key of a batch's labels, as JSON."""
+"""Metadata key of all labels of a batch, as a JSON list."""
 
 WIDTH = b"stream_dr.width"
 """Metadata key of a batch's number of columns."""
 
 
 class PartStore:
-    """Partial results by key, in a folder or under a URI.
+    """Files of partial results, by key.
 
-    It can be pickled.
+    uri: folder or URI of the files.
+
+    A PartStore can be pickled.
     """
 
     def __init__(self, uri: str) -> None:
@@ -60,7 +63,12 @@ class PartStore:
         return frozenset(f.base_name.removesuffix(SUFFIX) for f in files if f.base_name.endswith(SUFFIX))
 
     def read(self, key: str, specs: Sequence[Spec]) -> PartialResult | None:
-        """Return the result of a key, or None if it is missing or damaged."""
+        """Return the stored result of a key.
+
+        specs: specs of the models that the result is of.
+
+        Returns None if the file is missing or damaged, or is of other specs.
+        """
         system, path = self._store_path(key)
         try:
             with system.open_input_file(path) as file:
@@ -71,7 +79,7 @@ class PartStore:
             return None
 
     def write(self, key: str, result: PartialResult) -> None:
-        """Store a result, unless it is a refusal."""
+        """Store a result, unless the result is a refusal (has an error)."""
         if result.refusal is not None:
             return
 
@@ -88,9 +96,11 @@ class PartStore:
         write_whole(self.uri, f"{key}{SUFFIX}", file_bytes(arrays, header))
 
     def require(self, key: str, specs: Sequence[Spec]) -> PartialResult:
-        """Return the result of a key that was stored.
+        """Return the result of a key that must be stored.
 
-        Raises DamagedFile and removes it if damaged.
+        specs: specs of the models that the result is of.
+
+        If the file is damaged or missing, removes the file and raises DamagedFile.
         """
         result = self.read(key, specs)
         if result is None:
@@ -99,7 +109,7 @@ class PartStore:
         return result
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Remove the results of these keys that are stored."""
+        """Remove the files of these keys. Keys without a file are ignored."""
         stored = self.keys()
         for key in set(keys) & stored:
             system, path = self._store_path(key)
@@ -111,14 +121,16 @@ class PartStore:
 
 
 def _result_of_file(arrays: Arrays, header: JsonDict, specs: Sequence[Spec]) -> PartialResult:
-    """Return the result in a file.
+    """Return the partial result that a file's arrays and header hold.
 
-    Raises DamagedFile, and whatever a wrong header leads to.
+    specs: specs of the models that the result is of.
+
+    Raises DamagedFile. A wrong header may raise any other error, such as KeyError.
     """
     estimators = [estimator_of(spec) for spec in specs]
     states = [unpack(e.state_type, arrays_under(f"{n}", arrays), header[f"{n}"]) for n, e in enumerate(estimators)]
     for estimator, state in zip(estimators, states, strict=True):
-        # Refuses a state of another spec.
+        # This call raises an error if the state is of another spec.
         estimator.accumulator(state)
 
     ends = np.cumsum(header["outlines"]).tolist()
@@ -130,9 +142,10 @@ def _result_of_file(arrays: Arrays, header: JsonDict, specs: Sequence[Spec]) -> 
 def load_or_compute(
     store: PartStore | None, key: str, specs: Sequence[Spec], compute: Callable[[], PartialResult]
 ) -> PartialResult:
-    """Return the stored result of a key, or compute and store it.
+    """Return the stored result of a key, or compute and store the result.
 
-    store: None to compute without storing.
+    store: files of results. None to compute without reading or storing.
+    specs: specs of the models that the result is of.
     """
     stored = None if store is None else store.read(key, specs)
     if stored is not None:
@@ -145,15 +158,18 @@ def load_or_compute(
 
 
 PlanRunner = Callable[[TaskPlan, ProgressCallback, PartStore | None], Sequence[PartialResult]]
-"""Function that runs a plan.
+"""Function that runs a task plan.
 
-Returns the root's result, if there are models that merge, and then one for each recurrence.
-Results in the store are not computed again.
+Its arguments are the plan, a function that receives each batch before the batch is learned, and a
+store of results or None. Results in the store are not computed again.
+
+The function returns the merged result of all tasks, if the plan has models whose states merge, and
+then one result for each of the plan's other models.
 """
 
 
 def _outline_bytes(outline: Block) -> bytes:
-    """Return an outline as an Arrow stream."""
+    """Return a batch's outline (a few of its rows) as an Arrow stream."""
     batch = arrow_from_block(outline)
     metadata = {WIDTH: str(outline.features)}
     if isinstance(outline.y, Targets):
@@ -162,7 +178,7 @@ def _outline_bytes(outline: Block) -> bytes:
 
 
 def _outline_block(content: bytes) -> Block:
-    """Return the outline in an Arrow stream."""
+    """Return the outline (a few rows of a batch) in an Arrow stream."""
     batches = read_arrow(content)
     metadata = batches[0].schema.metadata
     block = block_from_arrow(batches)
@@ -174,12 +190,15 @@ def _outline_block(content: bytes) -> Block:
 
 
 def _reencode(targets: Targets, labels: tuple[Label, ...]) -> Targets:
-    """Re-encode the targets against `labels`, a superset of their own labels."""
+    """Return the targets with codes that index `labels`.
+
+    labels: all labels of the batch. They include the labels of `targets`.
+    """
     if targets.values is not None:
         return targets
 
     new_code = {label: code for code, label in enumerate(labels)}
-    # The last entry, for code −1, is an absent label.
+    # Code −1 means that a row has no label. It indexes the last entry of the table.
     table = np.array([*(new_code[label] for label in targets.labels), -1], dtype=np.int32)
     codes = table[targets.codes]
     indptr = targets.indptr

@@ -1,12 +1,13 @@
-"""Partial results: what a task has learned, and how two of them are merged.
+"""Partial results: the result of learning some batches, and the merge of two such results.
 
-A partial result also has an outline of every batch, which is one row with all that the
-batch would change in the stream (features, labels, kind of targets). The process that appends the
-batches to a log can admit them by their outlines, without their rows.
+A partial result has a state for each model. It also has an outline for each batch, which is a
+small Block with one of the batch's rows. The outline is enough to admit the batch to a log,
+because it has everything that the batch would change in the stream's schema: features, labels and
+kind of targets. So the process that appends the batches does not need their rows.
 
-Memory: a state for each model.
+Memory: one state for each model.
 
-Cost: learning costs what the models cost, a merge takes two passes over the states.
+Cost: learning costs as much as the models' own learning. A merge takes two passes over the states.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,10 +35,10 @@ ProgressCallback = Callable[[Reference], None]
 class PartialResult(NamedTuple):
     """Result of learning consecutive batches.
 
-    states: a state for each model, in the plan's order.
-    outlines: an outline for each batch.
-    refusal: error that names the first batch that cannot be learned, or None. With an error there
-        are no states and outlines.
+    states: state of each model, in the order of the plan's specs.
+    outlines: outline of each batch (a Block with a few of the batch's rows).
+    refusal: error that names the first batch that cannot be learned, or None. With an error,
+        `states` and `outlines` are empty.
     """
 
     states: tuple[AdditiveState, ...]
@@ -46,10 +47,11 @@ class PartialResult(NamedTuple):
 
 
 class _Learner(NamedTuple):
-    """Model as `admit_block` needs it."""
+    """Estimator with the attributes of a model that `admit_block` reads."""
 
     estimator: Estimator
-    # The batch that decides the stream's schema was tried before the plan was made.
+    # A saved state is needed only to try the stream's first batch, which was tried before the
+    # plan was made.
     initial_state: None = None
 
 
@@ -61,13 +63,15 @@ def learn(
     states: Sequence[State | None] = (),
     on_batch: ProgressCallback | None = None,
 ) -> PartialResult:
-    """Learn a task's batches.
+    """Learn the batches of a task, one after the other.
 
-    states: states from which the models continue. Empty: from nothing.
-    on_batch: receives every batch before it is learned.
+    specs: models that learn the batches.
+    schema: the stream's schema, which includes its first batch.
+    states: state of each model to continue from. Empty to start without learned rows.
+    on_batch: function that receives each batch before the batch is learned.
 
-    If the stream or a model refuses a batch, the result has the `refusal`. Raises SourceMissing
-    and DamagedShard.
+    If the stream or a model refuses a batch, the error is returned as the result's `refusal`.
+    Raises SourceMissing or DamagedShard if a shard cannot be read.
     """
     learners = [_Learner(estimator_of(spec)) for spec in specs]
     estimators = [learner.estimator for learner in learners]
@@ -93,7 +97,10 @@ def learn(
 
 
 def merge(older: PartialResult, newer: PartialResult) -> PartialResult:
-    """Return the merged result, with the batches of `newer` after those of `older`."""
+    """Return the result of learning first `older`'s and then `newer`'s batches.
+
+    If one of the two has a refusal (an error), the result has that refusal.
+    """
     refusal = older.refusal or newer.refusal
     if refusal is not None:
         return PartialResult((), (), refusal)
@@ -102,9 +109,10 @@ def merge(older: PartialResult, newer: PartialResult) -> PartialResult:
 
 
 def outline(block: Block) -> Block:
-    """Return one row of a batch, which shows the batch's width and all its labels.
+    """Return a Block with one row of a batch.
 
-    It is the first row with a target, if there is one.
+    The Block has the batch's width and list of labels. Its row is the batch's first row with a
+    target, or the batch's first row if no row has a target.
     """
     y = block.y
     has_targets = y is not None and y.present is not None and y.present.any()
@@ -113,5 +121,9 @@ def outline(block: Block) -> Block:
 
 @lru_cache(maxsize=256)
 def _checked_shard(uri: str, sha256: str) -> Shard:
-    """Return a shard. Its bytes are checked once in each process."""
+    """Return the shard at `uri`, from a cache if possible.
+
+    A shard checks its bytes against `sha256` at its first read. With the cache, a process checks
+    each shard once and not for every task.
+    """
     return open_shard(uri, sha256)

@@ -1,15 +1,17 @@
-"""Task plan: which batches are learned together, and in which order the results are merged.
+"""Task plan: the tasks of a replay, and the order in which their results are merged.
 
-A task is a run of consecutive batches. It has at least 50,000 rows, and at least four times as
-many bytes of rows as the states have, since otherwise merging would cost more than learning.
+A task is a run of consecutive batches that are learned together. It has at least 50,000 rows. Its
+rows take at least four times as many bytes as its models' states, because otherwise merging would
+cost more than learning. The last task may be smaller.
 
-The results of two neighbours are merged, then those of two such pairs, and so on. This is a tree
-whose shape depends on the number of tasks alone. A node is (level, number), and level 0 has the
-tasks.
+The results are merged along a binary tree. Level 0 has one node for each task. A node of level 1
+has the merged result of two neighbouring tasks, a node of level 2 the merged result of two
+neighbouring nodes of level 1, and so on. The shape of the tree depends on the number of tasks
+alone.
 
-A task's result depends on its batches, the specs and the stream's schema, a node's result on its
-two children. So the same plan gives the same bits wherever it runs, whichever process is killed,
-and in whatever order tasks end.
+A task's result depends on its batches, the specs and the stream's schema. Any other node's result
+depends on its two children. So the same plan gives the same bits on every run, even if processes
+are killed or tasks end in another order.
 """
 
 import hashlib
@@ -30,29 +32,29 @@ LEAST_ROWS = 50_000
 """Minimum number of rows of a task."""
 
 ROW_BYTES_RATIO = 4
-"""Minimum bytes of a task's rows, in multiples of the bytes of its states."""
+"""Minimum bytes of a task's rows, as a multiple of the bytes of its models' states."""
 
 Node = tuple[int, int]
-"""Level and number of a node."""
+"""(level, number) of a node in the tree of merges. Level 0 has one node for each task."""
 
 
 class Task(NamedTuple):
-    """Consecutive batches, learned one after the other."""
+    """Consecutive batches that one task learns, one after the other."""
 
     references: tuple[Reference, ...]
 
     @property
     def rows(self) -> int:
-        """Number of rows of all batches."""
+        """Number of rows of all batches of the task."""
         return sum(reference.rows for reference in self.references)
 
 
 class Recurrence(NamedTuple):
-    """A model whose states do not merge.
+    """Model whose states cannot be merged.
 
-    It learns all batches in one task.
+    Such a model learns all batches in one task.
 
-    state: the state from which it continues, or None.
+    state: the state from which the model continues. None if the model has learned no rows.
     """
 
     spec: Spec
@@ -60,20 +62,20 @@ class Recurrence(NamedTuple):
 
 
 class TaskPlan(NamedTuple):
-    """Tasks, and the models that learn them.
+    """Tasks of a replay, and the models that learn their batches.
 
     Attributes
     ----------
     tasks : tuple of Task
-        In the order of the batches.
+        Tasks in the order of their batches.
     specs : tuple of Spec
-        Models that every task learns.
+        Models whose states merge. Each task learns its batches with all of them.
     recurrences : tuple of Recurrence
-        Models that learn all batches in one task each.
+        Models whose states cannot be merged. Each learns all batches in one task of its own.
     schema : Schema
-        Schema of the stream with its first batch.
+        The stream's schema, which includes its first batch.
     limits : Limits
-        Limits of the directory.
+        Limits past which the directory refuses batches.
     """
 
     tasks: tuple[Task, ...]
@@ -84,28 +86,29 @@ class TaskPlan(NamedTuple):
 
     @property
     def whole(self) -> Task:
-        """All batches as one task, for recurrences."""
+        """One task with all batches, for models whose states cannot be merged."""
         return Task(tuple(reference for task in self.tasks for reference in task.references))
 
     @property
     def root(self) -> Node:
-        """Node that covers all tasks."""
+        """Node whose result is the merged result of all tasks."""
         return (max(len(self.tasks) - 1, 0).bit_length(), 0)
 
     def nodes(self) -> Iterator[Node]:
-        """Yield every node, level by level, children before parents."""
+        """Yield every node of the merge tree, level by level from the tasks up."""
         count = len(self.tasks)
         for level in range(self.root[0] + 1):
             yield from ((level, number) for number in range(count))
             count = -(-count // 2)
 
     def starting_nodes(self, stored: Container[str], node: Node | None = None) -> Iterator[Node]:
-        """Yield the nodes from which a run starts, in order.
+        """Yield the nodes of the merge tree from which a run starts.
 
-        They are the highest nodes whose results are stored, and the tasks under no such node.
+        These are the highest nodes whose results are stored, and the tasks that no such node
+        covers. The order is that of the tasks.
 
         stored: keys of the stored results.
-        node: yield only nodes under this one.
+        node: yield only nodes in the subtree of this node. None means the whole tree.
         """
         level, number = node = node or self.root
         if number << level >= len(self.tasks):
@@ -117,37 +120,46 @@ class TaskPlan(NamedTuple):
             yield from self.starting_nodes(stored, (level - 1, child))
 
     def has_no_neighbour(self, node: Node) -> bool:
-        """Return True if a node has nothing to be merged with."""
+        """Return True if no other node of its level is merged with this node.
+
+        Then the parent has the same result as this node.
+        """
         level, number = node
         return number % 2 == 0 and ((number + 1) << level) >= len(self.tasks)
 
     def tasks_under(self, node: Node) -> tuple[Task, ...]:
-        """Return the tasks that a node covers."""
+        """Return the tasks whose results are merged in a node's result."""
         level, number = node
         return self.tasks[number << level : (number + 1) << level]
 
     def references(self, node: Node) -> Iterator[Reference]:
-        """Yield the batches that a node covers, in order."""
+        """Return an iterator over the batches of the tasks under a node, in order."""
         return (reference for task in self.tasks_under(node) for reference in task.references)
 
     def key(self, node: Node) -> str:
-        """Return a digest of what determines a node's result.
+        """Return a digest of everything that determines a node's result.
 
-        That is its batches (by sha256 of their shards), the specs, the schema and the releases of
-        stream_dr and numpy.
+        The digest is computed from
+
+        - the batches under the node, by the sha256 of their shards,
+        - the specs and the schema,
+        - the releases of stream_dr and numpy.
         """
         return self._key(self.specs, self.tasks_under(node))
 
     def recurrence_key(self, number: int) -> str:
-        """Return a digest as `key`, for a recurrence.
+        """Return a digest of everything that determines a recurrence's result.
 
-        It includes the state to continue from.
+        The digest is computed as in `key`, for all batches and the one spec. The state from which
+        the model continues is included.
+
+        number: index of the model in `recurrences`.
         """
         spec, state = self.recurrences[number]
         return self._key([spec, "" if state is None else state_sha256(state)], self.tasks)
 
     def keys(self) -> frozenset[str]:
-        """Return the keys of all nodes and recurrences."""
+        """Return the keys of the results of all nodes and recurrences."""
         return frozenset(map(self.key, self.nodes())) | set(map(self.recurrence_key, range(len(self.recurrences))))
 
     def _key(self, models: object, tasks: Sequence[Task]) -> str:
@@ -157,10 +169,11 @@ class TaskPlan(NamedTuple):
 
 
 def tasks_of(references: Iterable[Reference], row_bytes: Sequence[float], state_bytes: int) -> tuple[Task, ...]:
-    """Return tasks of consecutive batches.
+    """Divide batches into tasks of consecutive batches.
 
-    row_bytes: bytes of each batch's rows.
-    state_bytes: bytes of all states of a task.
+    references: the batches, in order.
+    row_bytes: number of bytes of each batch's rows.
+    state_bytes: number of bytes of all states that a task holds.
     """
     tasks: list[Task] = []
     run: list[Reference] = []

@@ -1,8 +1,8 @@
-"""Transform on Dask: writes projected shards, one Parquet file for each task.
+"""Transform on Dask: writes the projected rows of a data set as a new data set.
 
-Workers write the files into a folder that all see, or under a URI. The result is a data set
-itself. Its manifest is written last, so a folder with a manifest is complete. After an
-interruption the command writes all files again.
+Each task writes one Parquet file. The files are in a folder that all workers can reach, or under a
+URI. The manifest of the new data set is written last, so a folder with a manifest is complete.
+After an interruption the command writes all files again.
 """
 
 import hashlib
@@ -30,12 +30,14 @@ from stream_dr.shards.uri import filesystem, write_whole
 
 
 def transform_on(address: str, directory: Directory, model: Model, dataset: Dataset, out: str) -> int:
-    """Write the projected rows of a data set. Return their number.
+    """Write the projected rows of a data set as a new data set.
 
-    out: folder or URI.
+    address: address of the Dask scheduler.
+    model: model whose published projection is applied.
+    out: folder or URI of the new data set.
 
-    Raises OutputExists if there is a manifest, ClusterError, and what `running.query.project`
-    raises.
+    Returns the number of rows. Raises OutputExists if `out` has a manifest, InvalidParameter if
+    the data set has no rows, ClusterError, and the errors of `running.query.project`.
     """
     if not dataset.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
@@ -63,7 +65,11 @@ def transform_on(address: str, directory: Directory, model: Model, dataset: Data
 
 
 class _TaskContext(NamedTuple):
-    """Values that all tasks share."""
+    """Values that all tasks of a transform use.
+
+    fields: name and type of each column that is copied unprojected from the data set.
+    out: folder or URI of the new data set.
+    """
 
     projection: Projection
     schema: Schema
@@ -72,7 +78,12 @@ class _TaskContext(NamedTuple):
 
 
 def _write_file(task: Task, number: int, context: _TaskContext) -> ShardEntry:
-    """Write a task's rows as a Parquet file, with one row group for each batch."""
+    """Write the projected rows of a task as one Parquet file.
+
+    The file has one row group for each batch.
+
+    number: index of the task, which is part of the file's name.
+    """
     name = f"part-{number:05d}.parquet"
     sink = pa.BufferOutputStream()
     batches = (

@@ -1,1 +1,1 @@
-"""Comparison of methods and projections by rows that they have not learned."""
+"""Evaluation of methods and projections on rows that they have not learned."""

@@ -1,15 +1,21 @@
-"""Comparison of methods on held-out folds of a sample.
+"""Compare methods by cross-validation on a sample of the rows.
 
-A uniform sample is drawn from all rows. Every method that fits the rows and their targets learns
-four fifths of the sample, as `stream-dr learn` would, and predicts the last fifth. A diagonal
-solution is refined. Baselines do the same: scikit-learn's linear classifier or regression on all
-features, the same after PCA, and the most frequent class or the mean.
+A uniform sample is drawn from all rows and divided into folds. For each fold, every method that
+fits the kind of rows and targets learns the other folds, as `stream-dr learn` would, and predicts
+the rows of the held-out fold. If a method's solution is diagonal, it is refined.
 
-A score on learned rows is too high, and a score without baselines says little. All methods learn a
-fold before the next fold begins, so that a comparison that is cut short compares the same rows.
+Three baselines are scored on the same folds:
 
-Memory: the sample, in which a table's rows become numbers, and one state. Time: reading all rows,
-then at most SECONDS plus the time of the last method.
+- scikit-learn's linear classifier or regression on all features,
+- the same classifier or regression on principal components,
+- the most frequent class, or the mean of the targets.
+
+Rows that a method has learned would give a score that is too high, so held-out rows are scored.
+All methods learn one fold before the next fold begins. So if time runs out, all methods are still
+compared on the same folds.
+
+Memory: the sample and one state. Time: reading all rows, then at most SECONDS plus the time of the
+method that runs when SECONDS are over.
 """
 
 import warnings
@@ -48,10 +54,10 @@ SAMPLE_ROWS = 20_000
 """Maximum number of rows in a sample."""
 
 SAMPLE_BYTES = 64 << 20
-"""Maximum number of bytes in a sample. Wide rows are fewer."""
+"""Maximum number of bytes in a sample. A sample of wide rows has fewer rows."""
 
 SECONDS = 60.0
-"""No method begins a fold later than this many seconds after the rows were read."""
+"""Seconds after the end of reading from which on no method begins another fold."""
 
 MAX_FOLDS = 5
 """Maximum number of folds."""
@@ -60,36 +66,49 @@ FOLD_ROWS = 20
 """Minimum number of rows for each fold."""
 
 WARM_UP_ROWS = 32
-"""Number of rows that each method learns first, so that everything is compiled."""
+"""Number of rows that each method learns before times are measured.
+
+This compiles the kernels, so that no measured time includes compilation.
+"""
 
 MANY_NUMBERS = 100
-"""Number of columns from which rows of numbers get a ridge."""
+"""Minimum number of columns of numeric rows for which `default_method` sets a ridge."""
 
 MAX_DENSE_COLUMNS = 4096
-"""Sparse rows of at most this many columns are made dense for scikit-learn."""
+"""Maximum number of columns with which sparse rows are converted to dense for scikit-learn."""
 
 _ALL_FEATURES = "all features"
 _MOST_FREQUENT = "most frequent class"
 _MEAN = "mean"
 
-# gamma does not depend on the units of the columns that stand with the words. With one of them in
-# cents, shrinkage=.1 lowers LDA's accuracy on the first hour's table from .70 to .54. Embeddings
-# of 384 numbers score .860 without a ridge and .950 with it from 1,600 rows, .940 and .944 from
-# 16,000.
+# The ridge `gamma` does not depend on the units of columns, and the ridge `shrinkage` does. On the
+# documentation's example table, which has words and numbers, one column was changed to cents. Then
+# shrinkage=.1 lowers LDA's accuracy from .70 to .54.
+#
+# The ridge for many numbers was chosen on embeddings of 384 numbers. After 1,600 rows their
+# accuracy is .860 without a ridge and .950 with it. After 16,000 rows it is .940 and .944.
 RIDGES: dict[str, dict[str, Any]] = {
     "words": {"gamma": 1.0},
     "words beside columns": {"gamma": 20.0},
     "many numbers": {"shrinkage": 0.1},
     "numbers": {},
 }
-"""Ridge of a model that the caller does not choose, by the kind of its rows."""
+"""Parameters of the default ridge of a method, by the kind of the rows."""
 
 Progress = Callable[[str, int, int], object]
-"""Callback with the stage ("read" or "learn"), the number of rows done and of all rows."""
+"""Function called to report progress.
+
+Its arguments are the stage ("read" or "learn"), the number of rows done, and the number of all
+rows.
+"""
 
 
 class _Method(NamedTuple):
-    """A method or baseline to compare. `key` is "" for a baseline."""
+    """Method or baseline to compare.
+
+    key: registry key of the estimator, "" for a baseline.
+    params: parameters of the estimator.
+    """
 
     name: str
     key: str
@@ -111,28 +130,28 @@ class _ProbabilityPredictor(Protocol):
 
 
 class Compared(NamedTuple):
-    """Result of one method.
+    """Result of one method in a comparison.
 
     Attributes
     ----------
     method : str
-        Name with the parameters that are not defaults.
+        Key of the estimator with the parameters that are not defaults, or name of the baseline.
     key : str
-        Key of the estimator, "" for a baseline.
+        Registry key of the estimator, "" for a baseline.
     params : dict
         Parameters of the estimator.
     score : float
-        Mean over folds, NaN if the method could not learn.
+        Mean score over the folds. NaN if the method could not learn.
     components : int
-        Number of components in the last fold, or of features if there are no components.
+        Number of components in the last fold. For the baseline on all features, their number.
     seconds : float
-        Mean time to learn a fold.
+        Mean number of seconds to learn a fold.
     bytes : int
-        Size of the state, see `state_bytes`, or of the stored rows.
+        Number of bytes of the estimator's state. For the baseline on all features, of the rows.
     cannot : str
-        Abilities that the method lacks, in words, or its error.
+        Abilities that the method lacks, in words, or the message of its error.
     spread : float
-        Standard deviation of the score over folds.
+        Standard deviation of the score over the folds.
     """
 
     method: str
@@ -152,15 +171,15 @@ class Comparison(NamedTuple):
     Attributes
     ----------
     measure : str
-        "accuracy" or "R2".
+        "accuracy" for labels, or "R2" for numbers.
     rows : int
         Number of rows in the sample.
     read : int
-        Number of rows that the sample was drawn from.
+        Number of rows from which the sample was drawn.
     folds : int
         Number of folds that all methods learned in time.
     lines : tuple of Compared
-        Methods, best first, then baselines.
+        Results of the methods with the highest score first, then of the baselines.
     """
 
     measure: str
@@ -171,7 +190,7 @@ class Comparison(NamedTuple):
 
     @property
     def best(self) -> Compared:
-        """Method with the highest score."""
+        """Result of the method with the highest score, baselines excluded."""
         return self.lines[0]
 
     def __str__(self) -> str:
@@ -194,28 +213,32 @@ def suggest(
     feature_map: JsonDict | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Compare the methods that fit rows and targets, on a sample.
+    """Compare methods on a sample of the rows, by cross-validation.
 
-    The sample has at most 20,000 rows and 64 MiB, drawn from all rows by a fixed seed. After 60
-    seconds, reading not counted, no method begins another fold.
+    The sample has at most 20,000 rows and 64 MiB. It is drawn from all rows with a fixed seed.
+    From 60 seconds after the end of reading, no method begins another fold.
 
-    Raises InvalidTargets, TargetKindMismatch for several labels a row, InvalidParameter, and what
-    reading raises.
+    Raises TargetKindMismatch if rows have several labels, InvalidTargets, InvalidParameter, and
+    the errors of reading the rows.
 
     Parameters
     ----------
     X : rows (rows, features) or Source
-        Rows as `fit` of an estimator takes them, or a Source such as `open_source` returns.
+        Rows as the method `fit` of an estimator takes them, or a Source such as `open_source`
+        returns.
     y : array (rows,), str or None
-        One label or number a row, or the name of the column that has them.
+        One label or one number for each row, or the name of the column with the targets.
     target : "auto", "class" or "continuous"
-        Kind of whole numbers, which may be either.
+        Kind of the targets if they are whole numbers, which may be labels or measurements.
     time : bool
-        If True, hold out later rows in their order, by TimeSeriesSplit, and not random ones.
+        If True, hold out rows that come after the learned rows (TimeSeriesSplit). If False, hold
+        out random rows.
     feature_map : dict or None
-        Spec of the map of a table's columns. None: `text` if there is only prose, else `table`.
+        Spec of the feature map that encodes a table's columns. None takes the map `text` if all
+        columns are prose, else the map `table`.
     progress : callable or None
-        Called with "read" or "learn", the number of rows done, and the number of all rows.
+        Function called with "read" or "learn", the number of rows done, and the number of all
+        rows.
 
     Examples
     --------
@@ -249,16 +272,20 @@ def _learn_folds(
     folds: Sequence[tuple[np.ndarray, np.ndarray]],
     progress: Progress,
 ) -> tuple[list[list[Compared]], int]:
-    """Measure every method on every fold until the time is up.
+    """Score every method on every fold until SECONDS are over.
 
-    Return the results of each method, and the number of folds to compare.
+    map_params: parameters that are added to each method's own (the feature map of a table).
+    folds: (numbers of rows to learn, numbers of held-out rows) of each fold.
+
+    Returns the results of each method, one for each fold, and the number of folds that all methods
+    completed.
     """
     done = 0
     total = len(methods) * len(folds) * sample.rows
     outcomes: list[list[Compared]] = [[] for _ in methods]
 
     with warnings.catch_warnings():
-        # Warnings of fits on a sample are no use to the caller. The scores are what counts.
+        # Estimators may warn about a fit on a sample. The caller only needs the scores.
         warnings.simplefilter("ignore")
         _compile_kernels(sample, methods, map_params)
         progress("learn", 0, total)
@@ -276,15 +303,19 @@ def _learn_folds(
 
 
 def default_method(first: Block, table: JsonDict) -> tuple[str, JsonDict]:
-    """Return key and parameters of the method for rows like these.
+    """Return the key and parameters of the default method for some rows.
 
-    The method is lda for one label a row, opls for other targets, and pca without targets. `table`
-    is the spec of the map of a table's columns.
+    The method is "lda" if each row has one label, "opls" for other targets, and "pca" without
+    targets.
+
+    first: the first rows of the data.
+    table: spec of the feature map that encodes a table's columns. Empty for other rows.
     """
     kind = kind_of_rows(first, table)
     words = "words" in kind
     if first.y is None:
-        # Refining needs the number of components.
+        # Rows of words and other wide rows are usually refined later. Refining needs the number of
+        # components.
         return "pca", {"n_components": 10} if words or first.features > EXACT_WIDTH else {}
     if first.y.kind == "class":
         return "lda", RIDGES[kind]
@@ -292,9 +323,9 @@ def default_method(first: Block, table: JsonDict) -> tuple[str, JsonDict]:
 
 
 def kind_of_rows(rows: Block, spec: JsonDict | None) -> str:
-    """Return the kind of rows, a key of RIDGES.
+    """Return the kind of some rows, which is a key of RIDGES.
 
-    `spec` describes the map of a table's columns, None if there is none.
+    spec: spec of the feature map that encodes a table's columns. None for other rows.
     """
     map_name = spec["map"] if rows.table and spec else ""
     if rows.sparse or map_name == "text":
@@ -305,7 +336,7 @@ def kind_of_rows(rows: Block, spec: JsonDict | None) -> str:
 
 
 def _check_labels(sample: Block) -> None:
-    """Raise InvalidTargets if labels look like numbers or ids."""
+    """Raise InvalidTargets if the labels of the sample look like numbers or ids."""
     if look_like_numbers(sample.y):
         raise InvalidTargets(
             f"y has {len(sample.y.labels)} values in {sample.rows} rows, as numbers or ids have; say target='class' or "
@@ -314,9 +345,9 @@ def _check_labels(sample: Block) -> None:
 
 
 def _compile_kernels(sample: Block, methods: Iterable[_Method], map_params: JsonDict) -> None:
-    """Let every method learn a few rows.
+    """Let every method learn a few rows, which compiles its kernels.
 
-    Then no measured time includes compiling.
+    So the times that are measured later do not include compilation.
     """
     few = sample.take(np.linspace(0, sample.rows - 1, WARM_UP_ROWS).astype(int))
     for method in methods:
@@ -324,10 +355,13 @@ def _compile_kernels(sample: Block, methods: Iterable[_Method], map_params: Json
 
 
 def _fitting_methods(sample: Block, table: JsonDict) -> list[_Method]:
-    """Return the methods that fit the rows and their targets."""
+    """Return the methods to compare on a sample, without baselines.
+
+    table: spec of the feature map that encodes a table's columns. Empty for other rows.
+    """
     kind = sample.y.kind
     key, params = default_method(sample, table)
-    # Words are weighted already.
+    # Rows of words are not standardised, because their values are already weights of the words.
     words = "words" in kind_of_rows(sample, table)
     scaling: JsonDict = {} if words else {"standardize": True}
 
@@ -349,20 +383,26 @@ def _fitting_methods(sample: Block, table: JsonDict) -> list[_Method]:
 
 
 def _method_text(key: str, params: JsonDict) -> str:
-    """Return a method's key and parameters, as one text."""
+    """Return a method's key and parameters as one line of text."""
     return " ".join([key, *(f"{k}={v['map'] if isinstance(v, dict) else v}" for k, v in params.items())])
 
 
 def _baselines(kind: str) -> list[_Method]:
-    """Return the baselines for targets of this kind."""
+    """Return the baselines for a kind of targets.
+
+    kind: "class" or "continuous".
+    """
     constant = _MOST_FREQUENT if kind == "class" else _MEAN
     return [_Method(constant, "", {}), _Method("pca", "", {"n_components": 10}), _Method(_ALL_FEATURES, "", {})]
 
 
 def _mean_over_folds(method: _Method, measured: list[Compared]) -> Compared:
-    """Return the mean result of a method over folds.
+    """Return the mean result of a method over its folds.
 
-    If it failed on a fold, the error of that fold is in the result.
+    measured: result of each fold.
+
+    If the method failed on a fold, the mean score is NaN and the result has the error of that
+    fold. Without any fold, the result says that there was no time.
     """
     if not measured:
         return Compared(*method, float("nan"), cannot=f"learn a fold within {SECONDS:g} s")
@@ -379,7 +419,14 @@ def _mean_over_folds(method: _Method, measured: list[Compared]) -> Compared:
 
 
 def _learn_and_score(method: _Method, map_params: JsonDict, train: Block, test: Block) -> Compared:
-    """Learn rows by a method or a baseline, and score it on others."""
+    """Fit a method or baseline and score it on held-out rows.
+
+    map_params: parameters that are added to the method's own (the feature map of a table).
+    train: rows to learn.
+    test: held-out rows.
+
+    If the fit fails, the result has the score NaN and the error's message.
+    """
     name, key = method.name, method.key
     params = method.params | map_params
     start = perf_counter()
@@ -398,7 +445,8 @@ def _learn_and_score(method: _Method, map_params: JsonDict, train: Block, test: 
         else:
             linear = _linear_pipeline(train).fit(estimator.transform(train), _sklearn_targets(train))
             predicted = linear.predict(estimator.transform(test))
-    # scikit-learn raises it too, about a fold with one label only.
+    # The project's own errors are ValueErrors. scikit-learn raises a ValueError too, for example
+    # if all learned rows have the same label.
     except ValueError as e:
         return Compared(name, key, params, float("nan"), cannot=str(e))
 
@@ -410,7 +458,12 @@ def _learn_and_score(method: _Method, map_params: JsonDict, train: Block, test: 
 
 
 def _score_constant(name: str, train: Block, test: Block) -> Compared:
-    """Score the most frequent class, or the mean, on all rows."""
+    """Score the baseline that predicts the same value for all rows.
+
+    The value is the most frequent class or the mean of the targets of `train`.
+
+    name: name of the baseline.
+    """
     from sklearn.dummy import DummyClassifier, DummyRegressor
 
     model = DummyClassifier(strategy="most_frequent") if name == _MOST_FREQUENT else DummyRegressor()
@@ -419,9 +472,11 @@ def _score_constant(name: str, train: Block, test: Block) -> Compared:
 
 
 def _score_all_features(estimator: Estimator, train: Block, test: Block) -> Compared:
-    """Score scikit-learn's linear classifier or regression on all columns.
+    """Score scikit-learn's linear classifier or regression on all features.
 
-    Columns of a table are mapped as the fitted estimator maps them.
+    estimator: fitted estimator. Its feature map encodes the columns of a table.
+    train: rows to learn.
+    test: held-out rows.
     """
     X, Z = train.X, test.X
     start = perf_counter()
@@ -440,7 +495,10 @@ def _score_all_features(estimator: Estimator, train: Block, test: Block) -> Comp
 
 
 def _missing_abilities(estimator: Estimator, kind: str) -> str:
-    """Return the abilities that a method lacks, in words."""
+    """Return the abilities that an estimator lacks, as words separated by commas.
+
+    kind: kind of the targets, "class" or "continuous".
+    """
     abilities = {
         "predict": isinstance(estimator, _Predictor),
         "give probabilities": isinstance(estimator, _ProbabilityPredictor) or kind != "class",
@@ -452,7 +510,11 @@ def _missing_abilities(estimator: Estimator, kind: str) -> str:
 
 
 def _linear_pipeline(train: Block, scaled: bool = True) -> "Pipeline | LogisticRegression | Ridge":
-    """Return scikit-learn's linear classifier, or its regression."""
+    """Return an unfitted linear classifier or regression of scikit-learn.
+
+    train: rows whose kind of targets decides between the two.
+    scaled: True to standardise the columns first.
+    """
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -462,9 +524,9 @@ def _linear_pipeline(train: Block, scaled: bool = True) -> "Pipeline | LogisticR
 
 
 def _sklearn_targets(rows: Block) -> np.ndarray:
-    """Return targets as scikit-learn needs them.
+    """Return the targets of rows as an array for scikit-learn.
 
-    They are labels (rows,), or numbers (rows,) or (rows, targets).
+    The array has labels (rows,), or numbers (rows,) or (rows, target columns).
     """
     if rows.y.kind == "class":
         return label_array(rows.y.row_labels())
@@ -472,7 +534,7 @@ def _sklearn_targets(rows: Block) -> np.ndarray:
 
 
 def _score(truth: np.ndarray, predicted: np.ndarray) -> float:
-    """Return the accuracy of labels, or the mean R2 over columns of floats."""
+    """Return the accuracy of labels, or the mean R² of columns of floats."""
     if truth.dtype != np.float64:
         return float((truth == predicted).mean())
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -480,15 +542,18 @@ def _score(truth: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def _make_folds(sample: Block, time: bool) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return (rows learned, rows held out) of each fold.
+    """Return (numbers of rows to learn, numbers of held-out rows) of each fold.
 
-    Classes have equal shares in all folds. With `time` the later rows are held out. Raises
-    InvalidTargets if there are too few rows or labels.
+    Each class has the same share of the rows in all folds.
+
+    time: True to hold out rows that come after the learned rows. Then shares may differ.
+
+    Raises InvalidTargets if there are too few rows or labels.
     """
     from sklearn.model_selection import KFold, StratifiedKFold, TimeSeriesSplit
 
     labelled = sample.y.kind == "class"
-    # A fold needs a row of the most frequent label, and the comparison two labels.
+    # Each fold needs a row of the most frequent label. A comparison needs at least two labels.
     limit = sample.rows
     if labelled:
         limit = int(np.bincount(sample.y.codes).max()) if len(sample.y.labels) > 1 else 0
@@ -503,7 +568,7 @@ def _make_folds(sample: Block, time: bool) -> list[tuple[np.ndarray, np.ndarray]
         return list(TimeSeriesSplit(n_folds).split(np.zeros(sample.rows)))
     splitter = StratifiedKFold if labelled else KFold
     with warnings.catch_warnings():
-        # scikit-learn warns about labels with fewer rows than folds.
+        # scikit-learn warns if a label has fewer rows than there are folds. This is no error here.
         warnings.simplefilter("ignore")
         return list(
             splitter(n_folds, shuffle=True, random_state=0).split(np.zeros(sample.rows), _sklearn_targets(sample))
@@ -511,12 +576,14 @@ def _make_folds(sample: Block, time: bool) -> list[tuple[np.ndarray, np.ndarray]
 
 
 def _sample_rows(blocks: Iterable[Block], target: str, progress: Progress) -> tuple[Block, int]:
-    """Return a uniform sample of the rows with a target, in their order.
+    """Draw a uniform sample of the rows that have a target.
 
-    Also return the number of rows it was drawn from. `target` is the kind that the caller chose.
+    target: "auto", or the kind of targets that the caller chose.
+
+    Returns the sample, in the order of the rows, and the number of rows with a target.
     """
     rng = np.random.default_rng(0)
-    # Each row gets a random key. The rows with the smallest keys are the sample.
+    # Each row gets a random key. The sample consists of the rows with the smallest keys.
     parts: list[tuple[Block, np.ndarray]] = []
     capacity = SAMPLE_ROWS
     read = 0
@@ -541,10 +608,12 @@ def _sample_rows(blocks: Iterable[Block], target: str, progress: Progress) -> tu
 
 
 def _parse_block(block: Block, target: str, kind: str | None) -> Block:
-    """Return the rows as numbers, with their targets.
+    """Return a batch with its rows and targets parsed.
 
-    Rows that are not numbers become the columns of a table. `kind` is the kind of the targets
-    before, None for the first rows.
+    Rows become numbers if possible, else columns of a table.
+
+    target: "auto", or the kind of targets that the caller chose.
+    kind: kind of the targets of earlier batches. None for the first batch.
     """
     try:
         parsed = numeric_block(block, by_name=False, table=False)
@@ -556,7 +625,10 @@ def _parse_block(block: Block, target: str, kind: str | None) -> Block:
 
 
 def _with_smallest_keys(parts: list[tuple[Block, np.ndarray]], capacity: int) -> list[tuple[Block, np.ndarray]]:
-    """Return the `capacity` rows with the smallest keys."""
+    """Return the rows with the smallest keys, at most `capacity` of them.
+
+    parts: (rows, key of each row) of each batch.
+    """
     all_keys = np.concatenate([keys for _, keys in parts])
     cutoff = np.partition(all_keys, capacity)[capacity] if len(all_keys) > capacity else np.inf
     chosen = ((block, keys, np.flatnonzero(keys < cutoff)) for block, keys in parts)
@@ -564,7 +636,10 @@ def _with_smallest_keys(parts: list[tuple[Block, np.ndarray]], capacity: int) ->
 
 
 def _concatenate(blocks: list[Block]) -> Block:
-    """Return the blocks as one."""
+    """Return one Block of the rows of all blocks.
+
+    A table gets the columns of all blocks. A value that a block lacks is null.
+    """
     rows: list[Rows] = [block.X for block in blocks]
     if any(block.table for block in blocks):
         tables = [pa.table(arrow_from_raw(raw_rows(block.X, block.names))) for block in blocks]

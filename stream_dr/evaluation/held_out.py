@@ -1,8 +1,8 @@
-"""Scores before and after refine, on rows that the method has not learned.
+"""Score an estimator before and after refine, on rows that it has not learned.
 
-A diagonal solution assumes that features are uncorrelated. Refining uses their correlations. With
-many features and few rows these are mostly noise, so that refining can lower the accuracy. Only
-rows that were not learned show this, so every tenth row is held out.
+A diagonal solution assumes that features are uncorrelated. Refining uses the correlations of the
+features. With many features and few rows, the measured correlations are mostly noise, and refining
+can lower the accuracy. Scores on learned rows do not show this, so every tenth row is held out.
 
 Cost: one more state, one pass of learning, the passes of refine, and two passes of prediction.
 """
@@ -20,11 +20,11 @@ from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import labelled_rows
 
 HOLD_OUT_EVERY = 10
-"""One row of this many is held out."""
+"""Every row whose number plus 1 is a multiple of this number is held out."""
 
 
 class _Predictor(Protocol):
-    """An estimator that predicts."""
+    """Estimator that can predict targets."""
 
     def predict(self, X: Block) -> np.ndarray: ...
 
@@ -32,9 +32,11 @@ class _Predictor(Protocol):
 
 
 class _SplitSource:
-    """Source of the held-out rows of a source, or the others.
+    """Source of the held-out rows of another source, or of its other rows.
 
-    Rows without a target are left out.
+    Rows without a target are in neither.
+
+    held_out: True for the held-out rows, False for the other rows.
     """
 
     def __init__(self, source: Source, held_out: bool) -> None:
@@ -42,9 +44,10 @@ class _SplitSource:
         self._held_out = held_out
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (position, Block) for after < position ≤ until."""
+        """Yield (position, Block) of the chosen rows, for after < position ≤ until."""
         rows = 0
-        # Rows are numbered from the start of the stream, so events up to `after` are read too.
+        # The number of a row decides whether it is held out. Rows are counted from the start of
+        # the source, so events up to `after` are read too.
         for position, block in self._source.events(until=until):
             block = labelled_rows(block)[0]
             numbers = np.arange(rows, rows + block.rows)
@@ -57,25 +60,25 @@ class _SplitSource:
 
 
 def scores_of_refining(estimator: Estimator, source: Source, tol: float, max_passes: int) -> tuple[float, float]:
-    """Return the scores on the held-out rows before and after refining.
+    """Return an estimator's scores on held-out rows before and after refine.
 
-    The score is the accuracy of labels or the R² of numbers, NaN if no row is held out. Raises
-    what learning and refining raise.
+    A score is the accuracy of labels or the R² of numbers. It is NaN if no row is held out. Raises
+    the errors of learning and refining.
 
     Parameters
     ----------
     estimator : Estimator
-        Unfitted estimator that predicts. It learns all rows that are not held out.
+        Unfitted estimator that can predict. It learns all rows that are not held out.
     source : Source
-        Read several times. Rows without a target are left out.
+        Rows to learn and to score. They are read several times. Rows without a target are ignored.
     tol, max_passes
-        See `Estimator.refine`.
+        As in `Estimator.refine`.
     """
     learned = _SplitSource(source, held_out=False)
     held_out = _SplitSource(source, held_out=True)
 
     with warnings.catch_warnings():
-        # Warnings about rows that are learned only for a comparison are no use to the caller.
+        # Warnings are suppressed, because the caller does not use this fit. It only gives scores.
         warnings.simplefilter("ignore")
         for _, block in learned.events():
             estimator.partial_fit(block)
@@ -86,7 +89,10 @@ def scores_of_refining(estimator: Estimator, source: Source, tol: float, max_pas
 
 
 def _score(estimator: Estimator, source: Source) -> float:
-    """Return the accuracy or R² on the rows of a source, NaN if there are none."""
+    """Return an estimator's score on the rows of a source.
+
+    The score is the accuracy of labels, or the R² of numbers. It is NaN if there are no rows.
+    """
     from sklearn.metrics import r2_score
 
     predictor = cast(_Predictor, estimator)

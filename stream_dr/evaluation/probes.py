@@ -1,16 +1,25 @@
-"""Probes: small classifiers on projected rows, by which a projection is evaluated.
+"""Probes: small classifiers of projected rows, which are used to evaluate a projection.
 
-There are three: the nearest class mean, the k nearest neighbours among sampled rows, and a linear
-one. The linear one is multinomial logistic regression, or for several labels a row one
-least-squares problem for all labels. All are fitted on projections of the same rows. They predict
-codes, or scores in [−1, 1] of each label.
+There are three probes:
 
-Papers use a projection in these ways. A probe fitted on the coordinates of an older projection
-says nothing about the new ones, so probes are fitted again whenever the projection is solved
-again.
+- the nearest class mean,
+- the k nearest neighbours among sampled rows,
+- a linear classifier. It is a multinomial logistic regression. If rows have several labels, it is
+  least squares for all labels together.
 
-Costs for r sampled rows, p components and k labels: a fit takes O(r p) for mean and neighbours,
-and O(r p k) an iteration for the linear probe. A prediction takes O(p k), O(r p) and O(p k) a row.
+All are fitted on projections of the same sampled rows. If rows have one label, a probe predicts the
+label's code. If rows have several labels, it predicts a score in [−1, 1] for each label.
+
+Publications evaluate projections with classifiers of these kinds. A probe can only classify
+coordinates of the projection on which it was fitted. So probes are fitted again whenever the
+projection is solved again.
+
+Costs, with r sampled rows, p components and k labels:
+
+    probe        fit                     prediction of a row
+    mean         O(r p)                  O(p k)
+    neighbours   O(r p)                  O(r p)
+    linear       O(r p k) per iteration  O(p k)
 """
 
 from typing import NamedTuple, Protocol
@@ -24,18 +33,19 @@ from stream_dr.solve.nearest_mean import means_by_class, nearest_mean, squared_d
 
 
 class Sample(NamedTuple):
-    """Rows that probes are fitted on.
+    """Projected rows on which probes (small classifiers) are fitted.
 
     Attributes
     ----------
     Z : ndarray or CSR (rows, components)
         Projected rows.
     y : ndarray
-        Codes (rows,), or for several labels a row an indicator (rows, labels) bool.
+        If rows have one label, their label codes (rows,). If rows have several labels, an
+        indicator (rows, labels) bool.
     means : ndarray (labels, components) or None
-        Projected class means. None: those of the sampled rows.
+        Projected mean of all rows with each label. None to use the means of the sampled rows.
     others : ndarray (labels, components) or None
-        Projected means of the rows without each label, for several labels a row.
+        If rows have several labels, the projected mean of all rows without each label.
     labels : int
         Number of labels.
     """
@@ -48,21 +58,24 @@ class Sample(NamedTuple):
 
 
 class Probe(Protocol):
-    """A fitted classifier of projected rows."""
+    """Fitted classifier of projected rows."""
 
     def predict(self, Z: Rows) -> np.ndarray:
-        """Return codes (rows,), or for several labels scores (rows, labels).
+        """Classify projected rows (rows, components).
 
-        Scores lie in [−1, 1]. A row has the labels whose score is above 0.
+        Returns label codes (rows,) if rows have one label. If rows have several labels, returns
+        scores (rows, labels) in [−1, 1]. A row is predicted to have the labels with a score above
+        0.
         """
         ...
 
 
 class NearestMean:
-    """Classifier by the nearest class mean.
+    """Classifier that predicts the label with the nearest class mean.
 
-    For several labels, a row has a label if the mean of the rows with it is nearer than the mean
-    of the rows without it.
+    If rows have several labels, two means are compared for each label: the mean of the rows with
+    the label, and the mean of the rows without the label. A row is predicted to have the label if
+    the first mean is nearer.
     """
 
     def __init__(self, sample: Sample) -> None:
@@ -73,11 +86,11 @@ class NearestMean:
             self._means, self._others = sample_means(sample)
 
     def predict(self, Z: Rows) -> np.ndarray:
-        """Return codes or scores, see Probe."""
+        """Classify projected rows, as `Probe.predict` describes."""
         if not self._multilabel or self._others is None:
             return nearest_mean(Z, self._means)
 
-        # A label without a mean has the distance NaN, and no row gets it.
+        # If no row has a label, its mean and distance are NaN. Then the label's score is −1.
         with np.errstate(invalid="ignore"):
             distance_with = np.sqrt(squared_distances(Z, self._means))
             distance_without = np.sqrt(squared_distances(Z, self._others))
@@ -86,10 +99,13 @@ class NearestMean:
 
 
 class Neighbours:
-    """Classifier by the k nearest sampled rows.
+    """Classifier by the labels of the k nearest sampled rows.
 
-    The most frequent label among them wins, and of equally frequent ones that of nearer rows. For
-    several labels the score is the share of neighbours with the label, scaled to [−1, 1].
+    If rows have one label, the most frequent label among these rows is predicted. If two labels
+    are equally frequent, the label of the nearer rows is predicted.
+
+    If rows have several labels, the score of a label is the share of these rows that have the
+    label, scaled to [−1, 1].
     """
 
     def __init__(self, sample: Sample, k: int) -> None:
@@ -97,7 +113,7 @@ class Neighbours:
         self._k = min(k, len(sample.y))
 
     def predict(self, Z: Rows) -> np.ndarray:
-        """Return codes or scores, see Probe."""
+        """Classify projected rows, as `Probe.predict` describes."""
         distances = squared_distances(Z, self._sample.Z)
         near = np.argpartition(distances, self._k - 1, axis=1)[:, : self._k]
         order = np.argsort(np.take_along_axis(distances, near, 1), axis=1, kind="stable")
@@ -108,15 +124,16 @@ class Neighbours:
 
         votes = np.zeros((len(neighbour_targets), self._sample.labels))
         for rank in range(self._k):
-            # The small difference between ranks decides ties for the nearer neighbours.
+            # A nearer neighbour's vote counts slightly more, which decides between equal labels.
             votes[np.arange(len(votes)), neighbour_targets[:, rank]] += 1.0 - rank * 1e-6
         return np.argmax(votes, axis=1)
 
 
 class LinearProbe:
-    """Logistic regression on standardised coordinates.
+    """Linear classifier of projected rows with scaled coordinates.
 
-    For several labels a row it is least squares on targets ±1.
+    It is a logistic regression. If rows have several labels, it is a least-squares fit of targets
+    +1 (with the label) and −1 (without).
     """
 
     def __init__(self, sample: Sample) -> None:
@@ -138,7 +155,7 @@ class LinearProbe:
             self._model = LogisticRegression(max_iter=1_000).fit(Z, sample.y)
 
     def predict(self, Z: Rows) -> np.ndarray:
-        """Return codes or scores, see Probe."""
+        """Classify projected rows, as `Probe.predict` describes."""
         if self._constant is not None:
             return np.full((Z.shape[0], self._labels) if self._multilabel else Z.shape[0], self._constant)
 
@@ -150,9 +167,10 @@ class LinearProbe:
 
 
 def make_probe(name: str, sample: Sample, neighbours: int) -> Probe:
-    """Return the probe "mean", "knn" or "linear", fitted on the sample.
+    """Return a probe (a classifier of projected rows), fitted on a sample.
 
-    `neighbours` is the number of neighbours of "knn".
+    name: "mean" (nearest class mean), "knn" (nearest neighbours) or "linear".
+    neighbours: number of neighbours for "knn".
     """
     if name == "mean":
         return NearestMean(sample)
@@ -162,8 +180,12 @@ def make_probe(name: str, sample: Sample, neighbours: int) -> Probe:
 def sample_means(sample: Sample) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the class means of the sampled rows.
 
-    For several labels a row, also return the means of the rows without each label. Both are
-    (labels, components), NaN for a label without such rows.
+    Returns two arrays (labels, components):
+
+    - the mean of the rows with each label,
+    - the mean of the rows without each label. None if rows have one label.
+
+    A mean of no rows is NaN.
     """
     if sample.y.ndim == 1:
         return means_by_class(sample.Z, sample.y, sample.labels), None
@@ -177,9 +199,10 @@ def sample_means(sample: Sample) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _root_mean_square(Z: Rows) -> np.ndarray:
-    """Return the root mean square (components,) of each coordinate.
+    """Return the scale (components,) of each coordinate.
 
-    It is taken about the mean for dense rows, and about 0 for sparse ones, which are not shifted.
+    For dense rows it is the standard deviation. For sparse rows it is the root mean square, since
+    sparse rows cannot be centred.
     """
     if sp.issparse(Z):
         return np.sqrt(np.asarray(Z.multiply(Z).mean(0)).ravel())

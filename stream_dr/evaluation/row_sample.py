@@ -1,7 +1,7 @@
-"""A uniform sample of rows, for projections solved later.
+"""Uniform sample of the rows of a stream, to which later projections are applied.
 
-Rows may be dense, sparse or a table's. They are stored unprojected, so that every new projection
-can be applied to the same rows.
+Rows may be dense, sparse or rows of a table. They are stored without projection, so that each new
+projection can be applied to the same rows.
 """
 
 from typing import Protocol
@@ -13,17 +13,18 @@ from stream_dr.statistics.reservoir import ReservoirAccumulator
 
 
 class RowMap(Protocol):
-    """A map of rows, such as a Projection."""
+    """Map of rows to projected rows, such as a Projection."""
 
     def apply(self, X: Rows) -> Rows:
-        """Map rows (rows, features) to rows (rows, components)."""
+        """Return the projections (rows, components) of rows (rows, features)."""
         ...
 
 
 class RowSample:
     """Uniform sample of the rows of a stream.
 
-    Memory is O(capacity). A row costs O(1), and a batch of a table O(capacity) in addition.
+    Memory is O(capacity). To add a row costs O(1). To add a batch of a table costs O(capacity) in
+    addition.
 
     Parameters
     ----------
@@ -39,11 +40,11 @@ class RowSample:
 
     @property
     def n_features(self) -> int:
-        """Width of the rows so far. It says nothing about a table's."""
+        """Number of columns of the rows so far. Not meaningful for rows of a table."""
         return self._reservoir.n_features
 
     def add(self, block: Block) -> None:
-        """Offer the rows of a batch to the sample.
+        """Draw rows of a batch into the sample.
 
         Raises the errors of ReservoirAccumulator.add.
         """
@@ -51,8 +52,8 @@ class RowSample:
             self._reservoir.add(block._replace(weights=None))
             return
 
-        # The reservoir cannot store a table's rows. It draws by their numbers alone, so it gets
-        # rows of zeros, and the drawn rows of the table are stored here.
+        # The reservoir cannot store the rows of a table. It is given rows of zeros instead, and
+        # returns the numbers of the drawn rows. The rows with these numbers are stored here.
         rows_before = self._reservoir.rows
         self._reservoir.add(Block(np.zeros((block.rows, 1))))
         numbers = self.numbers()
@@ -60,19 +61,22 @@ class RowSample:
         self._tables.append((new, block.X[new - rows_before]))
 
     def numbers(self) -> np.ndarray:
-        """Return the numbers (sampled rows,) int64 of the rows in the stream, ascending."""
+        """Return the numbers of the sampled rows, as int64 (sampled rows,).
+
+        A number is the index of a row in the stream. Numbers ascend.
+        """
         return self._reservoir.freeze().numbers
 
     def projected(self, projection: RowMap) -> Rows:
-        """Return the sampled rows (sampled rows, components) through a projection.
+        """Return the projections (sampled rows, components) of the sampled rows.
 
-        They are in the order of their numbers.
+        The order is that of the stream.
         """
         reservoir = self._reservoir.freeze()
         if not self._tables:
             return projection.apply(reservoir.kept)
 
-        # Rows of tables that the reservoir has replaced since are dropped here.
+        # The reservoir may have replaced some rows since they were drawn. These are removed here.
         parts = [(numbers, X, np.isin(numbers, reservoir.numbers)) for numbers, X in self._tables]
         self._tables = [(numbers[in_sample], X[in_sample]) for numbers, X, in_sample in parts if in_sample.any()]
         return np.vstack([projection.apply(X) for _, X in self._tables])

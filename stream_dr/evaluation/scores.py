@@ -1,43 +1,56 @@
-"""Scores of predictions, counted as rows go by.
+"""Scores of predictions, updated batch by batch.
 
-`ClassScores` has a confusion matrix (labels, labels). `LabelScores`, for several labels a row, has
-four counts a label, and a histogram of scores for the area under the ROC curve (AUC).
+`ClassScores` is for rows with one label. It counts predictions in a confusion matrix (labels,
+labels). `LabelScores` is for rows with several labels. It counts the true positives, false
+positives and false negatives of each label. For the area under the ROC curve (AUC) it also has a
+histogram of the predicted scores of each label.
 
-The definitions are river's: `metrics.Accuracy`, `MicroF1`, `MacroF1` (labels seen in truth or
-prediction), `multioutput.ExactMatch`, `MicroAverage(F1)`, `MacroAverage(F1)`. AUC is averaged over
-labels that have rows both with and without them.
+The definitions are those of river: `metrics.Accuracy`, `MicroF1`, `MacroF1` (over labels that
+occur in truth or prediction), `multioutput.ExactMatch`, `MicroAverage(F1)`, `MacroAverage(F1)`.
+AUC is averaged over the labels that some rows have and some rows lack.
 
-river updates one row and one label at a time, which is 83 million calls for RCV1's topics. The
-counts here are the same. AUC is computed from 1,000 bins of scores in [−1, 1], and is exact except
-for rows that share a bin. Memory does not grow with the rows.
+river updates its metrics one row and one label at a time, which takes 83 million calls for RCV1's
+topics. The classes here update the same counts for a batch at once. AUC is computed from 1,000
+bins of scores in [−1, 1]. It is exact except that scores in one bin count as equal. Memory does
+not grow with the number of rows.
 """
 
 import numpy as np
 
 BINS = 1_000
-"""Number of bins in the histogram of scores."""
+"""Number of bins in each histogram of predicted scores."""
 
 
 class ClassScores:
-    """Scores of one label a row. Labels are codes."""
+    """Scores of predictions for rows with one label.
+
+    A label is given by its code, a number from 0.
+    """
 
     def __init__(self) -> None:
         self._confusion = np.zeros((0, 0), np.int64)
 
     def add(self, truth: np.ndarray, predicted: np.ndarray, labels: int) -> None:
-        """Count true and predicted codes (rows,), all below `labels`."""
+        """Count the predictions of a batch.
+
+        truth, predicted: true and predicted label codes (rows,).
+        labels: number of labels so far. All codes are below this number.
+        """
         self._grow(labels)
         size = len(self._confusion)
         self._confusion += np.bincount(truth * size + predicted, minlength=size * size).reshape(size, size)
 
     def figures(self) -> dict[str, float]:
-        """Return accuracy, micro_f1, macro_f1 and rows."""
+        """Return the scores of all predictions so far.
+
+        The keys are "accuracy", "micro_f1", "macro_f1" and "rows" (number of rows).
+        """
         rows = int(self._confusion.sum())
         correct = np.diagonal(self._confusion)
         occurrences = self._confusion.sum(0) + self._confusion.sum(1)
         seen = occurrences > 0
 
-        # For one label a row, micro-averaged F1 equals accuracy.
+        # If rows have one label, micro-averaged F1 equals accuracy.
         accuracy = float(correct.sum() / rows) if rows else float("nan")
         return {
             "accuracy": accuracy,
@@ -55,25 +68,27 @@ class ClassScores:
 
 
 class LabelScores:
-    """Scores of several labels a row."""
+    """Scores of predictions for rows with several labels."""
 
     def __init__(self) -> None:
-        # Columns: true positives, false positives, false negatives.
+        # Counts for each label. Columns: true positives, false positives, false negatives.
         self._counts = np.zeros((0, 3), np.int64)
 
-        # Histograms (2, labels, bins) of the scores of rows with the label, and of those without.
+        # Histograms (2, labels, bins) of the predicted scores. [0] counts rows with the label, [1]
+        # counts rows without the label.
         self._histograms = np.zeros((2, 0, BINS), np.int64)
         self._exact_matches = 0
         self._rows = 0
 
     def add(self, truth: np.ndarray, predicted: np.ndarray, scores: np.ndarray) -> None:
-        """Count the labels of a batch.
+        """Count the predictions of a batch.
 
         Parameters
         ----------
         truth, predicted : ndarray (rows, labels), bool
+            True if the row has the label, or is predicted to have the label.
         scores : ndarray (rows, labels), float
-            In [−1, 1], larger for a likelier label.
+            Predicted scores in [−1, 1]. A likelier label has a larger score.
         """
         self._grow(truth.shape[1])
         true_positives = (truth & predicted).sum(0)
@@ -83,7 +98,7 @@ class LabelScores:
         self._exact_matches += int((truth == predicted).all(1).sum())
         self._rows += len(truth)
 
-        # One bincount over label and bin together counts all histograms.
+        # Label and bin are combined into one number, so that one bincount counts all histograms.
         labels = np.arange(truth.shape[1])
         bins = labels * BINS + np.clip(((scores + 1.0) * (BINS / 2)).astype(np.int64), 0, BINS - 1)
         for side, mask in enumerate((truth, ~truth)):
@@ -91,8 +106,9 @@ class LabelScores:
             self._histograms[side] += counts.reshape(len(labels), BINS)
 
     def figures(self) -> dict[str, float]:
-        """Return accuracy, micro_f1, macro_f1, auc and rows.
+        """Return the scores of all predictions so far.
 
+        The keys are "accuracy", "micro_f1", "macro_f1", "auc" and "rows" (number of rows).
         Accuracy is the share of rows whose labels are all correct.
         """
         true_positives = self._counts[:, 0]
@@ -110,9 +126,11 @@ class LabelScores:
         }
 
     def _auc(self) -> float:
-        """Return the AUC, averaged over labels.
+        """Return the area under the ROC curve, averaged over labels.
 
-        It is P(score with the label > score without) + half of P(both in one bin).
+        For one label, draw a row with the label and a row without the label. The area is the
+        probability that the first row has the larger score, plus half of the probability that both
+        scores are in one bin.
         """
         present, absent = self._histograms
         known = (present.sum(1) > 0) & (absent.sum(1) > 0)
@@ -124,12 +142,12 @@ class LabelScores:
         return _mean(areas)
 
     def _grow(self, labels: int) -> None:
-        """Make room for new labels."""
+        """Extend the counts to a larger number of labels."""
         known = len(self._counts)
         if labels > known:
             self._counts = np.vstack([self._counts, np.zeros((labels - known, 3), np.int64)])
             new = np.zeros((2, labels - known, BINS), np.int64)
-            # No row so far has a new label, and its score is the lowest.
+            # A new label was absent from all rows so far, and its predicted score counts as −1.
             new[1, :, 0] = self._rows
             self._histograms = np.concatenate([self._histograms, new], axis=1)
 

@@ -1,16 +1,21 @@
-"""Test-then-train evaluation: each batch is classified first, then learned.
+"""Test-then-train evaluation: each batch is first classified and then learned.
 
-All models learn every batch. A uniform sample of rows is stored in full. Each time the rows have
-grown by the factor `solve_growth`, every model is solved, the sample is projected, and the probes
-are fitted on it. These probes classify until the next time. Class means are exact (of all rows) if
-a projection is linear. The baseline `full` classifies the rows themselves.
+All models learn every batch. A probe is a small classifier of projected rows (probes.py). Each
+time the number of learned rows has grown by the factor `solve_growth`,
 
-A batch is tested only with what came before it, so the figures are those of unseen rows. Probes
-are fitted whenever the projection is solved, so the coordinates of two projections are never
-mixed.
+1. every model is solved, which gives a new projection,
+2. a uniform sample of the learned rows is projected,
+3. the probes of the model are fitted on the projected sample.
+
+These probes classify all batches until the models are solved again. If a projection is linear, the
+class means are those of all learned rows and not of the sample only. The baseline `full`
+classifies rows without projection.
+
+A batch is classified by models and probes that have learned only earlier batches. So the scores
+are those of unseen rows.
 
 Memory: the models' states, the sample, and O(d k) for the class means of d features and k labels.
-Time in addition to learning: the probes.
+Time: learning, fitting the probes, and classifying.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -33,13 +38,16 @@ from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import labelled_rows, refuse_kind
 
 PROBES = ("mean", "knn", "linear")
-"""Names of the probes."""
+"""Names of the probes (classifiers of projected rows).
+
+"mean" is the nearest class mean, "knn" the nearest neighbours, "linear" a linear classifier.
+"""
 
 FULL = "full"
-"""Name of the baseline that classifies the rows themselves."""
+"""Name of the baseline that classifies rows without projection."""
 
 NO_CHANGE = "no change"
-"""Name of the baseline that predicts for each row the label of the row before it."""
+"""Name of the baseline that predicts for each row the label of the previous row."""
 
 _NO_CHANGE_PROBE = "previous"
 
@@ -50,22 +58,22 @@ class EvaluateSettings(NamedTuple):
     Attributes
     ----------
     first : int
-        Number of rows learned before the first solve.
+        Number of rows that the models learn before they are first solved.
     solve_growth : float
-        Models are solved again when the rows have grown by this factor.
+        Models are solved again when the number of learned rows has grown by this factor.
     reservoir : int
-        Number of rows in the sample.
+        Maximum number of rows in the sample on which the classifiers are fitted.
     neighbours : int
-        Number of neighbours of the probe "knn".
+        Number of neighbours of the classifier "knn".
     probes : tuple of str
-        Names of the probes.
+        Names of the classifiers of projected rows, see PROBES.
     full : bool
-        If True, the rows themselves are classified too.
+        If True, rows are also classified without projection.
     seed : int
         Seed of the sample.
     baseline : bool
-        If True, there is a line NO_CHANGE with the figures `unchanged` and `by_chance`, about the
-        order of labels. It takes 4 bytes for each row of one label.
+        If True, the scores include the baseline NO_CHANGE. If rows have one label, its figures
+        include `unchanged` and `by_chance`, and it takes 4 bytes of memory for each row.
     """
 
     first: int = 500
@@ -78,23 +86,26 @@ class EvaluateSettings(NamedTuple):
     baseline: bool = False
 
     def check(self) -> None:
-        """Raise InvalidParameter if a probe is unknown."""
+        """Raise InvalidParameter if a name in `probes` is unknown."""
         if unknown := [probe for probe in self.probes if probe not in PROBES]:
             raise InvalidParameter(f"there is no probe {', '.join(unknown)}; probes are {', '.join(PROBES)}.")
 
 
 class Point(NamedTuple):
-    """Accuracy of one model and probe on one batch.
+    """Point of a learning curve, the accuracy on one batch.
 
     Attributes
     ----------
     rows : int
         Number of rows learned before the batch.
-    model, probe : str
+    model : str
+        Name of the model.
+    probe : str
+        Name of the probe, the classifier of the model's projected rows.
     tested : int
         Number of rows in the batch.
     accuracy : float
-        Accuracy on the batch, defined as in Score.
+        Share of the batch's rows whose label is, or whose labels all are, predicted correctly.
     """
 
     rows: int
@@ -105,16 +116,19 @@ class Point(NamedTuple):
 
 
 class Score(NamedTuple):
-    """Figures of one model and probe.
+    """Scores of one model with one classifier.
 
     Attributes
     ----------
-    model, probe : str
+    model : str
+        Name of the model.
+    probe : str
+        Name of the probe, the classifier of the model's projected rows.
     components : int
-        Number of components of the last projection.
+        Number of components of the model's last projection.
     figures : dict
-        accuracy, micro_f1, macro_f1 and rows, the number of rows tested. For several labels a row,
-        auc too.
+        Scores by name: "accuracy", "micro_f1", "macro_f1", and "rows", the number of tested rows.
+        If rows have several labels, "auc" too.
     """
 
     model: str
@@ -131,11 +145,14 @@ def evaluate(
     test: Source | None = None,
     curve: Callable[[Point], object] | None = None,
 ) -> list[Score]:
-    """Return the scores of every model and probe.
+    """Evaluate models by classifying each batch before it is learned.
 
-    Rows without a target are left out. Raises TargetsRequired if no row has a target,
-    TargetKindMismatch for continuous targets or a kind that a model does not learn from,
-    InvalidParameter, and what learning and solving raise.
+    Every model's projection is evaluated with every classifier of `settings.probes`. Rows without
+    a target are ignored.
+
+    Returns a Score for each model and classifier. Raises TargetsRequired if no row has a target,
+    TargetKindMismatch if targets are continuous or of a kind that a model does not learn from,
+    InvalidParameter, and the errors of learning and solving.
 
     Parameters
     ----------
@@ -145,12 +162,12 @@ def evaluate(
         Unfitted estimators by name.
     settings : EvaluateSettings
     progress : callable or None
-        Called after each batch with the number of rows learned.
+        Function called after each batch with the number of learned rows.
     test : Source or None
-        Rows that all models are tested with, after the source has been learned. The rows of the
-        source are then not tested.
+        Separate rows for the tests. All models are tested on them after `source` was learned. Rows
+        of `source` are then not tested.
     curve : callable or None
-        Called for each batch, model and probe that was tested.
+        Function called with a Point for each batch, model and classifier.
     """
     if settings.full:
         models = {**models, FULL: None}
@@ -178,15 +195,18 @@ def evaluate(
 
 
 def _labelled_batches(source: Source) -> Iterator[Block]:
-    """Return the rows with targets, in batches that are not empty."""
+    """Return an iterator over batches of the rows that have targets.
+
+    Empty batches are skipped.
+    """
     blocks = (labelled_rows(block)[0] for _, block in source.events())
     return (block for block in blocks if block.rows)
 
 
 class Shuffled:
-    """Rows of another source, in random order.
+    """Source of the rows of another source, in random order.
 
-    The batches are small pieces of the source's. All rows are held in memory.
+    Each batch has some rows of one batch of the other source. All rows are held in memory.
     """
 
     def __init__(self, source: Source, seed: int) -> None:
@@ -194,11 +214,15 @@ class Shuffled:
         self._seed = seed
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (number, Block) of pieces for after < number ≤ until."""
+        """Yield (number, Block) of the batches, for after < number ≤ until.
+
+        number: index of the batch in the random order, from 0.
+        """
         rng = np.random.default_rng(self._seed)
         blocks = list(_labelled_batches(self._source))
 
-        # Each row is drawn into one turn. A turn has a piece of every batch, in random order.
+        # The rows are yielded in turns. A random turn is drawn for each row. In each turn, the
+        # batches follow in random order, each with its rows of this turn.
         turns = max(64, len(blocks))
         turn_of_row = [rng.integers(0, turns, block.rows) for block in blocks]
         order = ((i, turn) for turn in range(turns) for i in rng.permutation(len(blocks)).tolist())
@@ -210,9 +234,10 @@ class Shuffled:
 
 
 class _Evaluation:
-    """State of one evaluation while it goes over the batches.
+    """State of one evaluation, updated batch by batch.
 
-    A row's truth is the list of its label codes, in the evaluation's own order of labels.
+    Labels have codes in order of first appearance over all batches. In this class, the truth of a
+    row is the list of its label codes.
     """
 
     def __init__(
@@ -239,12 +264,15 @@ class _Evaluation:
         self._class_scores: dict[tuple[str, str], ClassScores] = {}
         self._label_scores: dict[tuple[str, str], LabelScores] = {}
 
-        # For the baseline NO_CHANGE.
+        # Codes of the last tested row, and of all learned rows, for the baseline NO_CHANGE.
         self._last_codes: list[int] = []
         self._all_codes: list[np.ndarray] = []
 
     def test(self, block: Block) -> None:
-        """Classify a batch with the probes that exist."""
+        """Classify a batch with the current probes and count the results.
+
+        Models are solved first if that is due.
+        """
         if self.rows >= self._next_solve:
             self.solve()
 
@@ -257,12 +285,18 @@ class _Evaluation:
             self._count_no_change(truth)
 
     def solve(self) -> None:
-        """Solve every model, fit its probes, and plan the next solve."""
+        """Solve every model and fit its probes.
+
+        Also sets the number of rows after which models are solved again.
+        """
         self._solve_and_fit_probes()
         self._next_solve = max(self.rows + 1, int(self.rows * self._settings.solve_growth))
 
     def _count_no_change(self, truth: list[list[int]]) -> None:
-        """Count the baseline's predictions for a batch."""
+        """Count the predictions of the baseline NO_CHANGE for a batch.
+
+        truth: label codes of each row.
+        """
         previous = [self._last_codes, *truth[:-1]]
         self._last_codes = truth[-1]
         if self._kind == "class":
@@ -272,7 +306,7 @@ class _Evaluation:
         self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), truth, predicted)
 
     def train(self, block: Block) -> None:
-        """Learn a batch."""
+        """Learn a batch with every model and draw its rows for the sample."""
         truth = self._codes(block)
         self._sample_truth.update(enumerate(truth, self.rows))
         if self._kind == "class" and self._settings.baseline:
@@ -286,7 +320,7 @@ class _Evaluation:
         self.rows += block.rows
 
     def scores(self) -> list[Score]:
-        """Return the figures of every model and probe so far."""
+        """Return the scores of every model and probe so far."""
         scores = [
             Score(name, probe, self._component_count(name), self._figures((name, probe)))
             for name in self._models
@@ -298,16 +332,23 @@ class _Evaluation:
         return scores
 
     def _figures(self, key: tuple[str, str]) -> dict[str, float]:
-        """Return the figures of a model and probe, NaN if nothing was tested."""
+        """Return the scores of a model and probe by name.
+
+        key: (name of the model, name of the probe).
+
+        Scores are NaN if nothing was tested.
+        """
         if self._kind == "multilabel":
             return self._label_scores.get(key, LabelScores()).figures()
         return self._class_scores.get(key, ClassScores()).figures()
 
     def _order_figures(self) -> dict[str, float]:
-        """Return the figures about the order of labels.
+        """Return how often a row has the label of the previous row.
 
-        `unchanged` is the share of all rows, tested or not, with the label of the row before.
-        `by_chance` is the share expected in random order.
+        unchanged: the share of such rows among all learned rows.
+        by_chance: the expected share if the rows were in random order.
+
+        The result is empty if rows have several labels.
         """
         codes = np.concatenate(self._all_codes) if self._all_codes else np.zeros(0, np.int64)
         if self._kind != "class" or len(codes) < 2:
@@ -316,9 +357,10 @@ class _Evaluation:
         return {"unchanged": float((codes[1:] == codes[:-1]).mean()), "by_chance": float(shares @ shares)}
 
     def admit(self, block: Block) -> None:
-        """Check a batch's targets and register its labels.
+        """Check the targets of a batch and assign codes to new labels.
 
-        Raises TargetKindMismatch if the kind differs from before or cannot be evaluated.
+        Raises TargetKindMismatch if the targets are continuous, are of another kind than earlier
+        ones, or are of a kind that a model does not learn from.
         """
         kind = block.y.kind
         if kind == "continuous":
@@ -338,7 +380,7 @@ class _Evaluation:
             self._labels.setdefault(label, len(self._labels))
 
     def _codes(self, block: Block) -> list[list[int]]:
-        """Return each row's codes, in the evaluation's order of labels."""
+        """Return the list of label codes of each row of a batch."""
         new_codes = np.array([self._labels[label] for label in block.y.labels], np.int64)
         if block.y.indptr is None:
             return new_codes[block.y.codes][:, None].tolist()
@@ -347,8 +389,8 @@ class _Evaluation:
         return [flat[offsets[i] : offsets[i + 1]] for i in range(block.rows)]
 
     def _solve_and_fit_probes(self) -> None:
-        """Solve every model and fit its probes on the sample."""
-        # The truth of rows that have left the sample is dropped.
+        """Solve every model and fit its probes on the projected sample."""
+        # Label codes of rows that are no longer in the sample are removed.
         self._sample_truth = {number: self._sample_truth[number] for number in self._sample.numbers().tolist()}
         y = self._target_array(list(self._sample_truth.values()))
         means, others = self._class_means()
@@ -361,7 +403,8 @@ class _Evaluation:
                 projection = estimator.solve(self._accumulators[name].freeze())
             self._projections[name] = projection
 
-            # The mean of projected rows is the projected mean only if the projection is linear.
+            # If the projection is linear, the projected class means of all rows are exact. If not,
+            # the probe computes means of the projected sample.
             linear = projection.kind in ("linear", "columns")
             sample = Sample(
                 self._sample.projected(projection),
@@ -374,10 +417,14 @@ class _Evaluation:
                 self._probes[name, probe] = make_probe(probe, sample, self._settings.neighbours)
 
     def _class_means(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the means of the rows with each label, and without it.
+        """Return the class means of all learned rows.
 
-        Both are (labels, features). They are in the evaluation's order of labels, NaN for a label
-        without such rows.
+        Returns two arrays (labels, features), in the order of the label codes:
+
+        - the mean of the rows with each label,
+        - the mean of the rows without each label.
+
+        A mean of no rows is NaN.
         """
         moments = self._moments.freeze().centred()
         weights = moments.label_weights
@@ -391,7 +438,12 @@ class _Evaluation:
         return means[order], others[order]
 
     def _target_array(self, truth: list[list[int]]) -> np.ndarray:
-        """Return codes (rows,), or an indicator (rows, labels) bool."""
+        """Return the labels of rows as an array.
+
+        truth: label codes of each row.
+
+        Returns codes (rows,) if rows have one label, else an indicator (rows, labels) bool.
+        """
         if self._kind == "class":
             return np.array([codes[0] for codes in truth], np.int64)
         Y = np.zeros((len(truth), len(self._labels)), bool)
@@ -400,9 +452,12 @@ class _Evaluation:
         return Y
 
     def _count_predictions(self, key: tuple[str, str], truth: list[list[int]], predicted: np.ndarray) -> None:
-        """Count a batch's predictions by a model and probe.
+        """Count the predictions for a batch and report a Point of the curve.
 
-        `predicted` are codes, or scores of the labels known when the probe was fitted.
+        key: (name of the model, name of the probe).
+        truth: label codes of each row.
+        predicted: predicted codes (rows,) if rows have one label. Else scores (rows, labels), for
+            the labels that were known when the probe was fitted.
         """
         y = self._target_array(truth)
         if self._kind == "class":
@@ -422,9 +477,11 @@ class _Evaluation:
 
 
 class _Identity(NamedTuple):
-    """Projection of the baseline FULL, which returns rows (rows, n_features) as they are.
+    """Projection of the baseline FULL, which returns rows unchanged.
 
-    Features that appeared after it was made are left out.
+    n_features: number of features when the object was made. Later features of sparse rows are
+        dropped.
+    kind: kind of the projection. "columns" counts as linear.
     """
 
     n_features: int
