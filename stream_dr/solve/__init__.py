@@ -1,1 +1,4 @@
-"""State → Projection: pure functions of arrays."""
+"""Solvers that compute projections from the statistics of the rows.
+
+They are pure functions of arrays.
+"""

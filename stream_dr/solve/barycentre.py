@@ -1,12 +1,15 @@
 """Locally linear embedding: rows as means of their neighbours.
 
-Every row's place is the same mean of its neighbours' places as the row is of theirs. W holds
-barycentric weights of each row in its k nearest others, rows summing to 1 [GLPLS eq. 2.31]. The
-places are the smallest eigenvectors of (I − W)ᵀ(I − W) [eq. 2.34], of unit length. As many zero
-eigenvectors as the neighbour graph has parts are skipped.
+Each row is close to a weighted mean of its k nearest other rows. The embedding gives the rows
+coordinates such that each row's coordinates are the same weighted mean of the neighbours'
+coordinates. W (r, r) holds the weights (barycentric weights), and each of its rows sums to 1
+[GLPLS eq. 2.31]. The coordinates are the eigenvectors of (I − W)ᵀ(I − W) with the smallest
+eigenvalues [eq. 2.34], of length 1. The matrix has one zero eigenvalue for each connected
+component of the neighbour graph. The eigenvectors of these zeros are skipped.
 
-Weights cost O(r k² features + r k³), for some rows at a time in 32 MB, or the memory of one row's
-neighbours. Places cost O(r³), dense. Applying costs O(r · features + k² features + k³) a row.
+The weights cost O(r k² features + r k³) for r rows. They are computed for a chunk of rows at a
+time that takes 32 MB, or the memory of one row's neighbours if that is more. The coordinates cost
+O(r³), dense. Applying costs O(r · features + k² features + k³) a row.
 """
 
 from typing import NamedTuple
@@ -36,19 +39,22 @@ from stream_dr.statistics.protocol import nested_state
 class Barycentre(NamedTuple):
     """Locally linear embedding of landmarks.
 
-    A new row is placed at the mean of its nearest landmarks' places, by barycentric weights.
+    The coordinates of a new row are the weighted mean of its nearest landmarks' coordinates. The
+    weights are barycentric: the same weighted mean of the landmarks is closest to the row.
 
     Attributes
     ----------
-    landmarks : Kept
+    landmarks : SampledLandmarks
         Rows of the reservoir.
     places : (r, components) float64
+        Coordinates of the landmarks.
     eigenvalues : (components,) float64
-        Eigenvalues of (I − W)ᵀ(I − W), ascending.
+        Eigenvalues of (I − W)ᵀ(I − W), ascending, for the landmarks' weights W (r, r).
     neighbours : int
-        Number of landmarks that a new row counts as near.
+        Number of landmarks that count as neighbours of a new row.
     reg : float
-        Share of a local Gram matrix's trace that is added to its diagonal.
+        Regularisation of the weights. This share of the trace of a row's Gram matrix is added to
+        the diagonal of the Gram matrix.
     """
 
     landmarks: SampledLandmarks
@@ -59,7 +65,7 @@ class Barycentre(NamedTuple):
     solution: str = "exact"
 
     def check(self) -> None:
-        """Raise DamagedFile unless the places are those of its landmarks."""
+        """Raise DamagedFile unless the coordinates fit the landmarks."""
         check_one_of(self, "solution", SOLUTIONS)
         r = self.landmarks.check()
         p = require_matrix(self, "places")[1]
@@ -84,24 +90,27 @@ class Barycentre(NamedTuple):
         return int(self.places.shape[1])
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Barycentre":
-        """Return the embedding with its components in another order and with other signs.
+        """Return the embedding with its components reordered and their signs changed.
 
-        order: (components,) indices. signs: (components,) of ±1.
+        order: (components,) indices of the components.
+        signs: (components,) of ±1.
         """
         places = np.ascontiguousarray(self.places[:, order] * signs)
         return self._replace(places=places, eigenvalues=self.eigenvalues[order])
 
     def apply(self, X: Rows) -> np.ndarray:
-        """Return the places (rows, components) of rows (rows, features), dense or CSR.
+        """Return the coordinates (rows, components) of new rows.
 
-        Raises WidthMismatch.
+        X: (rows, features), dense or CSR. Raises WidthMismatch if dense rows have another width.
         """
         return places_of_rows(self.landmarks, self.places, X, self.mean_of_neighbours)
 
     def mean_of_neighbours(self, rows: Rows, squared: np.ndarray) -> np.ndarray:
-        """Return the barycentric mean of the places of each row's nearest landmarks.
+        """Return the weighted mean of the nearest landmarks' coordinates for each row.
 
-        squared: (rows, r) squared distances of rows to landmarks.
+        The weights are barycentric. Returns (rows, components).
+
+        squared: (rows, r) squared distances of the rows to the landmarks.
         """
         near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]
         weights = barycentric_weights(rows, self.landmarks.rows, near, self.reg)
@@ -112,8 +121,10 @@ class Barycentre(NamedTuple):
 def locally_linear(rows: Rows, n_components: int, n_neighbors: int, reg: float, unit: bool = False) -> Barycentre:
     """Return the embedding of rows (r, features) in at most `n_components` dimensions.
 
-    n_neighbors: number of others, at most r − 1. unit: if true, places have variance 1 along every
-    component. Otherwise they are of unit length.
+    n_neighbors: number of other rows that count as a row's neighbours. At most r − 1 are used.
+    reg: share of a row's Gram trace that is added to the diagonal of the Gram matrix.
+    unit: if true, coordinates have variance 1 along every component. Otherwise each component's
+        coordinates have length 1.
     """
     r = rows.shape[0]
     if r < 2:
@@ -130,12 +141,11 @@ def locally_linear(rows: Rows, n_components: int, n_neighbors: int, reg: float, 
 
 
 def weight_matrix(rows: Rows, n_neighbors: int, reg: float, codes: np.ndarray | None = None) -> sp.csr_matrix:
-    """Return the barycentric weights W (r, r) CSR.
+    """Return the barycentric weights W (r, r) of each row's neighbours, as CSR.
 
-    They are those of each row in its nearest others.
-
-    n_neighbors: maximum number of others. codes: (r,) classes, or None. With classes, only others
-    of a row's own class count. A row without any other is its own mean.
+    n_neighbors: maximum number of neighbours of a row.
+    codes: (r,) class of each row, or None. With classes, only rows of the same class are
+        neighbours. A row that is alone in its class has weight 1 on itself.
     """
     r = rows.shape[0]
     groups = [np.arange(r)] if codes is None else [np.flatnonzero(codes == c) for c in np.unique(codes)]
@@ -150,17 +160,19 @@ def weight_matrix(rows: Rows, n_neighbors: int, reg: float, codes: np.ndarray | 
 
 
 def lle_alignment(W: sp.csr_matrix) -> sp.csr_matrix:
-    """Return (I − W)ᵀ(I − W) [GLPLS eq. 2.34]."""
+    """Return (I − W)ᵀ(I − W) [GLPLS eq. 2.34] for the weights W (r, r)."""
     M = sp.eye_array(W.shape[0], format="csr") - W
     return sp.csr_matrix(M.T @ M)
 
 
 def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: float) -> np.ndarray:
-    """Return the weights (rows, k) of nearby landmarks.
+    """Return the barycentric weights (rows, k) of landmarks near each row.
 
-    Their weighted mean is the closest one to the row.
+    Each row's weights sum to 1. They make the weighted mean of the landmarks as close to the row
+    as possible.
 
-    near: (rows, k) indices of landmarks. Each row's weights sum to 1.
+    near: (rows, k) indices of each row's landmarks.
+    reg: share of the Gram matrix's trace that is added to its diagonal.
     """
     n, k = near.shape
     weights = np.empty((n, k))
@@ -169,8 +181,8 @@ def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: floa
         part = slice(start, start + step)
         gram = _local_gram(rows[part], landmarks, near[part])
 
-        # Divided by the trace, so that weights do not depend on the unit of the features, and
-        # equal rows share the weight evenly instead of dividing by zero.
+        # Dividing by the trace makes the weights independent of the features' unit. A trace of 0
+        # (all landmarks equal the row) is replaced by 1, and the weights are then equal.
         trace = np.einsum("nii->n", gram)
         gram /= np.where(trace > 0, trace, 1.0)[:, None, None]
         gram[:, np.arange(k), np.arange(k)] += max(reg, k * EPS)
@@ -179,9 +191,10 @@ def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: floa
 
 
 def _local_gram(rows: Rows, landmarks: Rows, near: np.ndarray) -> np.ndarray:
-    """Return the inner products (rows, k, k) of differences.
+    """Return the Gram matrices (rows, k, k) of the landmarks near each row.
 
-    The differences are those of landmarks from their row.
+    Entry (i, a, b) is the inner product of two differences, landmark a minus row i and landmark b
+    minus row i.
     """
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows

@@ -1,30 +1,35 @@
 """Block conjugate gradient: solve (Cxx + γI) W1 = XH for all columns together.
 
-The matrix A = Cxx + γI is only available as a product. The state between products is the solution,
-the orthonormal basis of the residual and the search directions, each (features, r) with r ≤ the
-rank of the right-hand sides B = XH, and three (r, k) matrices. Data is read one time a step, and
-the rest costs O(features · r²).
+Cxx (features, features) is the scatter of the centred rows, γ a ridge, and XH (features, k) the
+right-hand sides. The matrix A = Cxx + γI is never formed. The caller computes its product with the
+current search directions, which reads the data once per step. Between two steps the state is the
+solution, an orthonormal basis of the residual and the search directions, each (features, r), and
+three small matrices of at most k rows and columns. r is at most the rank of B = XH. The rest of a
+step costs O(features · r²).
 
-There is no preconditioner. On text Jacobi's does not help, and at γ = 0 it converges to an answer
-that is not of minimum norm. Started from 0, this one stays in the range of the matrix, so its
-answer is [mathematics §4].
+There is no preconditioner. Jacobi's preconditioner does not help on text. At γ = 0 it would also
+converge to a solution that is not of minimum norm. Without it, a solve that starts from 0 stays in
+the range of A, and so converges to the minimum-norm solution [mathematics §4].
 
-The recurrence is Dubrulle's BCGrQ (*Retooling the method of block conjugate gradients*, ETNA 12,
-2001) with a block that may shrink:
+The method is Dubrulle's BCGrQ (*Retooling the method of block conjugate gradients*, ETNA 12,
+2001), changed so that the number of directions may shrink:
 
     [Q, C] = svd(B); P = Q; W = 0
     loop:
         T = A P;  a = (PᵀT)⁻¹;  s = a PᵀQ;  W += P s C
         [Q, z] = qr(Q − T s);  C = z C;  P = orth(Q − P a TᵀQ)
 
-The residual Q C is stored in factors, so the block may lose rank (equal columns, a column that has
-converged) without a division by zero. After each step C is rotated to its singular values, and
-directions whose part of the residual is rounding are dropped. Directions are orthonormalised (Ji &
-Li's breakdown-free form, BIT 57, 2017), so that a combination in the null space of A shows in PᵀT
-and is dropped. P = Q + P zᵀ hides it when P has grown.
+P are the search directions, W is the solution, and the residual B − A W is stored as its factors Q
+and C. Because of the factors, the residual may lose rank without a division by zero (for example,
+if columns are equal or a column has converged). After each step, Q and C are rotated to the
+singular vectors of the residual. Directions whose singular value is only rounding are dropped.
 
-`solve_step` takes the product as an array. So the caller decides where rows come from, and may
-stop, save the state and continue elsewhere.
+The search directions are orthonormalised (the breakdown-free form of Ji and Li, BIT 57, 2017). A
+combination of directions in the null space of A then has a small eigenvalue in PᵀT and is dropped.
+Dubrulle's own update P = Q + P zᵀ would hide such a combination once P has grown.
+
+`solve_step` takes the product as an array. So the caller decides where the rows come from. The
+caller may also stop, save the state and continue in another process.
 """
 
 from typing import NamedTuple
@@ -38,43 +43,46 @@ from stream_dr.solve.tall_qr import tall_qr
 from stream_dr.statistics.protocol import nested_state
 
 RANK_CUT = 1e-10
-"""Share of the largest value below which values are dropped.
+"""Share of the largest value up to which a value counts as zero.
 
-These are singular values of the right-hand sides, and eigenvalues.
+The values are singular values of the right-hand sides, or eigenvalues of components.
 """
 
 NOISE = 1e-14
-"""Share of ‖B‖ below which a residual is rounding.
+"""Share of the right-hand sides' norm ‖B‖ up to which a residual is rounding.
 
-It is that of a direction. The caller may pass a larger one.
+A direction of the residual is dropped if its singular value is smaller. The caller of
+`start_solve` may pass a larger share.
 """
 
 
 @nested_state
 class BlockSolve(NamedTuple):
-    """A block solve between two steps.
+    """State of a solve of A W = B between two steps.
 
     Attributes
     ----------
     solution : (features, r0) float64
-        Solution for the compressed right-hand sides.
+        Solution for the right-hand sides compressed to their rank r0.
     directions : (features, r) float64
-        The next step needs their product with the matrix. With r = 0 the solve has ended.
+        Search directions. The next step needs the product of A with them. With r = 0 the solve has
+        ended.
     basis : (features, r) float64
-        Orthonormal. The residual is basis @ coefficients.
+        Orthonormal basis of the residual. The residual is basis @ coefficients.
     coefficients : (r, r0) float64
+        Coefficients of the residual in the basis.
     expand : (r0, k) float64
-        From the compressed columns back to the original ones.
+        Matrix that turns the compressed right-hand sides into the original ones.
     size : float
-        ‖B‖ (Frobenius).
+        Frobenius norm ‖B‖ of the right-hand sides.
     noise : float
-        Part of `size` below which a residual is rounding.
+        Share of `size` up to which a residual is rounding.
     largest : float
-        Largest eigenvalue of A seen in the directions.
+        Largest eigenvalue of A that the directions have shown so far.
     steps : int
         Number of steps so far.
     guessing : bool
-        True if the directions span a guess and are no gradients yet.
+        True if the search directions span the caller's guess and are not yet gradients.
     """
 
     solution: np.ndarray
@@ -89,9 +97,9 @@ class BlockSolve(NamedTuple):
     guessing: bool = False
 
     def check(self, features: int | None = None) -> None:
-        """Raise DamagedFile unless the arrays are a solve for `features` features.
+        """Raise DamagedFile unless the arrays have the shapes of one solve.
 
-        If None, for as many features as its directions have.
+        features: number of features, or None to take it from the directions.
         """
         features = len(self.directions) if features is None else features
         (r0, k), r = require_matrix(self, "expand"), require_matrix(self, "basis")[1]
@@ -105,19 +113,22 @@ class BlockSolve(NamedTuple):
 
 
 def start_solve(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | None = None) -> BlockSolve:
-    """Return the solve of A W = right, from W = 0.
+    """Return the state that starts the solve of A W = right from W = 0.
 
-    `right` is compressed to its rank. Costs O(features · k²). If `right` is zero or has no
-    columns, the solve has ended already.
+    `right` is compressed to its rank. If `right` is zero or has no columns, the solve has already
+    ended. Costs O(features · k²).
 
     Parameters
     ----------
     right : (features, k)
+        Right-hand sides B.
     noise : float
-        Relative size of the rounding in `right` (8·eps·max|x̄|/σ for sums about a mean). It
-        matters if A is singular. Rounding outside A's range would be divided by almost nothing.
+        Relative size of the rounding in `right` (8·eps·max|x̄|/σ for sums about a mean x̄ of rows
+        with standard deviation σ). It matters if A is singular, because rounding outside A's range
+        would be divided by almost zero.
     guess : (features, p) or None
-        Columns in whose span the first step searches W. Later gradients are conjugate.
+        Columns that span a guess of the solution. The first step searches W in this span. Later
+        search directions are conjugate gradients.
     """
     vectors, values, expand = thin_svd(right)
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
@@ -137,7 +148,7 @@ def start_solve(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | Non
 
 
 def solve_step(state: BlockSolve, product: np.ndarray) -> BlockSolve:
-    """Return the solve after one more step.
+    """Return the state after one more step.
 
     product: A @ state.directions (features, r). Costs O(features · r²).
     """
@@ -160,27 +171,32 @@ def solve_step(state: BlockSolve, product: np.ndarray) -> BlockSolve:
 
 
 def current_solution(state: BlockSolve) -> np.ndarray:
-    """Return W (features, k) for the original right-hand sides."""
+    """Return the solution W (features, k) for the original right-hand sides."""
     return state.solution @ state.expand
 
 
 def solve_residual(state: BlockSolve) -> float:
-    """Return ‖B − A W‖ / ‖B‖ by the recurrence, or 0 if B is zero."""
+    """Return the relative residual ‖B − A W‖ / ‖B‖, or 0 if B is zero.
+
+    The residual is the state's own, updated in each step, and not computed again from A and W.
+    """
     return float(np.linalg.norm(state.coefficients) / state.size) if state.size else 0.0
 
 
 def second_stage(first: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return loadings W (features, p) and eigenvalues Σ (p,).
+    """Return loadings W (features, p) and eigenvalues Σ (p,), largest first.
 
-    W = W1 U Σ^(−1/2). Σ, largest first, and U are those of D = W1ᵀ XH = U Σ Uᵀ [2S, Algorithm 2].
-    Components with Σ_i ≤ 1e-10 Σ_1 are dropped [mathematics §3, rule 4]. Costs O(features · k²).
+    U and Σ are the eigenvectors and eigenvalues of D = W1ᵀ XH = U Σ Uᵀ, and W = W1 U Σ^(−1/2) [2S,
+    Algorithm 2]. Components with Σ_i ≤ 1e-10 Σ_1 are dropped [mathematics §3, rule 4]. Costs
+    O(features · k²).
 
     Parameters
     ----------
     first : (features, k)
-        W1. That of an unfinished solve will do, since D is positive semidefinite then, too.
+        Solution W1 of (Cxx + γI) W1 = XH. The current solution of an unfinished solve may be
+        passed, because D is positive semidefinite for it, too.
     right : (features, k)
-        XH.
+        Right-hand sides XH.
     """
     small = first.T @ right
     values, vectors = np.linalg.eigh((small + small.T) / 2)
@@ -200,12 +216,13 @@ def largest_angle(before: np.ndarray, after: np.ndarray) -> float:
         return float(np.pi / 2)
     if after.shape[1] == 0:
         return 0.0
-    # From the sine, not the cosine, so that small angles keep their digits [Björck, Golub 1973].
+    # Computed from the sine, because the cosine of a small angle loses its digits [Björck, Golub
+    # 1973].
     return float(np.arcsin(min(1.0, sine_of_largest_angle(tall_qr(before)[0], tall_qr(after)[0]))))
 
 
 def sine_of_largest_angle(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the sine of the largest principal angle.
+    """Return the sine of the largest principal angle between two spans.
 
     first, second: (features, p), orthonormal bases of the spans.
     """
@@ -214,12 +231,15 @@ def sine_of_largest_angle(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: float) -> tuple[np.ndarray, float]:
-    """Return (PᵀAP)⁻¹ (r, r) and the largest eigenvalue so far.
+    """Return (PᵀAP)⁻¹ (r, r) and A's largest eigenvalue so far.
 
-    The eigenvalue is that of A. The inverse is that on the range that A has in double precision. A
-    combination s of directions with sᵀAs / sᵀs ≤ features·eps·largest lies in A's null space up to
-    rounding (rule 1 of mathematics §3). Dividing by it would amplify the noise of the right-hand
-    sides, so it is dropped.
+    P (features, r) are the orthonormal search directions. Let s be a combination of the directions
+    with sᵀAs / sᵀs ≤ features·eps·largest. Up to rounding, s lies in the null space of A (rule 1
+    of mathematics §3). The inverse leaves s out, because dividing by its eigenvalue would amplify
+    the rounding of the right-hand sides.
+
+    product: A P (features, r).
+    largest: largest eigenvalue of A in earlier steps.
     """
     gram = directions.T @ product
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
@@ -229,9 +249,9 @@ def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: fl
 
 
 def _new_residual(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the new residual rest @ coefficients as (basis, coefficients).
+    """Return the residual rest @ coefficients as an orthonormal basis and new coefficients.
 
-    The basis is orthonormal and has no directions of noise.
+    Directions whose singular value is at most `noise` are dropped.
     """
     basis, turn = tall_qr(rest)
     vectors, values, right = thin_svd(turn @ coefficients)

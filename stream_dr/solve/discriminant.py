@@ -1,15 +1,22 @@
-"""Eigenvectors of b·Sb + w·Cxx/N, for SKM and (weighted) maximum margin criteria.
+"""Eigenvectors of b·Sb + w·St, for SKM and (weighted) maximum margin criteria.
 
-St = Cxx/N = Sb + Sw is the total scatter, of which Sb is between and Sw within classes. SKM's 2 Sb
-+ (1 − a) Sw is b = 1 + a, w = 1 − a. Weighted MMC's Sb − α Sw is b = 1 + α, w = −α. Sb comes as
-its factor G (features, c), G Gᵀ = Sb, exact from the class means at any width [mathematics §2].
+St = Cxx/N is the total scatter of N rows, where Cxx (features, features) is the scatter of the
+centred rows. St = Sb + Sw, where Sb is the scatter between classes and Sw the scatter within
+classes. b and w are numbers:
 
-With w = 0 the eigenvectors of Sb are the answer. With Cxx it is a symmetric eigenproblem, O(d³).
-With the diagonal of Cxx only, Sw is taken as diag(Cxx)/N − diag(Sb), and Lanczos computes the
-positive eigenpairs, O(d c) a step.
+* SKM's matrix 2 Sb + (1 − a) Sw is b·Sb + w·St with b = 1 + a and w = 1 − a.
+* Weighted MMC's matrix Sb − α Sw is b·Sb + w·St with b = 1 + α and w = −α.
 
-Components are ordered by algebraic value, because a direction with a negative eigenvalue is worse
-than none. Directions whose eigenvalue is rounding are dropped.
+Sb is passed as a factor G (features, c) with G Gᵀ = Sb, for c classes. G is exact at any number of
+features, because it follows from the class means [mathematics §2].
+
+* With w = 0 the answer is the eigenvectors of Sb.
+* With all of Cxx the problem is a symmetric eigenproblem, which costs O(d³) for d features.
+* With only the diagonal of Cxx, Sw is taken as diag(Cxx)/N − diag(Sb). Lanczos' method computes
+  the positive eigenpairs, which costs O(d c) a step.
+
+Components are ordered by algebraic value and not by size, because a direction with a negative
+eigenvalue is worse than none. Directions whose eigenvalue is only rounding are dropped.
 """
 
 from inspect import signature
@@ -20,23 +27,24 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from stream_dr.solve.spectral import EPS, indefinite_eigenpairs
 
 SEEDED: dict[str, int] = {"rng": 0} if "rng" in signature(eigsh).parameters else {}
-"""Argument of Lanczos' solver that makes its random vectors repeatable.
+"""Argument of scipy's Lanczos solver that makes its random vectors repeatable.
 
-When Lanczos has used up its space it continues from a random vector. Since 1.17 scipy draws it
-from the system.
+If Lanczos' method has used up its space, it continues from a random vector. Since version 1.17,
+scipy takes this vector from the system's random numbers unless `rng` is passed.
 """
 
 
 def combined_eigenpairs(
     G: np.ndarray, b: float, total: np.ndarray, w: float, floor: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the eigenpairs of b·G Gᵀ + w·St by algebraic value.
+    """Return the eigenpairs of b·G Gᵀ + w·St by descending algebraic value.
 
-    Returns vectors (features, r) and values (r,), without those within rounding of zero. Costs
-    O(d³) time and O(d²) memory.
+    Returns eigenvectors (features, r) and eigenvalues (r,), without eigenvalues within rounding of
+    zero. Costs O(d³) time and O(d²) memory for d features.
 
-    G: (features, c).
-    total: (features, features), St = Cxx/N.
+    G: (features, c), factor of the between-class scatter.
+    b, w: factors of the two terms.
+    total: (features, features), the total scatter St = Cxx/N.
     floor: size up to which eigenvalues of St are rounding.
     """
     values, vectors = indefinite_eigenpairs(b * (G @ G.T) + w * total, abs(w) * floor)
@@ -46,9 +54,12 @@ def combined_eigenpairs(
 def combined_eigenpairs_diagonal(G: np.ndarray, b: float, total: np.ndarray, w: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the positive eigenpairs of (b + w)·G Gᵀ − D, for w < 0.
 
-    There are at most c of them. D = −w·diag(Sw) ≥ 0, so the within-class scatter counts as
-    diagonal. Costs O(d c) a Lanczos step.
+    D = −w·diag(Sw) ≥ 0, so the within-class scatter Sw counts as diagonal. Returns at most c
+    eigenvectors (features, r) and eigenvalues (r,), largest first. Costs O(d c) a Lanczos step for
+    d features.
 
+    G: (features, c), factor of the between-class scatter.
+    b, w: factors of the between-class scatter and of the total scatter St.
     total: (features,), diagonal of St.
     """
     within = -w * np.maximum(total - np.einsum("ij,ij->i", G, G), 0.0)
@@ -67,5 +78,5 @@ def combined_eigenpairs_diagonal(G: np.ndarray, b: float, total: np.ndarray, w: 
 
 
 def _no_eigenpairs(d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return no eigenpairs."""
+    """Return zero eigenvalues (0,) and zero eigenvectors (d, 0)."""
     return np.zeros(0), np.zeros((d, 0))

@@ -1,13 +1,16 @@
 """Laplacian eigenmaps: smooth coordinates of a neighbourhood graph, and Nyström's formula.
 
-They solve L z = λ D z [GLPLS eq. 2.29] with zᵀ D z = 1 [eq. 2.28], where S are the graph's
-weights, D its degrees and L = D − S. The λ are those of I − D^-1/2 S D^-1/2. As many zero
-eigenvectors as the graph has parts are skipped, unless asked for, because they only say which part
-a row is in.
+For a graph of r rows, S (r, r) holds the weights of the edges, D (r, r) is the diagonal matrix of
+the degrees and L = D − S is the Laplacian. The coordinates z solve L z = λ D z [GLPLS eq. 2.29]
+with zᵀ D z = 1 [eq. 2.28]. The eigenvalues λ are also those of I − D^-1/2 S D^-1/2.
 
-On the landmarks D⁻¹ S z = (1 − λ) z, so Nyström's formula is exact there, if a new row is attached
-by the rule of the training graph. A component with μ = 1 − λ ≤ 1e-6 has no such extension and is
-dropped. Solving costs O(r³), dense. Applying costs O(r · features) a row.
+The graph has one zero eigenvalue for each of its connected components. The eigenvectors of these
+zeros only show in which connected component a row is, and are skipped by default.
+
+Landmarks are the rows of the graph. On the landmarks D⁻¹ S z = (1 − λ) z holds. Therefore
+Nyström's formula returns exactly z for a landmark, if a new row gets its edges by the same rule as
+the rows of the graph. A component with μ = 1 − λ ≤ 1e-6 cannot be extended to new rows in this way
+and is dropped. Solving costs O(r³), dense. Applying costs O(r · features) a row.
 """
 
 from typing import NamedTuple
@@ -34,32 +37,35 @@ from stream_dr.solve.spectral import with_fixed_signs
 from stream_dr.statistics.protocol import nested_state
 
 SMALLEST_MU = 1e-6
-"""Largest μ = 1 − λ of a component that is dropped."""
+"""Value of μ = 1 − λ up to which a component is dropped."""
 
 
 @nested_state
 class Eigenmap(NamedTuple):
     """Laplacian eigenmaps of landmarks [mathematics §7].
 
-    New rows are placed by Nyström's formula, z(x) = (1/μ) Σ_j w(x, x_j) z_j / Σ_j w(x, x_j).
+    The coordinates of a new row x come from Nyström's formula,
+    z(x) = (1/μ) Σ_j w(x, x_j) z_j / Σ_j w(x, x_j). x_j is landmark j, z_j its coordinates, and w
+    the weight of the edge between x and x_j.
 
     Attributes
     ----------
-    landmarks : Kept
+    landmarks : SampledLandmarks
         Rows of the reservoir.
     places : (r, components) float64
+        Coordinates of the landmarks.
     eigenvalues : (components,) float64
-        λ, ascending. μ = 1 − λ.
+        Eigenvalues λ, ascending. μ = 1 − λ.
     radii : (r,) float64
         Squared radius of each landmark's neighbourhood.
     neighbours : int
-        Number of landmarks that a new row counts as near.
+        Number of landmarks that count as neighbours of a new row.
     temperature : float
-        t of the heat kernel. 0 for weights of 1.
+        Parameter t of the heat kernel. 0 means that all edges have weight 1.
     parts : int
-        Number of parts of the graph.
+        Number of connected components of the graph.
     one_sided : float
-        Share of its weight that an edge has if only one end counts the other.
+        Factor for the weight of an edge of which only one end has the other as a neighbour.
     """
 
     landmarks: SampledLandmarks
@@ -73,7 +79,7 @@ class Eigenmap(NamedTuple):
     one_sided: float = 0.5
 
     def check(self) -> None:
-        """Raise DamagedFile unless the places and radii are those of its landmarks."""
+        """Raise DamagedFile unless places and radii fit the landmarks."""
         check_one_of(self, "solution", SOLUTIONS)
         r = self.landmarks.check()
         p = require_matrix(self, "places")[1]
@@ -99,28 +105,29 @@ class Eigenmap(NamedTuple):
         return int(self.places.shape[1])
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Eigenmap":
-        """Return the embedding with its components in another order and with other signs.
+        """Return the embedding with its components reordered and their signs changed.
 
-        order: (components,) indices. signs: (components,) of ±1.
+        order: (components,) indices of the components.
+        signs: (components,) of ±1.
         """
         places = np.ascontiguousarray(self.places[:, order] * signs)
         return self._replace(places=places, eigenvalues=self.eigenvalues[order])
 
     def apply(self, X: Rows) -> np.ndarray:
-        """Return the places (rows, components) of rows (rows, features), dense or CSR.
+        """Return the coordinates (rows, components) of new rows.
 
-        Raises WidthMismatch.
+        X: (rows, features), dense or CSR. Raises WidthMismatch if dense rows have another width.
         """
         return places_of_rows(self.landmarks, self.places, X, self.nystrom)
 
     def nystrom(self, rows: Rows, squared: np.ndarray) -> np.ndarray:
-        """Return the places (rows, components) of rows by Nyström's formula.
+        """Return the coordinates (rows, components) of rows by Nyström's formula.
 
-        squared: (rows, r) squared distances of rows to landmarks. A landmark at distance 0 is the
-        row itself and has no edge.
+        squared: (rows, r) squared distances of the rows to the landmarks. A landmark at distance
+        0 is the row itself, so it has no edge to the row.
         """
         squared = np.where(squared > 0, squared, np.inf)
-        # 0, 1 or 2 of the edge's ends count the other.
+        # Number of ends, 0, 1 or 2, that have the edge's other end as a neighbour.
         ends = (squared <= self.radii).astype(np.float64)
         if self.neighbours:
             near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]
@@ -138,8 +145,9 @@ def laplacian_eigenmaps(
 ) -> Eigenmap:
     """Return the embedding of rows (r, features) by their graph.
 
-    n_components: maximum number of components. unit: if true, places have variance 1 along every
-    component. Otherwise zᵀ D z = 1. drop_first: skip the zero eigenvectors of the graph's parts.
+    n_components: maximum number of components.
+    unit: if true, coordinates have variance 1 along every component. Otherwise zᵀ D z = 1.
+    drop_first: if true, skip one zero eigenvector for each connected component of the graph.
     """
     r = rows.shape[0]
     parts = int(connected_components(graph.weights, directed=False)[0])

@@ -1,16 +1,19 @@
 """Weighted neighbourhood graph of a reservoir's rows, for LaplacianEigenmaps and LPP.
 
-An edge joins i and j if one is among the k nearest of the other. Its weight is 1 [GLPLS eq. 2.25]
-or the heat kernel exp(−|x_i − x_j|²/t) [GLPLS eq. 2.35]. With a radius ε, an edge joins rows at
-most ε apart instead.
+An edge joins rows i and j if one of them is among the k nearest rows of the other. The weight of
+an edge is 1 [GLPLS eq. 2.25] or the heat kernel exp(−|x_i − x_j|²/t) [GLPLS eq. 2.35]. With a
+radius ε, an edge joins rows at most ε apart instead.
 
-With edges "average", the weight is halved if only one of the two counts the other among its
-nearest, and a row is the first of its own k. scikit-learn's SpectralEmbedding does the same, so
-one can be checked against the other. With "or", every edge has its whole weight and a row has k
-others, as in those equations.
+An edge is one-sided if only one of its rows is among the k nearest of the other.
 
-If there are classes, edges between rows of different classes are cut. It costs the neighbour
-search, and O(r k features).
+* With edges "average", the weight of a one-sided edge is halved, and a row counts as the first of
+  its own k nearest rows. scikit-learn's SpectralEmbedding does the same, so the results can be
+  compared.
+* With edges "or", a one-sided edge has its whole weight, and a row has k neighbours other than
+  itself, as in the equations above.
+
+If there are classes, edges between rows of different classes are removed. The graph costs the
+search for neighbours and O(r k features) for r rows.
 """
 
 from typing import Literal, NamedTuple
@@ -22,29 +25,34 @@ from stream_dr.rows.block import Rows
 from stream_dr.solve.neighbours import nearest_landmarks, pair_distances, pairs_within
 
 Edges = Literal["average", "or"]
-"""Weighting of one-sided edges, described in the module's docstring."""
+"""Weight of an edge of which only one row has the other among its nearest rows.
+
+"average" halves the weight and "or" leaves the weight whole.
+"""
 
 SLACK = 1.0 + 1e-9
-"""Factor by which squared radii are widened, because distances are rounded."""
+"""Factor that widens squared radii, so that rounding excludes no row at the radius itself."""
 
 
 class Graph(NamedTuple):
-    """The graph, and the numbers that attach a new row to it.
+    """Neighbourhood graph of r rows, and the numbers that attach a new row to it.
 
     Attributes
     ----------
     weights : (r, r) CSR float64
-        Symmetric, zero diagonal.
+        Weights of the edges, symmetric with a zero diagonal.
     degrees : (r,) float64
         Row sums of the weights.
     radii : (r,) float64
-        Squared distance to the farthest of a row's k nearest.
+        Squared distance of each row to the farthest of its k nearest rows. With a radius, the
+        squared radius.
     temperature : float or None
-        t of the heat kernel. None for weights of 1.
+        Parameter t of the heat kernel. None means that all edges have weight 1.
     neighbours : int
-        Number of others that a row counts, k or k − 1. 0 with a radius.
+        Number of neighbours of a row, without the row itself. This is k with edges "or", k − 1
+        with edges "average", and 0 with a radius.
     one_sided : float
-        Share of its weight that an edge has if only one end counts the other.
+        Factor for the weight of an edge of which only one end has the other as a neighbour.
     """
 
     weights: sp.csr_matrix
@@ -68,16 +76,21 @@ def neighbourhood_graph(
 
     Parameters
     ----------
+    rows : (r, features)
+        Rows to join by edges.
     n_neighbors : int
-        k, at most r.
+        Number k of nearest rows, at most r.
     heat : bool
         True for weights by the heat kernel, False for weights of 1.
     temperature : float or None
-        t. None means the mean squared length of the edges.
+        Parameter t of the heat kernel. None means the mean squared length of the edges.
     codes : (r,) int or None
-        Classes. Edges between different classes are cut.
+        Class of each row. Edges between different classes are removed.
+    edges : {"average", "or"}
+        Weight of an edge of which only one row has the other among its nearest rows. "average"
+        halves the weight.
     radius : float or None
-        ε, in place of n_neighbors.
+        Largest distance ε of rows that an edge joins, used instead of n_neighbors.
     """
     r = rows.shape[0]
     average = edges == "average" and radius is None
@@ -90,7 +103,7 @@ def neighbourhood_graph(
     lengths = pair_distances(rows, starts, ends)
     radii = np.full(r, radius**2) if radius is not None else lengths.reshape(r, k).max(axis=1) * SLACK
 
-    # No row has an edge to itself.
+    # Edges of a row to itself are removed.
     others = starts != ends
     starts, ends, lengths = starts[others], ends[others], lengths[others]
     t = _temperature(lengths, temperature) if heat else None
@@ -107,15 +120,19 @@ def neighbourhood_graph(
 
 
 def _edge_pairs(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return starts and ends (r · k,) of the edges.
+    """Return the start and the end (r · k,) of each edge.
 
-    near: (r, k), neighbours.
+    near: (r, k), indices of each row's neighbours.
     """
     return np.repeat(np.arange(len(near)), near.shape[1]), near.ravel()
 
 
 def _temperature(lengths: np.ndarray, temperature: float | None) -> float:
-    """Return the temperature, by default the mean squared length of the edges."""
+    """Return the heat kernel's parameter t.
+
+    lengths: (edges,) squared lengths of the edges.
+    temperature: t, or None for the mean of `lengths`.
+    """
     if temperature is not None:
         return float(temperature)
     mean = float(lengths.mean()) if len(lengths) else 0.0

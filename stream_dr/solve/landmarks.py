@@ -1,12 +1,14 @@
-"""Landmarks: the projection of a method that places the reservoir's rows themselves.
+"""Projections that place new rows by their distances to landmarks.
 
-`places` are the landmarks' own coordinates. A row that equals a landmark gets the landmark's
-place. Any other row is placed by the method's rule: `Eigenmap` (eigenmap.py) by Nyström's formula,
-`Barycentre` (barycentre.py) as the weighted mean of its nearest landmarks.
+Landmarks are the rows of a reservoir (a random sample of the stream). `places` are the landmarks'
+own coordinates in the projection. A new row that equals a landmark gets the landmark's
+coordinates. The coordinates of any other row follow from the method's rule. `Eigenmap`
+(eigenmap.py) uses Nyström's formula, and `Barycentre` (barycentre.py) the weighted mean of the
+nearest landmarks' coordinates.
 
-A row costs O(r · features), for its distances to all r landmarks. Landmarks take 8 · r · features
-bytes if dense. They are plain arrays, as in the reservoir's State, so a projection can be written
-to a file as it is.
+Placing a row costs O(r · features), for its distances to all r landmarks. Dense landmarks take
+8 · r · features bytes. They are stored as plain arrays, as in the reservoir's State, so that a
+projection can be written to a file without conversion.
 """
 
 from collections.abc import Callable
@@ -35,15 +37,16 @@ class SampledLandmarks(NamedTuple):
 
     Attributes
     ----------
-    values : (r, features) float64, or (entries,) for CSR
+    values : (r, features) float64, or (entries,) for CSR rows
+        Values of the landmarks.
     indices, indptr : arrays or None
-        Those of CSR rows. None for dense rows.
+        Arrays of CSR rows. None for dense rows.
     width : int
         Number of features.
     middle : (features,) float64
-        Shift of sparse rows before distances are computed.
+        Vector that is subtracted from sparse rows before distances are computed.
     same : float
-        Squared distance up to which a row is a landmark.
+        Squared distance up to which a row counts as equal to a landmark.
     """
 
     values: np.ndarray
@@ -56,7 +59,7 @@ class SampledLandmarks(NamedTuple):
     def check(self) -> int:
         """Return the number of landmarks.
 
-        Raises DamagedFile unless their arrays are rows of `width` features.
+        Raises DamagedFile unless the arrays are rows of `width` features.
         """
         check_within(self, 0, WIDEST, "width")
         rows = len(self.values) if self.indptr is None else max(len(self.indptr) - 1, 0)
@@ -81,8 +84,8 @@ def to_landmarks(rows: Rows) -> SampledLandmarks:
         medians, same = np.zeros(rows.shape[1]), 0.0
     else:
         medians = column_medians(rows)
-        # 1e-10 of the landmarks' distance from their medians. What a feature map makes of a row
-        # differs in its last digits with the rows that come with it.
+        # Rows count as equal within 1e-10 of the landmarks' distance from their medians. The last
+        # digits of a row that a feature map makes depend on the other rows in the same batch.
         same = 1e-20 * float(squared_norms(subtract_shift(rows, medians)).mean())
     if sp.issparse(rows):
         return SampledLandmarks(
@@ -92,9 +95,9 @@ def to_landmarks(rows: Rows) -> SampledLandmarks:
 
 
 def to_unit_variance(places: np.ndarray) -> np.ndarray:
-    """Return places (r, components) divided by their standard deviation along each component.
+    """Return coordinates scaled to variance 1 along each component.
 
-    Constant components stay as they are.
+    places: (r, components). Components that are constant are returned unchanged.
     """
     if not len(places):
         return places
@@ -103,18 +106,21 @@ def to_unit_variance(places: np.ndarray) -> np.ndarray:
 
 
 Rule = Callable[[Rows, np.ndarray], np.ndarray]
-"""Function that places rows by their distances to the landmarks.
+"""Function that computes coordinates of rows from their distances to the landmarks.
 
-Takes rows and their squared distances (rows, r) to the landmarks. Returns places (rows,
-components).
+Its arguments are the rows and their squared distances (rows, r) to the landmarks. It returns
+coordinates (rows, components).
 """
 
 
 def places_of_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, rule: Rule) -> np.ndarray:
-    """Return the places (rows, components) of rows X.
+    """Return the coordinates (rows, components) of new rows.
 
-    A row that equals a landmark gets the landmark's place, any other the place by `rule`. Raises
-    WidthMismatch.
+    A row that equals a landmark gets the landmark's coordinates. Any other row gets the
+    coordinates that `rule` returns. Raises WidthMismatch if dense rows have another width.
+
+    places: (r, components) coordinates of the landmarks.
+    X: (rows, features), dense or CSR.
     """
     if sp.issparse(X):
         X = fit_width(X, landmarks.width)

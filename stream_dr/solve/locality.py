@@ -1,16 +1,20 @@
 """Linear projections that preserve smooth coordinates of a graph.
 
-LPP and NPE share them. They minimise wᵀ Xᵀ A X w / wᵀ Xᵀ B X w over the row space of the centred
-rows X (r, features). A and B are (r, r). For LPP they are L and D, the graph's Laplacian and
-degrees. For NPE they are (I − W)ᵀ(I − W) and I, where W are barycentric weights [mathematics §7].
-A ridge ρ is added to both quadratic forms.
+LPP (locality preserving projections) and NPE (neighbourhood preserving embedding) use this solver.
+X (r, features) are the centred rows, and w is a direction in their row space. The projection
+minimises wᵀ Xᵀ A X w / wᵀ Xᵀ B X w. A and B are (r, r) [mathematics §7]:
 
-It costs O(r features min(r, features)), then a dense eigenproblem of order min(r, features).
+* For LPP, A is the graph's Laplacian L, and B is the diagonal matrix D of its degrees.
+* For NPE, A is (I − W)ᵀ(I − W), where W are barycentric weights, and B is I.
 
-With ρ in the denominator alone, a direction in which the rows do not vary would have the ratio
-0/ρ, the smallest of all. With ρ in both it has 1, the largest. That is the same as maximising
-wᵀ Xᵀ(B − A)X w / wᵀ(Xᵀ B X + ρ)w. X = U s Vᵀ is scaled by 1/√(s² + ρ), so small s cost no
-precision.
+A ridge ρ is added to numerator and denominator. If only the denominator had the ridge, a direction
+in which the rows do not vary would have the ratio 0/ρ, the smallest of all. With the ridge in
+numerator and denominator, this direction has the ratio 1, the largest. The problem is then the
+same as maximising wᵀ Xᵀ(B − A)X w / wᵀ(Xᵀ B X + ρI)w.
+
+The singular value decomposition X = U s Vᵀ is scaled by 1/√(s² + ρ), so directions of small s lose
+no precision. Solving costs O(r features min(r, features)) and a dense eigenproblem of order
+min(r, features).
 """
 
 from typing import TypeAlias
@@ -27,16 +31,18 @@ from stream_dr.solve.spectral import EPS, with_fixed_signs
 SparseMatrix: TypeAlias = sp.spmatrix | sp.sparray
 
 RIDGE = 1e-3
-"""Default ridge if there are no more rows than features.
+"""Default ridge if there are at most as many rows as features.
 
-A share of the mean eigenvalue of Xᵀ B X.
+The ridge is this share of the mean eigenvalue of Xᵀ B X.
 """
 
 
 def locality_projection(
     rows: Rows, A: SparseMatrix, B: SparseMatrix, n_components: int, gamma: float, unit: bool = False
 ) -> Linear:
-    """Return the projection to the `n_components` directions of smallest ratio.
+    """Return the projection to the directions of smallest ratio.
+
+    A direction w has the ratio wᵀ(Xᵀ A X + ρI)w / wᵀ(Xᵀ B X + ρI)w, for the centred rows X.
 
     Parameters
     ----------
@@ -44,10 +50,14 @@ def locality_projection(
         Dense or CSR.
     A, B : sparse (r, r)
         Matrices of the numerator and the denominator.
+    n_components : int
+        Maximum number of directions.
     gamma : float
-        Ridge ρ in the units of Xᵀ B X, 0 for none. If r ≤ features, 0 means RIDGE.
+        Ridge ρ in the units of Xᵀ B X. With 0 there is no ridge, except that r ≤ features uses the
+        default RIDGE.
     unit : bool
-        If true, rows have variance 1 along every component. Otherwise wᵀ(Xᵀ B X + ρI)w = 1.
+        If true, projected rows have variance 1 along every component. Otherwise
+        wᵀ(Xᵀ B X + ρI)w = 1.
     """
     r, d = rows.shape
     mean = np.asarray(rows.mean(axis=0)).ravel()
@@ -69,7 +79,7 @@ def locality_projection(
         subset_by_index=[0, min(n_components, len(s)) - 1],
     )
     if unit:
-        # Rows times loadings are U @ (f ∘ vectors).
+        # The projected rows are U @ (f ∘ vectors). Their variance is made 1.
         vectors = vectors * np.sqrt(r / (f**2 @ vectors**2))
     return Linear(mean, with_fixed_signs(V @ (vectors / scale[:, None])), values, "exact")
 
@@ -89,7 +99,7 @@ def _thin_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Decompose wide rows in the same way, from their inner products.
+    """Return the same decomposition for wide rows, from their inner products.
 
     CSR rows are never made dense.
     """
@@ -108,11 +118,16 @@ def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndar
 def _rounding_cut(s: np.ndarray, r: int, offset: float) -> float:
     """Return the size up to which a singular value is rounding.
 
-    It is the rounding of the decomposition, or of the rows' distance from zero.
+    The size is the rounding of the decomposition plus the rounding of the centring, which grows
+    with the offset of the rows from zero.
+
+    s: (k,) singular values.
+    r: number of rows.
+    offset: largest absolute value of the rows' mean.
     """
     return EPS * (r * float(s.max(initial=0.0)) + np.sqrt(r) * offset)
 
 
 def _symmetric(matrix: np.ndarray) -> np.ndarray:
-    """Return the symmetric part of a square matrix."""
+    """Return the symmetric part (M + Mᵀ)/2 of a square matrix M."""
     return 0.5 * (matrix + matrix.T)

@@ -1,7 +1,8 @@
-"""Nearest mean: classify rows by the class whose mean is nearest.
+"""Nearest-mean classifier: assign each row to the class whose mean is nearest.
 
-Models are judged by it while they learn, and so is a projection when it is evaluated. Means cost
-O(rows p). Distances of rows (rows, p) to k means cost O(rows k p).
+The accuracy of this classifier scores a model while the model learns, and scores a projection
+when the projection is evaluated. Computing the means costs O(rows p) for rows (rows, p). Distances
+of the rows to k means cost O(rows k p).
 """
 
 import numpy as np
@@ -13,14 +14,15 @@ from stream_dr.rows.block import Rows
 def means_by_class(Z: Rows, codes: np.ndarray, labels: int) -> np.ndarray:
     """Return the mean (labels, p) of each class.
 
-    Z: (rows, p), dense or CSR. codes: (rows,) class of each row, below `labels`. A class without
-    rows has NaN.
+    Z: (rows, p), dense or CSR.
+    codes: (rows,) number of each row's class, from 0 to labels − 1.
+    labels: number of classes. The mean of a class without rows is NaN.
     """
     rows = len(codes)
     indicator = sp.csr_matrix((np.ones(rows), (codes, np.arange(rows))), shape=(labels, rows))
     sums = indicator @ Z
     counts = np.bincount(codes, minlength=labels)[:, None]
-    # Classes without rows are 0 / 0.
+    # The mean of a class without rows is 0 / 0, which numpy would warn of.
     with np.errstate(invalid="ignore"):
         return np.asarray((sums.toarray() if sp.issparse(sums) else sums) / counts)
 
@@ -28,7 +30,7 @@ def means_by_class(Z: Rows, codes: np.ndarray, labels: int) -> np.ndarray:
 def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
     """Return the squared Euclidean distances (rows, points), never negative.
 
-    Infinite for points that are not finite.
+    The distance to a point that is not finite is infinite.
     """
     products = Z @ points.T
     products = products.toarray() if sp.issparse(products) else np.asarray(products)
@@ -39,7 +41,8 @@ def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
 def nearest_mean(Z: Rows, means: np.ndarray) -> np.ndarray:
     """Return the code (rows,) of the mean nearest to each row.
 
-    Z: (rows, p). means: (labels, p). The first of several means at the same distance is taken.
+    Z: (rows, p).
+    means: (labels, p), one row per class. If several means are equally near, the first is taken.
     """
     return np.argmin(squared_distances(Z, means), axis=1)
 

@@ -1,14 +1,18 @@
-"""Neighbours: nearest landmarks of landmarks, and distances of new rows to landmarks.
+"""Nearest landmarks of landmarks, and distances of new rows to landmarks.
 
-Landmarks are the rows (r, features) of a reservoir, dense or CSR. Distances are Euclidean and
-squared. Among landmarks, scikit-learn's `NearestNeighbors` searches. New rows need the distances
-to all landmarks, because a new row may be one of a landmark's neighbours. They cost
-O(r · features) a dense row, O(r · entries) a sparse one, and at most 32 MB at a time.
+Landmarks are the rows (r, features) of a reservoir (a random sample of the stream), dense or CSR.
+All distances are Euclidean. Functions that return distances return squared distances.
 
-Dense distances are sums of squared differences. The product form |x|² + |y|² − 2 xᵀy would lose
-what is small compared with the rows' lengths. Sparse distances do use the product form, so
-columns that most landmarks have a value in are first shifted by their median. The distance of a
-landmark to itself comes out within rounding of zero (`SampledLandmarks.same`).
+* The nearest landmarks of a landmark are searched by scikit-learn's `NearestNeighbors`.
+* A new row needs its distances to all landmarks, because the new row may itself be one of a
+  landmark's neighbours. The distances cost O(r · features) for a dense row and O(r · entries) for
+  a sparse row. They are computed for a chunk of rows at a time, in at most 32 MB of memory.
+
+Distances of dense rows are sums of squared differences. The product form |x|² + |y|² − 2 xᵀy would
+lose the digits of distances that are small compared with the lengths of the rows. Distances of
+sparse rows do use the product form. To limit the loss, a column in which at least half of the
+landmarks have a value is first shifted by its median. The computed distance of a landmark to
+itself is zero up to rounding (`SampledLandmarks.same`).
 """
 
 from collections.abc import Iterator
@@ -27,7 +31,8 @@ SEARCH_CHUNK = 1 << 20
 def nearest_landmarks(landmarks: Rows, k: int, with_self: bool) -> np.ndarray:
     """Return the indices (r, k) of each landmark's nearest landmarks.
 
-    If `with_self` is true, the landmark itself counts as the first of the k.
+    k: number of nearest landmarks.
+    with_self: if true, each landmark is the first of its own k nearest landmarks.
     """
     # scikit-learn's search uses the product form, which needs rows near zero.
     landmarks = subtract_shift(landmarks, column_medians(landmarks))
@@ -40,8 +45,8 @@ def nearest_landmarks(landmarks: Rows, k: int, with_self: bool) -> np.ndarray:
 def pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the pairs of landmarks at most `radius` apart.
 
-    Returns two index arrays (pairs,). Each pair appears in both orders. No landmark is paired
-    with itself.
+    Returns two index arrays (pairs,), the first and the second landmark of each pair. Each pair
+    appears in both orders. No landmark is paired with itself.
     """
     landmarks = subtract_shift(landmarks, column_medians(landmarks))
     neighbours = NearestNeighbors(radius=radius).fit(landmarks).radius_neighbors(return_distance=False)
@@ -50,9 +55,10 @@ def pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray
 
 
 def pair_distances(landmarks: Rows, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Return the squared distances (pairs,) of landmarks i to landmarks j.
+    """Return the squared distance (pairs,) of each pair of landmarks.
 
-    Costs O(features) a pair.
+    i, j: (pairs,) indices of the first and the second landmark of each pair. Costs O(features) a
+    pair.
     """
     out = np.empty(len(i))
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[1]))
@@ -65,10 +71,12 @@ def pair_distances(landmarks: Rows, i: np.ndarray, j: np.ndarray) -> np.ndarray:
 def column_medians(landmarks: Rows) -> np.ndarray:
     """Return the median (features,) of each column.
 
-    It is one of the column's values. For sparse rows it is 0 in columns where fewer than half of
-    the rows have a value, so that shifted rows stay sparse.
+    With an even number of rows the upper of the two middle values is taken. For sparse rows, the
+    median is 0 in columns where fewer than half of the rows have a value, so that the shifted rows
+    stay sparse.
     """
-    # A median that is one of the values keeps whole numbers whole, and equal distances equal.
+    # A median that is a value of the column leaves integers exact after the subtraction, and so
+    # distances that are equal stay equal.
     half = landmarks.shape[0] // 2
     if not sp.issparse(landmarks):
         return np.asarray(np.partition(landmarks, half, axis=0)[half])
@@ -89,10 +97,10 @@ def subtract_shift(rows: Rows, shift: np.ndarray) -> Rows:
 
 
 def distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield the rows' squared distances to all landmarks, by chunks.
+    """Yield the rows' squared distances to all landmarks, a chunk of rows at a time.
 
-    Each chunk is (chunk, r) and comes with its slice of the rows. Sparse rows and landmarks are
-    first shifted by `shift` (features,).
+    Each item is the slice of the rows in the chunk, and their distances (rows of the chunk, r).
+    Sparse rows and sparse landmarks are first shifted by `shift` (features,).
     """
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[0]))
     landmarks = subtract_shift(landmarks, shift) if sp.issparse(landmarks) else landmarks
@@ -102,9 +110,10 @@ def distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[
 
 
 def fit_width(rows: Rows, width: int) -> Rows:
-    """Bring sparse rows to the landmarks' width.
+    """Return sparse rows with as many columns as the landmarks (`width`).
 
-    Columns past it are dropped and missing ones are zero. Dense rows are returned as they are.
+    Columns past `width` are dropped, and missing columns are zero. Dense rows are returned
+    unchanged.
     """
     if not sp.issparse(rows) or rows.shape[1] == width:
         return rows
@@ -114,9 +123,10 @@ def fit_width(rows: Rows, width: int) -> Rows:
 
 
 def _all_distances(rows: Rows, landmarks: Rows, shift: np.ndarray) -> np.ndarray:
-    """Return squared distances (rows, r) of rows to landmarks.
+    """Return the squared distances (rows, r) of rows to landmarks.
 
-    Sparse landmarks must have been shifted by `shift` before.
+    shift: (features,). Sparse rows are shifted by it here. The caller must already have shifted
+    sparse landmarks by it.
     """
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows.astype(np.float64, copy=False)
@@ -128,10 +138,13 @@ def _all_distances(rows: Rows, landmarks: Rows, shift: np.ndarray) -> np.ndarray
 
 
 def _distances_from_products(a: np.ndarray, b: np.ndarray, products: np.ndarray) -> np.ndarray:
-    """Return squared distances, with zero for those within rounding.
+    """Return squared distances computed as |x|² + |y|² − 2 xᵀy.
 
-    Computes |x|² + |y|² − 2 xᵀy. a and b are the squared lengths |x|² and |y|², products the
-    inner products xᵀy.
+    Distances within rounding of zero are set to zero.
+
+    a: squared lengths |x|² of the first rows.
+    b: squared lengths |y|² of the second rows.
+    products: inner products xᵀy.
     """
     squares = a + b
     out = squares - 2.0 * products

@@ -1,13 +1,16 @@
-"""Orientation: make a projection's components comparable with the previous projection's.
+"""Order and signs of components that agree with the previous projection.
 
-An eigenvector's sign is arbitrary, and two of nearly equal eigenvalue may come out swapped.
-`orient` picks the signs and, among components whose eigenvalues are within 5 % of one another, the
-order that agrees best with the previous projection. `least_squares_map` is the least-squares map between
-the two, which carries the rest of the rotation [mathematics §9].
+The sign of an eigenvector is arbitrary, and two components of nearly equal eigenvalue may be
+swapped from one solution to the next. `orient` chooses the signs. It also chooses the order of
+components whose eigenvalues differ by at most 5 %, so that each component agrees best with the
+same component of the previous projection. The remaining rotation is described by
+`least_squares_map`, which returns the least-squares map from one projection to the other
+[mathematics §9].
 
-Two components w and w' agree as far as the rows' projections onto them are correlated, wᵀ Cxx w',
-where Cxx is the scatter of the rows. It costs O(d p q) for the overlap of (d, q) with (d, p), and
-Cxx times p + q columns.
+The agreement of two components w and w' is the correlation of the rows' projections onto them,
+which follows from wᵀ Cxx w'. Cxx (features, features) is the scatter of the centred rows. To
+compare loadings (d, q) with loadings (d, p) costs O(d p q) and the product of Cxx with p + q
+columns.
 """
 
 from collections.abc import Callable
@@ -21,10 +24,10 @@ from stream_dr.solve.eigenmap import Eigenmap
 from stream_dr.solve.spectral import largest_entries
 
 Product = Callable[[np.ndarray], np.ndarray]
-"""Function of columns (features, m) that returns Cxx @ columns, up to a factor."""
+"""Function that returns Cxx @ columns, up to a constant factor, for columns (features, m)."""
 
 GAP = 0.05
-"""Relative distance of two eigenvalues below which they do not decide the order."""
+"""Relative difference of two eigenvalues up to which their components may change places."""
 
 
 def orient(
@@ -32,17 +35,20 @@ def orient(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the order and signs in which components agree best with `previous`.
 
-    Returns order (p,) int and signs (p,) of ±1.0, to be used as loadings[:, order] * signs.
+    Returns order (p,) int and signs (p,) of ±1.0. The new loadings are loadings[:, order] * signs.
 
     Parameters
     ----------
     loadings : (d, p) float64
+        Loadings of d features in p components.
     eigenvalues : (p,)
+        Eigenvalues of the components.
     previous : (d', q) float64 or None
-        Previous loadings. Missing rows count as 0. If None, the largest entry of each component is
-        made positive.
+        Previous loadings. Rows that they lack count as 0. If None, the entry of largest absolute
+        value in each component is made positive.
     product : callable or None
-        Product with Cxx, by which components are compared. If None, the loadings themselves are.
+        Function that multiplies columns by Cxx, the scatter of the rows. Components are then
+        compared by their correlation over the rows. If None, the loadings themselves are compared.
     """
     p = loadings.shape[1]
     cosines = _cosines(previous, loadings, product) if previous is not None else np.zeros((0, p))
@@ -57,14 +63,14 @@ def orient(
 
 
 def oriented(projection: Projection, previous: Projection | None, product: Product | None = None) -> Projection:
-    """Return `projection` with the order and the signs of the components of `previous`.
+    """Return `projection` with the order and signs of `previous`.
 
-    A projection without loadings and without places is returned as it is. Places of landmarks
-    (reservoir methods) are compared with the places where `previous` puts the same rows, which
-    costs O(r² · features).
+    A projection that has neither loadings nor coordinates of landmarks is returned unchanged. The
+    coordinates of landmarks (reservoir methods) are compared with the coordinates that `previous`
+    gives to the same rows, which costs O(r² · features) for r landmarks.
 
-    product: product with Cxx of the rows that the projection was solved from. Loadings are compared
-    by it.
+    product: function that multiplies columns by Cxx, the scatter of the rows from which
+    `projection` was solved. Loadings are compared with it.
     """
     now, before = _compared_columns(projection, previous)
     if now is None:
@@ -78,8 +84,9 @@ def oriented(projection: Projection, previous: Projection | None, product: Produ
 def feature_places(previous: Projection, projection: Projection) -> np.ndarray:
     """Return the index in `projection` of each feature of `previous`.
 
-    Returns (previous features,) int64. Features match by name if a feature map names the columns
-    that it makes, and otherwise by number. Features that `projection` lacks come after all others.
+    Returns (previous features,) int64. If both projections have a feature map that names the
+    columns it makes, features match by name. Otherwise they match by number. Features that
+    `projection` lacks get indices after all its own features.
     """
     old, new = _feature_names(previous), _feature_names(projection)
     if old is None or new is None:
@@ -87,13 +94,16 @@ def feature_places(previous: Projection, projection: Projection) -> np.ndarray:
         return np.arange(0 if linear is None else len(linear.loadings))
     at = {name: number for number, name in enumerate(new)}
     for name in old:
-        # A feature that `projection` lacks.
+        # `projection` lacks this feature, so the feature gets the next free index.
         at.setdefault(name, len(at))
     return np.array([at[name] for name in old], dtype=np.int64)
 
 
 def move_rows(array: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return an array with its rows moved to the indices `at` (rows,), and zeros between them."""
+    """Return an array whose row i is moved to row at[i].
+
+    Rows of the result to which no row is moved are zero.
+    """
     if np.array_equal(at, np.arange(len(array))):
         return array
     moved = np.zeros((int(at.max(initial=-1)) + 1, *array.shape[1:]))
@@ -104,16 +114,17 @@ def move_rows(array: np.ndarray, at: np.ndarray) -> np.ndarray:
 def _compared_columns(
     projection: Projection, previous: Projection | None
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Return the columns, one a component, by which both projections are compared.
+    """Return the columns by which two projections are compared, one column a component.
 
-    They are the loadings, or the places of the landmarks. Both are None if the projection has
-    neither. The second is None if `previous` cannot be compared.
+    The columns are the loadings, or the coordinates of the landmarks. The first result is None if
+    `projection` has neither. The second result, the columns of `previous`, is also None if
+    `previous` is None or has nothing to compare.
     """
     now, before = linear_part(projection), linear_part(previous)
     if now is not None:
         if before is None or previous is None:
             return now.loadings, None
-        # Features that `projection` lacks are dropped.
+        # Rows of features that `projection` lacks come last and are cut off.
         return now.loadings, move_rows(before.loadings, feature_places(previous, projection))[: len(now.loadings)]
 
     embedding, last = _embedding(projection), _embedding(previous)
@@ -123,7 +134,7 @@ def _compared_columns(
 
 
 def _embedding(projection: Projection | None) -> Eigenmap | Barycentre | None:
-    """Return the embedding of landmarks in a projection, or None."""
+    """Return a projection's embedding of landmarks, or None if it has none."""
     inner = projection.inner if isinstance(projection, Mapped) else projection
     return inner if isinstance(inner, Eigenmap | Barycentre) else None
 
@@ -133,10 +144,12 @@ def _feature_names(projection: Projection) -> tuple[str, ...] | None:
 
 
 def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the map (q, p) that minimises ‖old · map − new‖, and that norm relative to ‖new‖.
+    """Return the map from `old` to `new` by least squares, and its error.
 
-    old: (d', q) float64. new: (d, p) float64. Missing rows count as 0. The norm is 0 if new lies in
-    the span of old, and 1 if it is orthogonal to it.
+    The map (q, p) minimises ‖old · map − new‖. The error is this norm divided by ‖new‖. The error
+    is 0 if new lies in the span of old, and 1 if new is orthogonal to it.
+
+    old: (d', q) float64. new: (d, p) float64. Rows that one of the two lacks count as 0.
     """
     old, new = _same_rows(old, new)
     if not old.shape[1] or not new.shape[1]:
@@ -154,14 +167,17 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, flo
 
 def column_norms(array: np.ndarray) -> np.ndarray:
     """Return the length (columns,) of each column of an array (rows, columns)."""
-    # A third of the time of np.linalg.norm.
+    # einsum takes a third of the time of np.linalg.norm.
     return np.sqrt(np.einsum("ij,ij->j", array, array))
 
 
 def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     """Return the order (p,) of components that agrees best with the previous ones.
 
-    A component moves only to a place whose eigenvalue is within GAP of its own.
+    A component moves only to the place of a component whose eigenvalue differs by at most GAP.
+
+    cosines: (q, p), agreement of q previous components with p components.
+    eigenvalues: (p,).
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -180,15 +196,16 @@ def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
 def _cosines(old: np.ndarray, new: np.ndarray, product: Product | None = None) -> np.ndarray:
     """Return the cosines (q, p) of the angles between columns of old and new.
 
-    With `product`, they are the correlations of the rows' projections onto these columns.
+    With `product` (multiplication by the rows' scatter Cxx), the cosines are the correlations of
+    the rows' projections onto these columns.
     """
     old, new = _same_rows(old, new)
     if product is None:
         sizes = np.outer(column_norms(old), column_norms(new))
         return (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
 
-    # The loadings' own inner product would be that of the features of least variance. Where Cxx is
-    # inverted their loadings are the largest, and mostly noise.
+    # Without Cxx, features of small variance would decide. A method that inverts Cxx gives them
+    # the largest loadings, which are mostly noise.
     both = np.hstack([old, new])
     q = old.shape[1]
     products = both.T @ product(both)

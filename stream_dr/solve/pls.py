@@ -1,18 +1,21 @@
 """Partial least squares from moments, by Dayal and MacGregor's kernel algorithm.
 
-From J. Chemometrics 11, 1997 [mathematics §5]. It starts with S = Cxy, the cross-covariance of
-features and targets. Each component is
+The algorithm is from J. Chemometrics 11, 1997 [mathematics §5]. Cxx (features, features) is the
+scatter of the centred rows, and Cxy (features, k) the cross sums of the centred rows and k
+targets. The matrix S starts as Cxy. Each component computes
 
     w = leading left singular vector of S
     r = w − Σ_j (ℓ_jᵀ r) r_j
     c = Cxx r;  t = rᵀ c
     ℓ = c / t;  S ← S − ℓ (rᵀ S)
 
-The rotations r transform centred rows, so scores need no deflation and rows are never read again.
-Deflating S alone (not Cxx) is enough, because r is made orthogonal to the earlier loadings ℓ.
+with the rotations r_j and loadings ℓ_j of the earlier components j. Centred rows times the
+rotations are the scores, so the scores need no deflation and rows are never read again. It is
+enough to deflate S and leave Cxx unchanged, because each r is made orthogonal to the earlier
+loadings.
 
-p components cost O(p (d² + d k min(d, k))) with Cxx, and O(p d k min(d, k)) with its diagonal.
-Memory is O(d k).
+p components of d features cost O(p (d² + d k min(d, k))) with Cxx, and O(p d k min(d, k)) with its
+diagonal only. Memory is O(d k).
 """
 
 import numpy as np
@@ -20,7 +23,7 @@ import numpy as np
 from stream_dr.solve.spectral import EPS, left_singular
 
 _SMALLEST = 1e-12
-"""Share of the first covariance below which one is rounding."""
+"""Share of the largest covariance up to which a component's covariance is rounding."""
 
 
 def pls_rotations(
@@ -28,18 +31,24 @@ def pls_rotations(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return rotations r (features, p) and squared covariances σ² (p,).
 
-    Stops early if the rest of S, or the variance along r, is only rounding.
+    Returns fewer components than `most` if the deflated cross sums, or the variance along the next
+    rotation, are only rounding.
 
     Parameters
     ----------
     spread : (features, features) or (features,)
-        Cxx or its diagonal.
+        Scatter Cxx of the centred rows, or its diagonal.
     cross : (features, k)
-        Cxy. ‖w‖ = 1, not ‖r‖, and the largest entry of w is positive.
+        Cross sums Cxy of the centred rows and k targets.
     most : int
         Maximum number of components p.
     noise : (features,) or float
-        Size up to which a column's covariances are rounding.
+        Size up to which a column's cross sums are rounding.
+
+    Notes
+    -----
+    The weight vectors w have length 1 and their largest entry is positive. The rotations r in
+    general have another length.
     """
     S = cross.copy()
     largest = 0.0
@@ -73,7 +82,8 @@ def pls_rotations(
 def _leading_singular(S: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the leading left singular vector (features,) and its singular value.
 
-    The largest entry of the vector is positive.
+    S: (features, k). The sign is chosen so that the vector's entry of largest absolute value is
+    positive.
     """
     vectors, values = left_singular(S)
     if len(values) == 0:

@@ -1,4 +1,4 @@
-"""Principal angles: how far the components of two projections span different spaces."""
+"""Principal angles between the spaces that two projections' components span."""
 
 import numpy as np
 
@@ -9,8 +9,9 @@ from stream_dr.solve.tall_qr import tall_qr
 def principal_angles(before: Projection, after: Projection) -> np.ndarray | None:
     """Return the principal angles between two projections' components.
 
-    Angles are in radians, ascending [Björck, Golub 1973]. Features that only one projection has
-    count as 0 in the other. None if a projection is not linear or has no components.
+    Angles are in radians, ascending [Björck, Golub 1973]. The loadings of a feature that only one
+    projection has count as 0 in the other projection. Returns None if a projection is not linear
+    or has no components.
 
     Costs O(features · p²) for p components.
     """
@@ -25,6 +26,6 @@ def principal_angles(before: Projection, after: Projection) -> np.ndarray | None
     wide, narrow = (first, second) if first.shape[1] >= second.shape[1] else (second, first)
     sines = np.clip(np.linalg.svd(narrow - wide @ (wide.T @ narrow), compute_uv=False)[::-1], 0.0, 1.0)
 
-    # A sine keeps the digits of small angles, a cosine those of large ones.
+    # Arcsine is accurate for small angles, arccosine for large angles.
     angles: np.ndarray = np.where(cosines**2 > 0.5, np.arcsin(sines), np.arccos(cosines))
     return angles

@@ -1,9 +1,10 @@
-"""Rounding: bounds below which parts of a state's centred sums are noise.
+"""Bounds on the rounding errors of centred sums.
 
 A centred sum is as exact as the means that it was formed with. Its error grows with the distance
-of the rows from zero (`shift`) and with the cancellation by unlearning (`lost`). Below that error
-a column does not vary, an eigenvalue is zero, and a cross sum means nothing. Components made of it
-would be noise [mathematics §3, rules 1 and 3].
+of the rows from zero (`shift`). Unlearning rows subtracts large numbers, which adds a further
+error (`lost`). A column whose scatter is below the error does not vary, an eigenvalue below the
+error is zero, and a cross sum (of rows and targets) below the error means nothing. Components made
+of such numbers would be noise [mathematics §3, rules 1 and 3].
 """
 
 from typing import NamedTuple
@@ -15,16 +16,16 @@ from stream_dr.solve.spectral import EPS
 
 
 class Rounding(NamedTuple):
-    """Exactness of the sums.
+    """Sizes of the rounding errors in the sums of N rows.
 
     Attributes
     ----------
     shift : (features,) float64
-        √N·|x̄|, the distance of the rows from zero.
+        √N·|x̄| for the mean x̄ of the rows. It measures the rows' distance from zero.
     lost : float
-        Relative error of the scatter by unlearning. 0 if nothing was unlearned.
+        Relative error of the scatter because rows were unlearned. 0 if no row was.
     cancelled : float
-        √(N before / N now), the factor by which unlearning raised the error of the cross sums.
+        Factor √(N before / N now) by which unlearning raised the error of the cross sums.
     """
 
     shift: np.ndarray
@@ -34,15 +35,19 @@ class Rounding(NamedTuple):
     def varying(self, diagonal: np.ndarray) -> np.ndarray:
         """Return the mask (features,) of the columns that vary.
 
-        diagonal: (features,) scatter of each column. That of a constant column is only rounding.
+        diagonal: (features,) scatter of each column. The scatter of a constant column is only
+        rounding.
         """
         return np.asarray(diagonal > (8 * EPS * self.shift) ** 2)
 
     def floor(self, diagonal: np.ndarray) -> float:
         """Return the size up to which eigenvalues of the scatter are rounding.
 
-        It is eps·‖√N x̄‖·√(tr Cxx) plus the part lost by unlearning. It is below the rank cut
-        unless the rows' offset is large beside their standard deviation. diagonal: (features,).
+        The size is eps·‖√N x̄‖·√(tr Cxx) plus the error by unlearning. Cxx is the scatter of the
+        centred rows and x̄ their mean. The size is smaller than the rank cut unless the rows'
+        offset from zero is large compared with their standard deviation.
+
+        diagonal: (features,) diagonal of Cxx.
         """
         total = float(diagonal.sum())
         return EPS * float(np.linalg.norm(self.shift)) * float(np.sqrt(total)) + self.lost * total
@@ -50,8 +55,11 @@ class Rounding(NamedTuple):
     def cross_floor(self, target_size: float, diagonal: np.ndarray) -> float:
         """Return the norm up to which cross sums are rounding (rule 3).
 
-        If every row is of one class, all cross sums are. target_size: √(tr HᵀH) of the factor H
-        that rows were multiplied by, not centred.
+        If every row has the same class, all cross sums of rows and classes are only rounding.
+
+        target_size: √(tr HᵀH) for H (rows, k), the factor that the rows were multiplied by, before
+            centring.
+        diagonal: (features,) scatter of each column.
         """
         spread = float(np.sqrt(diagonal.sum()))
         offset = float(np.abs(self.shift).max(initial=0.0))
@@ -61,26 +69,38 @@ class Rounding(NamedTuple):
     def noise(self, diagonal: np.ndarray) -> np.ndarray:
         """Return the error (features,) of each column's cross sums with targets of size 1.
 
-        It is relative to the size of the column itself.
+        The error is computed for each column from the column's own size.
+
+        diagonal: (features,) scatter of each column.
         """
         own = 1e-12 * np.sqrt(np.count_nonzero(self.varying(diagonal)) * diagonal) + 8 * EPS * np.abs(self.shift)
         return np.asarray(self.cancelled * (own + 8 * np.sqrt(EPS * self.lost * float(diagonal.sum()))))
 
     def cleaned(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
-        """Return cross sums with zeros for columns of rounding only.
+        """Return cross sums with zeros in columns that are only rounding.
 
-        cross: (features, k). Costs O(d k).
+        cross: (features, k), sums of rows times targets.
+        target_size: size √(tr HᵀH) of the targets H (rows, k).
+        diagonal: (features,) scatter of each column.
+
+        Costs O(d k) for d features.
         """
-        # Beside columns of small scale, the rounding of a large one would pass for a signal.
+        # The rounding of a column of large values may exceed the true cross sums of a column of
+        # small values. A solver would take it for a signal.
         shows = np.linalg.norm(cross, axis=1) > self.noise(diagonal) * target_size
         return cross if shows.all() else np.where(shows[:, None], cross, 0.0)
 
     def significant(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
-        """Return cross sums rotated to (features, r), r ≤ k, without rounding.
+        """Return cross sums without the combinations of targets that are only rounding.
 
-        Combinations of targets that are rounding are dropped, so M Mᵀ stays the same for the cross
-        sums M. Each column is measured by rounding of its own size, so signals in columns of small
-        scale stay beside large ones. Costs O(d k min(d, k)).
+        The result M (features, r), r ≤ k, is the rotated cross sums. Rotating leaves M Mᵀ the same
+        up to rounding. Each column is compared with its own rounding error, so true cross sums of
+        columns of small values remain next to columns of large values. Costs O(d k min(d, k)) for
+        d features.
+
+        cross: (features, k), sums of rows times targets.
+        target_size: size √(tr HᵀH) of the targets H (rows, k).
+        diagonal: (features,) scatter of each column.
         """
         varying = self.varying(diagonal)
         noise = self.noise(diagonal)[varying]
@@ -90,5 +110,5 @@ class Rounding(NamedTuple):
 
 
 def exact_rounding(features: int) -> Rounding:
-    """Return the rounding of sums of rows about zero."""
+    """Return the rounding of sums of rows whose mean is zero."""
     return Rounding(np.zeros(features))

@@ -1,18 +1,21 @@
-"""Product of the scatter A = Σ w (x − x̄)(x − x̄)ᵀ with columns P, over a stream of blocks.
+"""Product of a scatter matrix with columns, summed over a stream of blocks of rows.
 
-A (features, features) is never formed. The state is the product so far (features, r) and the sum
-of the projected rows (r,) [mathematics §4]:
+A = Σ w (x − x̄)(x − x̄)ᵀ is the scatter (features, features) of rows x with weights w about the
+mean x̄. P (features, r) are the columns. A is never formed. The state is the product so far
+(features, r) and the sum of the projected rows (r,). A block of rows X (rows, features) with the
+weights w (rows,) adds [mathematics §4]:
 
     Z = X P − 1 (x̄ᵀP)
     A P = Xᵀ(w ∘ Z) − x̄ (wᵀZ)
 
-Both sides are centred. The one-sided form loses offset² (9e-4 at an offset of 1e6) and becomes
-indefinite if x̄ is not exactly the rows' mean. This form is positive semidefinite for any x̄.
+The factors on both sides are centred. If only Z were centred, the error would grow with the square
+of the rows' offset from zero (9e-4 at an offset of 1e6). A would also become indefinite if x̄ is
+not exactly the rows' mean. With both sides centred, A is positive semidefinite for any x̄.
 
-The sparse kernel adds a row straight into the result. `X.T @ Z` would write a (features, r) array
-for every block, which costs more than the product itself at 1,000 rows a block. Dense rows are
-centred before the product, a chunk at a time. A block costs O(entries · r), and sparse rows are
-never densified.
+The compiled kernel adds each sparse row directly to the result. `X.T @ Z` would allocate a
+(features, r) array for every block, which costs more than the product itself at 1,000 rows a
+block. Dense rows are centred before the product, CHUNK values at a time. A block costs
+O(entries · r), and sparse rows are never made dense.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,25 +27,26 @@ from stream_dr.compiled import compiled, readonly
 from stream_dr.rows.block import Block
 
 CHUNK = 1 << 20
-"""Maximum number of values of a dense block to centre at a time (8 MB)."""
+"""Maximum number of values (8 MB) of a dense block that are centred at a time."""
 
 
 class ScatterProduct:
-    """Sum of A P over blocks.
+    """Sum of the products A P over blocks of rows.
 
-    Use it in a with-block, which ends its threads.
+    A is the scatter of the rows about `mean`. Use this class in a with-block, which ends its
+    threads.
 
     Parameters
     ----------
     mean : (features,)
-        x̄.
+        Mean x̄ about which the rows are centred.
     columns : (features, r)
-        P.
+        Columns P.
     scale : (features,) or None
-        If passed, A is diag(scale) A diag(scale), the scatter of standardised features.
+        If given, A is diag(scale) A diag(scale), the scatter of standardised features.
     threads : int
-        Number of threads, which take the blocks in turn. Each has a (features, r) sum of its own,
-        so results of other numbers of threads differ by rounding.
+        Number of threads, which take the blocks in turn. Each thread adds to a (features, r) sum
+        of its own, so results with different numbers of threads differ by rounding.
     """
 
     def __init__(
@@ -63,9 +67,10 @@ class ScatterProduct:
             self._pool.shutdown()
 
     def add(self, block: Block, weights: np.ndarray | None = None) -> None:
-        """Add the rows (rows, ≤ features) of one block.
+        """Add the rows of one block.
 
-        weights: (rows,), or None for weights of 1.
+        block: rows (rows, features), with at most as many features as `mean`.
+        weights: (rows,) weight of each row. None means 1 for each row.
         """
         if self._pool is None:
             self._parts[0].add(block, weights)
@@ -76,7 +81,7 @@ class ScatterProduct:
         self._adding[turn] = self._pool.submit(self._parts[turn].add, block, weights)
 
     def result(self) -> np.ndarray:
-        """Return A P (features, r) float64."""
+        """Return A P (features, r) float64, summed over all blocks so far."""
         for turn in range(len(self._parts)):
             self._wait_for_turn(turn)
         out = self._parts[0].result()
@@ -91,7 +96,7 @@ class ScatterProduct:
 
 
 class _Part:
-    """Product of some of the blocks, owned by one thread at a time."""
+    """Product A P of some of the blocks, used by one thread at a time."""
 
     def __init__(self, mean: np.ndarray, columns: np.ndarray) -> None:
         self._mean, self._columns = mean, columns
@@ -107,7 +112,7 @@ class _Part:
             self._add_dense(block.X, weights)
 
     def result(self) -> np.ndarray:
-        """Return A P of these blocks, not scaled."""
+        """Return A P of this part's blocks, before the scaling."""
         return self._out - np.outer(self._mean, self._total)
 
     def _add_sparse(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
@@ -122,19 +127,21 @@ class _Part:
             z = centred @ self._columns
             if weights is not None:
                 z *= weights[at : at + rows, None]
-            # Centred on both sides already, so the closing rank-one term gets nothing.
+            # `centred` is already centred, so nothing is subtracted for the mean at the end.
             self._out += centred.T @ z
 
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
 def _add_sparse_product(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
-    """Add Xᵀ(w ∘ Z) to out and wᵀZ to total, row by row.
+    """Add sparse rows X to the sums, row by row.
 
-    indptr: (rows + 1,).
-    indices, data: (entries,).
+    Xᵀ(w ∘ Z) is added to `out` and wᵀZ to `total`, for Z = X columns − shift and the weights w.
+
+    indptr, indices, data: CSR arrays of X, (rows + 1,), (entries,) and (entries,).
     weights: (rows,).
     columns, out: (features, r).
-    shift, total: (r,).
+    shift: (r,) mean of the rows times the columns.
+    total: (r,) weighted sum of the projected rows.
     """
     r = columns.shape[1]
     z = np.empty(r)

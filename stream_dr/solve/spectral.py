@@ -1,11 +1,13 @@
 """Symmetric eigenproblems and thin singular value decompositions.
 
-All share one rank cut and one convention for signs. Everything is float64, largest first. An
-eigenvalue counts if it is above m · eps of the largest, for a matrix of order m. Below that it is
-the rounding of the sums it was computed from.
+All functions share one rank cut (the size up to which an eigenvalue is only rounding) and one
+convention for signs. Everything is float64, and the largest values come first. For a matrix of
+order m, an eigenvalue counts as nonzero if it is above m · eps times the largest eigenvalue. A
+smaller eigenvalue is the rounding of the sums from which the matrix was computed.
 
-numpy's drivers release the GIL and give the same bits for the same input. Order, sign and what
-counts as zero differ between libraries, so they are fixed here and no solver decides them again.
+numpy's linear algebra functions release the GIL and give the same bits for the same input. The
+order, the signs and the rank differ between libraries. They are fixed here, so that no solver has
+to decide them again.
 """
 
 from itertools import pairwise
@@ -20,10 +22,12 @@ EPS = float(np.finfo(np.float64).eps)
 
 
 def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the eigenpairs of a positive semidefinite matrix (m, m).
+    """Return the nonzero eigenpairs of a positive semidefinite matrix.
 
-    Returns those above the rank cut: values (r,), largest first, and vectors (m, r). Eigenvalues
-    at or below `floor` count as rounding too. Costs O(m³).
+    matrix: (m, m).
+    floor: eigenvalues up to this size count as rounding, in addition to those below the rank cut.
+
+    Returns the eigenvalues (r,), largest first, and the eigenvectors (m, r). Costs O(m³).
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -34,8 +38,10 @@ def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.
 def rank_cut(values: np.ndarray, floor: float = 0.0) -> float:
     """Return the size up to which eigenvalues are only rounding.
 
-    values: all eigenvalues (m,) of a positive semidefinite matrix (m, m) [mathematics §3, rule
-    1].
+    values: all m eigenvalues of a positive semidefinite matrix (m, m).
+    floor: smallest size to return.
+
+    The size is m · eps times the largest eigenvalue [mathematics §3, rule 1].
     """
     return max(floor, len(values) * EPS * max(float(values.max(initial=0.0)), 0.0))
 
@@ -43,15 +49,16 @@ def rank_cut(values: np.ndarray, floor: float = 0.0) -> float:
 def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return left singular vectors (m, r) and singular values (r,).
 
-    matrix: (m, k). Only values above the rank cut are returned, so r ≤ min(m, k). Costs O(m k
-    min(m, k)).
+    matrix: (m, k). Only singular values above the rank cut are returned, so r ≤ min(m, k). Costs
+    O(m k min(m, k)).
     """
     m, k = matrix.shape
     if min(m, k) == 0:
         return np.zeros((m, 0)), np.zeros(0)
 
-    # The Gram matrix (k, k) of a large tall matrix is faster than a QR, and good enough if its
-    # rank is plain. LAPACK's factorisation of the matrix itself squares nothing.
+    # For a large tall matrix, the Gram matrix MᵀM (k, k) is faster than a QR. It is accurate
+    # enough if no singular value is close to the rank cut. Otherwise LAPACK factorises the matrix
+    # itself, which does not square the singular values.
     pairs = _left_singular_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if pairs is None:
         vectors, values, _ = thin_svd(matrix)
@@ -63,13 +70,14 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _left_singular_by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return left singular vectors and values from the Gram matrix.
+    """Return left singular vectors (m, r) and values (r,) by the Gram matrix.
 
-    The matrix M is factorised as Q R by two Gram steps (CholeskyQR2), which leaves Q orthogonal
-    to 1e-15. With R = u s vᵀ the vectors are Q u. Costs O(4 m k²).
+    The matrix M (m, k) is factorised as Q R by two Gram steps (CholeskyQR2), after which Q is
+    orthogonal to 1e-15. With the singular value decomposition R = u s vᵀ, the left singular
+    vectors of M are Q u. Costs O(4 m k²).
 
-    None if a singular value lies below 1e-5 of the largest and is not the rounding of zero.
-    Squared, it would lose digits.
+    Returns None if a singular value is below 1e-5 of the largest but is not a rounded zero. The
+    square of such a value in the Gram matrix would have lost digits.
     """
     values, vectors = np.linalg.eigh(matrix.T @ matrix)
     nonzero = values > 1e-10 * values[-1]
@@ -84,10 +92,14 @@ def _left_singular_by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] 
 
 
 def indefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the eigenpairs of a symmetric indefinite matrix (m, m).
+    """Return the nonzero eigenpairs of a symmetric indefinite matrix.
 
-    Returns values (r,), in descending algebraic order, and vectors (m, r). Eigenvalues within
-    rounding of zero, and those of at most size `floor`, are dropped. Costs O(m³).
+    matrix: (m, m).
+    floor: eigenvalues whose absolute value is at most this size are dropped, like those within
+        rounding of zero.
+
+    Returns the eigenvalues (r,), in descending algebraic order, and the eigenvectors (m, r). Costs
+    O(m³).
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -96,16 +108,20 @@ def indefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.nd
 
 
 def canonical_basis(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-    """Turn the loadings of equal eigenvalues to a unique basis.
+    """Rotate the loadings of equal eigenvalues to a unique basis.
 
-    loadings: (features, components). eigenvalues: (components,). In an eigenspace of several
-    dimensions every basis is as good, and rounding decides which one a solver returns. LDA of
-    perfectly separated classes, for example, has only eigenvalues 1.
+    loadings: (features, components).
+    eigenvalues: (components,).
 
-    The basis is that of a pivoted QR. Its first vector carries all of the largest row of the
-    space, the next one all that remains of the next largest, and so on. Costs O(d m²) for d
-    features and m equal eigenvalues. Eigenvalues are equal if they differ by less than 1e-9 of
-    themselves, or by less than the rounding of the largest.
+    If several components have the same eigenvalue, any basis of their space solves the problem,
+    and rounding decides which basis a solver returns. For example, LDA of perfectly separated
+    classes has only eigenvalues 1.
+
+    The unique basis comes from a pivoted QR of the space. The first component alone has a loading
+    on the feature whose row of loadings is the longest. The second component takes all that
+    remains of the next longest row, and so on. Costs O(d m²) for d features and m equal
+    eigenvalues. Two eigenvalues count as equal if they differ by less than 1e-9 of their size, or
+    by less than the rounding of the largest eigenvalue.
     """
     gap = np.abs(np.diff(eigenvalues))
     equal = gap <= np.maximum(1e-9 * np.abs(eigenvalues[:-1]), 100 * EPS * np.abs(eigenvalues[:1]).sum())
@@ -122,10 +138,9 @@ def canonical_basis(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray
 
 
 def with_fixed_signs(loadings: np.ndarray) -> np.ndarray:
-    """Make the largest entry of each column of loadings positive.
+    """Make the entry of largest absolute value in each column positive.
 
-    loadings: (features, components). The largest entry is the one of largest size. The result is
-    C-ordered.
+    loadings: (features, components). The result is C-ordered.
     """
     if loadings.size == 0:
         return np.ascontiguousarray(loadings)
@@ -133,10 +148,11 @@ def with_fixed_signs(loadings: np.ndarray) -> np.ndarray:
 
 
 def largest_entries(loadings: np.ndarray) -> np.ndarray:
-    """Return the entry of largest size (p,) of each column of loadings (d, p).
+    """Return the entry of largest absolute value of each column.
 
-    The first of several of the same size is taken. It is 0 if there are no rows. Costs two passes
-    and no copy.
+    loadings: (d, p). The result (p,) keeps the entries' signs. If several entries have the same
+    absolute value, the first is taken. Without rows, the entries are 0. Costs two passes over the
+    loadings and no copy.
     """
     if len(loadings) == 0:
         return np.zeros(loadings.shape[1])
@@ -149,13 +165,17 @@ def largest_entries(loadings: np.ndarray) -> np.ndarray:
 
 
 def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
-    """Return the extreme (columns,) of each column of an array of one row or more."""
+    """Return the minimum or maximum (columns,) of each column of an array.
+
+    extreme: np.minimum or np.maximum.
+    array: (rows, columns), with one row or more.
+    """
     rows, columns = array.shape
     if not array.flags.c_contiguous or not columns:
         return np.asarray(extreme.reduce(array, axis=0))
 
-    # Several rows are first taken as one long row. numpy reduces row by row, and with few columns
-    # it would spend nearly all of its time on starting rows.
+    # numpy reduces row by row. With few columns, nearly all of its time would go into starting a
+    # row. So several rows are first joined into one long row.
     together = min(rows, max(1, 256 // columns))
     whole = rows // together * together
     long = extreme.reduce(array[:whole].reshape(-1, together * columns), axis=0).reshape(together, columns)

@@ -1,18 +1,19 @@
-"""Subspace: a growing orthonormal basis on which the scatter is known exactly.
+"""Growing orthonormal basis on which the scatter of the rows is known exactly.
 
-PCA, SKM, MMC and PLSDA are no linear systems. They need the action of the scatter Cxx on the
-directions they end up with. A block Krylov basis V (features, m) with its images Cxx V, one
-product a step, holds them. On V the small scatter VᵀCxxV is exact, and the method is solved there
-as if the columns of V were the features. The part of its answer X that V lacks, (I − VVᵀ) Cxx X,
-says how far the answer is off and how to grow V. PLSDA with p components is complete after p
-steps, because its rotations span the Krylov space of Cxy, the cross sums of rows and targets. The
-other methods converge [mathematics §4].
+PCA, SKM, MMC and PLSDA are not linear systems. They need the products of the scatter Cxx
+(features, features) with the directions of their solution. These products are stored for a block
+Krylov basis V (features, m), which grows by one product with Cxx a step. The small scatter VᵀCxxV
+(m, m) is exact, and the method is solved with it as if the columns of V were the features.
 
-The state is V and Cxx V, (features, m) each. Once m reaches a maximum, the caller cuts the basis
-down to its answer and continues (thick restart).
+Let X be the method's solution, in the span of V. The part of Cxx X that lies outside V,
+(I − VVᵀ) Cxx X, shows how far the solution is from exact and in which directions V must grow.
+PLSDA with p components is exact after p steps, because its rotations span the Krylov space of Cxy,
+the cross sums of rows and targets. The other methods converge [mathematics §4].
 
-One growing basis serves four methods without knowing any of them, so each method has only one
-solver.
+The state is V and Cxx V, (features, m) each. When m reaches a maximum, the caller cuts the basis
+down to the span of its solution and continues (thick restart).
+
+The basis knows nothing of the methods. So each of the four methods has only one solver.
 """
 
 from typing import NamedTuple
@@ -24,25 +25,26 @@ from stream_dr.solve.singular import thin_svd
 from stream_dr.statistics.protocol import nested_state
 
 _NOISE = 1e-13
-"""Relative length at or below which a new direction is rounding.
+"""Relative length up to which a new direction is rounding.
 
-Relative to the product that it came from.
+The length is relative to the column from which the direction was computed.
 """
 
 
 @nested_state
 class Subspace(NamedTuple):
-    """A basis between two steps.
+    """Orthonormal basis V and its products with the scatter Cxx, between two steps.
 
     Attributes
     ----------
     basis : (features, m) float64
         V, orthonormal.
     images : (features, m) float64
-        Cxx V.
+        Products Cxx V.
     directions : (features, r) float64
-        Orthonormal and orthogonal to V. The next step needs their product with Cxx. With r = 0, V
-        is closed under Cxx and its answers are exact.
+        Directions by which the basis grows next, orthonormal and orthogonal to V. The next step
+        needs their product with Cxx. If r = 0, Cxx maps the span of V to itself, and solutions in
+        it are exact.
     """
 
     basis: np.ndarray
@@ -50,9 +52,9 @@ class Subspace(NamedTuple):
     directions: np.ndarray
 
     def check(self, features: int | None = None) -> None:
-        """Raise DamagedFile unless the arrays are a basis of `features` features.
+        """Raise DamagedFile unless the arrays have the shapes of one basis.
 
-        If None, of as many features as its directions have.
+        features: number of features, or None to take it from the directions.
         """
         features = len(self.directions) if features is None else features
         m, r = require_matrix(self, "basis")[1], require_matrix(self, "directions")[1]
@@ -69,7 +71,7 @@ class Subspace(NamedTuple):
 def start_basis(columns: np.ndarray) -> Subspace:
     """Return the empty basis whose first directions span `columns` (features, k).
 
-    Directions that are rounding are dropped.
+    Directions of the columns that are only rounding are dropped.
     """
     d = len(columns)
     return Subspace(np.zeros((d, 0)), np.zeros((d, 0)), orthonormal(columns, np.zeros((d, 0))))
@@ -78,7 +80,7 @@ def start_basis(columns: np.ndarray) -> Subspace:
 def extend_basis(state: Subspace, product: np.ndarray) -> Subspace:
     """Return the basis extended by its directions.
 
-    product: Cxx @ directions (features, r). Costs O(features · m · r).
+    product: Cxx @ state.directions (features, r). Costs O(features · m · r).
     """
     basis = np.hstack([state.basis, state.directions])
     images = np.hstack([state.images, product])
@@ -86,10 +88,11 @@ def extend_basis(state: Subspace, product: np.ndarray) -> Subspace:
 
 
 def restart(state: Subspace, answer: np.ndarray) -> Subspace:
-    """Cut the basis down to the span of an answer.
+    """Cut the basis down to the span of a solution.
 
-    answer: (m, p), in coordinates of the basis. The next directions are the part of the answer's
-    images that the span lacks.
+    The next directions are the part of Cxx times the solution that lies outside this span.
+
+    answer: (m, p), coefficients of the solution in the basis.
     """
     rotation = np.linalg.qr(answer)[0]
     basis = state.basis @ rotation
@@ -98,14 +101,17 @@ def restart(state: Subspace, answer: np.ndarray) -> Subspace:
 
 
 def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
-    """Return the relative part of Cxx X that the basis lacks.
+    """Return the relative part of Cxx X that lies outside the basis V.
 
-    That is ‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖ for an orthonormal X with the span of V @ answer, and
-    answer (m, p). Without an answer (p = 0) it is 1 while the basis grows, and 0 once it is
-    closed.
+    The solution X (features, p) is an orthonormal basis of the span of V @ answer. The relative
+    part is ‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖. Without a solution (p = 0), the result is 1 while the
+    basis grows and 0 once it cannot grow further.
+
+    answer: (m, p), coefficients of the solution in the basis.
     """
     if answer.shape[1] == 0:
-        # The basis may lack the answer. MMC's eigenvalues may all be negative on the first one.
+        # The solution may still lie outside the basis. For example, all eigenvalues of MMC may be
+        # negative on the first basis.
         return 1.0 if state.directions.shape[1] else 0.0
     image = state.images @ np.linalg.qr(answer)[0]
     size = float(np.linalg.norm(image))
@@ -115,13 +121,15 @@ def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
 def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
     """Return an orthonormal basis of the columns' part outside `basis`.
 
-    columns: (features, k). basis: (features, m), orthonormal. The result is (features, r), with r
-    at most the rank of the columns.
+    columns: (features, k).
+    basis: (features, m), orthonormal.
+
+    The result is (features, r), with r at most the rank of the columns.
     """
     size = np.linalg.norm(columns, axis=0)
     rest = columns[:, size > 0] / size[size > 0]
 
-    # Twice is enough [Parlett].
+    # After subtracting the projection twice, the result is orthogonal to eps [Parlett].
     for _ in range(2):
         rest = rest - basis @ (basis.T @ rest)
         vectors, values, _ = thin_svd(rest)

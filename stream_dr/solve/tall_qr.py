@@ -1,25 +1,29 @@
 """Thin QR of a matrix with many more rows than columns.
 
-Cholesky of the Gram matrix MᵀM, twice (CholeskyQR2; Fukaya, Nakatsukasa, Yanagisawa, Yamamoto
-2014), is orthonormal to eps as long as the condition of M stays below 1e8. It consists of matrix
-products, which take a fraction of the time of Householder's reflections. Householder's are used
-for columns that are dependent, or nearly so.
+The matrix M is factorised by two Cholesky factorisations of Gram matrices MᵀM (CholeskyQR2;
+Fukaya, Nakatsukasa, Yanagisawa, Yamamoto 2014). Q is orthonormal to eps if the condition number of
+M is below 1e8. The method consists of matrix products and takes a fraction of the time of
+Householder's reflections. Householder's method is used if the columns are (nearly) dependent.
 
-Conjugate gradient orthonormalises two tall matrices a pass. With Householder's that took longer
-than reading the rows of a stream of 20,000. Nearly always the matrices are well conditioned.
+Conjugate gradient orthonormalises two tall matrices in each step. With Householder's method that
+took longer than reading the rows of a stream of 20,000. The matrices are nearly always well
+conditioned.
 """
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 SAFE = 1e-6
-"""Smallest ratio of Cholesky diagonal entries at a good condition."""
+"""Smallest diagonal entry of a Cholesky factor of columns of length 1.
+
+If an entry is smaller, the columns are too nearly dependent for this method.
+"""
 
 
 def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the thin QR of a matrix (m, n), m ≥ n.
+    """Return the thin QR factorisation of a matrix (m, n), m ≥ n.
 
-    Q (m, n) is orthonormal to eps, R (n, n) upper triangular, and Q R = matrix. Costs O(m n²).
+    Q (m, n) is orthonormal to eps, R (n, n) is upper triangular, and Q R = matrix. Costs O(m n²).
     """
     first = _cholesky_qr(matrix)
     second = None if first is None else _cholesky_qr(first[0])
@@ -29,9 +33,10 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return Q and R of one Cholesky step.
+    """Return Q and R of one Cholesky factorisation, or None.
 
-    Columns are scaled to length 1 first. None if the condition of the columns is not good.
+    The columns are scaled to length 1 first. The result is None if the columns are (nearly)
+    dependent.
     """
     gram = matrix.T @ matrix
     lengths = np.sqrt(np.diagonal(gram))

@@ -1,27 +1,35 @@
 """Two-stage solution of a class of eigenproblems [2S, Algorithms 1 and 2; mathematics §3].
 
-The problems are generalised eigenproblems of (Cxx + γI)⁻¹ XH Hᵀ Xᵀ. Cxx (features, features) is
-the centred scatter, or only its diagonal, and XH is (features, k). H itself is never formed.
+The problems are generalised eigenproblems of (Cxx + γI)⁻¹ XH Hᵀ Xᵀ, where
+
+* X are the centred rows,
+* Cxx (features, features) is their scatter, or only its diagonal,
+* γ is a ridge,
+* H is the method's factor of the targets, which is never formed, and XH is (features, k).
+
+The two stages are a linear system and a small eigenproblem:
 
     (Cxx + γI) W1 = XH
     D = W1ᵀ XH = U Σ Uᵀ
     W = W1 U Σ^(−1/2)
 
-Then Wᵀ(Cxx + γI)W = I, and Σ are the eigenvalues.
+The loadings W satisfy Wᵀ(Cxx + γI)W = I, and Σ are the eigenvalues.
 
-Let M Mᵀ = (Cxx + γI)⁻¹ on the range of Cxx. Then D = BᵀB for B = Mᵀ XH (r, k), and the left
-singular vectors P of B give W = M P. The thin SVD uses the shorter side of B and never squares it.
-From D itself, a component at the cut of 1e-10 would lose ten digits.
+D itself is not formed here, because its squared values would cost a component near the cut of
+1e-10 ten digits. Instead, take M with M Mᵀ = (Cxx + γI)⁻¹ on the range of Cxx, and B = Mᵀ XH (r,
+k). Then D = BᵀB. The left singular vectors P of B give W = M P, and the squared singular values
+are Σ.
 
-M comes from a Cholesky factor of the scaled matrix if that is certainly of full rank. Badly scaled
-columns then cost no digits. Otherwise M comes from the eigenvectors above the rank cut, for any γ.
+M comes from a Cholesky factor of the matrix scaled to unit diagonal, if that matrix is certainly
+of full rank. Badly scaled columns then lose no digits. Otherwise M comes from the eigenvectors of
+Cxx above the rank cut, for any γ.
 
-With Cxx a solution costs O(d³ + d k min(d, k)) time and O(d²) memory, and with its diagonal
-O(d k min(d, k)) time and O(d k) memory.
+For d features, a solution with Cxx costs O(d³ + d k min(d, k)) time and O(d²) memory. With the
+diagonal of Cxx it costs O(d k min(d, k)) time and O(d k) memory.
 
-The square-root form (QR of the centred rows) has an error of eps·cond(X) instead of
-eps·cond(Cxx + γI). It needs the rows, which a state does not store. It is better only at γ ≈ 0 on
-badly conditioned data, which `condition_number` shows.
+A square-root form (QR of the centred rows) would have an error of eps·cond(X) instead of
+eps·cond(Cxx + γI). But it needs the rows, which a state does not store. It is better only if γ ≈ 0
+and the data is badly conditioned, which `condition_number` shows.
 """
 
 from collections.abc import Callable
@@ -34,12 +42,13 @@ from stream_dr.solve.rounding import Rounding, exact_rounding
 from stream_dr.solve.spectral import EPS, left_singular, rank_cut, semidefinite_eigenpairs, with_fixed_signs
 
 _SMALLEST = 1e-10
-"""Smallest eigenvalue of a component, as a share of the first [mathematics §3, rule 4]."""
+"""Share of the largest eigenvalue up to which a component is dropped [mathematics §3, rule 4]."""
 
 WELL_CONDITIONED = 1e-5
-"""Smallest reciprocal condition for the Cholesky factor.
+"""Smallest reciprocal condition number at which the Cholesky factor is always used.
 
-The condition is that of the scaled Cxx + γI. The factor is then good to 1e-10 for any rank of Cxx.
+The condition number is that of Cxx + γI scaled to unit diagonal. From this value on, the factor is
+accurate to 1e-10 whatever the rank of Cxx.
 """
 
 
@@ -48,17 +57,18 @@ def two_stage(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return loadings (features, components) and eigenvalues (components,), largest first.
 
-    There are at most min(rank, k) components. Their signs are fixed.
+    There are at most min(rank, k) components. Their signs are fixed by `with_fixed_signs`.
 
     Parameters
     ----------
     scatter : (features, features) or (features,)
-        Centred Cxx, or its diagonal.
+        Scatter Cxx of the centred rows, or its diagonal.
     xh : (features, k)
+        Product XH of the centred rows and the method's factor H of the targets.
     gamma : float
         Ridge ≥ 0, in the units of scatter.
     rounding : Rounding or None
-        Exactness of scatter. None if its rows lay about zero.
+        Rounding errors of scatter. None if the rows' mean is about zero.
     """
     rounding = rounding or exact_rounding(len(scatter))
     roots = _inverse_root_of_diagonal if scatter.ndim == 1 else _inverse_root
@@ -73,7 +83,11 @@ def two_stage(
 def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None) -> float:
     """Return the condition number of Cxx + γI on the range of Cxx.
 
-    scatter: (features, features). Costs O(d³).
+    scatter: Cxx (features, features), the scatter of the centred rows.
+    gamma: ridge γ.
+    rounding: rounding errors of scatter, or None if the rows' mean is about zero.
+
+    Costs O(d³) for d features.
     """
     floor = 0.0 if rounding is None else rounding.floor(np.diagonal(scatter))
     values = np.linalg.eigvalsh(scatter)
@@ -85,9 +99,9 @@ Apply = Callable[[np.ndarray], np.ndarray]
 
 
 def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
-    """Return the functions M· and Mᵀ· for M = (diag + γ)^(−1/2).
+    """Return functions that multiply by M and by Mᵀ, for a diagonal scatter.
 
-    M is 0 for columns that do not vary.
+    M is the diagonal matrix (diag + γ)^(−1/2). It is 0 for columns that do not vary.
     """
     varying = rounding.varying(diagonal)
     root = np.zeros((len(diagonal), 1))
@@ -96,9 +110,9 @@ def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Roun
 
 
 def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
-    """Return the functions M· and Mᵀ·.
+    """Return functions that multiply by M and by Mᵀ.
 
-    M Mᵀ = (Cxx + γI)⁻¹ on the range of Cxx.
+    M Mᵀ = (Cxx + γI)⁻¹ on the range of the scatter Cxx. γ is `gamma`.
     """
     varying = np.flatnonzero(rounding.varying(np.diagonal(scatter)))
     part = scatter if len(varying) == len(scatter) else scatter[np.ix_(varying, varying)]
@@ -119,10 +133,10 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tupl
 
 
 def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
-    """Return M· and Mᵀ· from eigenpairs.
+    """Return functions that multiply by M and by Mᵀ, from eigenpairs.
 
-    M = V (e + γ)^(−1/2). The values e and vectors V are the eigenpairs of Cxx above the rank cut
-    (rule 1).
+    M = V (e + γ)^(−1/2), where e and V are the eigenvalues and eigenvectors of the scatter Cxx
+    above the rank cut (rule 1).
     """
     values, vectors = semidefinite_eigenpairs(scatter, rounding.floor(np.diagonal(scatter)))
     M = vectors / np.sqrt(values + gamma)
@@ -130,13 +144,18 @@ def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rou
 
 
 def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply] | None:
-    """Return M· and Mᵀ· from a Cholesky factor, or None.
+    """Return functions that multiply by M and by Mᵀ from a Cholesky factor, or None.
 
-    M = D L⁻ᵀ. L is the Cholesky factor of D (Cxx + γI) D with D = (diag + γ)^(−1/2).
+    M = D L⁻ᵀ, where D is the diagonal matrix (diag + γ)^(−1/2) and L is the Cholesky factor of
+    D (Cxx + γI) D.
 
-    None if rounding could pass for a direction. It cannot in two cases. Either the correlation
-    matrix alone is certainly of full rank (rule 2: badly scaled columns). Or the scaled matrix
-    with γ is so well conditioned that what rounding leaves outside Cxx's range stays below 1e-10.
+    The result is None if a direction of only rounding might be taken for a true one. This cannot
+    happen in two cases:
+
+    * The correlation matrix alone (γ = 0) is certainly of full rank (rule 2). Its columns may be
+      badly scaled.
+    * The scaled matrix with γ is so well conditioned that the rounding outside the range of Cxx
+      contributes less than 1e-10.
     """
     diagonal, d = np.diagonal(scatter), len(scatter)
     if d == 0:
@@ -162,10 +181,10 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
 
 
 def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | None, float]:
-    """Return the lower Cholesky factor of Cxx + γI scaled to unit diagonal.
+    """Return the lower Cholesky factor of the scaled Cxx + γI, and its reciprocal condition.
 
-    Returns LAPACK's estimate of the reciprocal condition with it. None and 0 if the factorisation
-    breaks down. Costs O(d³/3).
+    The matrix is scaled to unit diagonal. The reciprocal condition number is LAPACK's estimate. If
+    the factorisation fails, the results are None and 0. Costs O(d³/3) for d features.
     """
     scale = 1.0 / np.sqrt(np.diagonal(scatter) + gamma)
     matrix = scatter * scale[:, None] * scale
