@@ -1,14 +1,16 @@
 """LabelSets: sums of rows per distinct set of labels.
 
-HSL's clique and star Laplacians need them. Clique and star weigh a row by totals known only at the
-end, which depend on the row through its set of labels alone. So for each distinct set s its weight
-w_s and sum t_s = Σ w x are stored [mathematics §3]. `cross` returns Σ_s (t_s − w_s x̄) c_sᵀ for
-any coefficients c, exact in one pass. (Running totals would depend on the order of rows, up to 55°
-off.) For dense rows the mean of the set's rows is stored as two numbers, t_s − w_s x̄ = w_s (mean
-− x̄). For sparse rows t_s is in a table of the (set, feature) pairs that occurred.
+The estimator HSL with the clique or star Laplacian needs these sums. The two Laplacians weigh a
+row by totals that are known only at the end of the stream, and that depend on the row through its
+set of labels alone. So for each distinct set s, the weight w_s and the sum t_s = Σ w x of its rows
+are stored [mathematics §3]. `cross` returns Σ_s (t_s − w_s x̄) c_sᵀ for any coefficients c,
+exactly, after one pass. (Running totals would depend on the order of rows, up to 55° off.)
 
-A dense row costs O(d), a sparse one O(nonzeros). Memory is 16·d bytes a set, or about 32 a pair,
-for at most 20,000 sets.
+For dense rows, the mean of the set's rows is stored as two numbers, and t_s − w_s x̄ = w_s (mean −
+x̄). For sparse rows, t_s is stored in a hash table of the (set, feature) pairs that occurred.
+
+A dense row of d features costs O(d), a sparse row O(nonzeros). Memory is 16·d bytes a set for
+dense rows, and about 32 bytes a pair for sparse rows. There are at most 20,000 sets.
 """
 
 from typing import NamedTuple, Self
@@ -29,32 +31,50 @@ MOST_SETS = 20_000
 """Largest number of distinct label sets."""
 
 MOST_VALUES = 1 << 27
-"""Largest number of values kept for dense sets (1 GiB): sets · 2 d."""
+"""Largest number of float64 values stored for sets of dense rows (1 GiB).
+
+A set of rows with d features has 2 d values.
+"""
 
 SHIFT = 32
-"""Bits of the feature in a pair's key, which is (set << SHIFT) | feature."""
+"""Number of low bits of a pair's key that hold the feature.
+
+The key of a (set, feature) pair is (set << SHIFT) | feature.
+"""
 
 
 def most_sets(width: int, dense: bool) -> int:
-    """Return the largest number of distinct label sets for rows of this width."""
+    """Return the largest number of distinct label sets.
+
+    width: number of features.
+    dense: True if rows are dense.
+    """
     return min(MOST_SETS, MOST_VALUES // (2 * max(width, 1))) if dense else MOST_SETS
 
 
 @nested_state
 class LabelSets(NamedTuple):
-    """Frozen sums per label set, in stored units.
+    """Frozen sums of rows per distinct set of labels.
+
+    Sums are in stored units: true sum = scale of the state · stored sum. Dense rows have `mean`
+    and `low`, sparse rows `keys` and `sums`. The other two arrays are empty.
 
     Attributes
     ----------
     sets : tuple
-        Tuples of ascending codes into the state's labels.
+        The label sets, each a tuple of ascending codes into the state's labels.
     weights : (sets,)
-        w_s.
+        Weight w_s of each set's rows.
     rows : (sets,) int64
+        Number of rows of each set.
     dense : bool
-        True if means are stored.
-    mean, low : (sets, d), or (0, 0) keys, sums : (slots,), or (0,)
-        The table of pairs.
+        True if means are stored, False if the table of pairs is.
+    mean, low : (sets, d), or (0, 0)
+        Mean of each set's rows = mean + low. `low` holds the digits that do not fit into `mean`.
+    keys : (slots,) int64, or (0,)
+        Key (set << SHIFT) | feature of each slot of the hash table, −1 if the slot is free.
+    sums : (slots,), or (0,)
+        Sum Σ w x of each slot's set and feature.
     """
 
     sets: tuple[tuple[int, ...], ...]
@@ -68,14 +88,19 @@ class LabelSets(NamedTuple):
 
     @classmethod
     def empty(cls, dense: bool = False) -> Self:
-        """Return the sums of no set."""
+        """Return the sums of no sets.
+
+        dense: True for sums of dense rows.
+        """
         none, counts = np.zeros(0), np.zeros(0, dtype=np.int64)
         return cls((), none, counts, dense, np.zeros((0, 0)), np.zeros((0, 0)), counts.copy(), none.copy())
 
     def check(self, width: int, labels: int, dense: bool) -> None:
-        """Raise DamagedFile unless sets and sums have these sizes.
+        """Raise DamagedFile unless sets and sums fit the stated sizes.
 
-        width, labels: numbers of features and labels.
+        width: number of features.
+        labels: number of labels.
+        dense: True if the sums must be those of dense rows.
         """
         check_equal(self, "dense", dense)
         count, slots = len(self.sets), len(self.keys)
@@ -105,17 +130,22 @@ class LabelSets(NamedTuple):
             )
 
     def membership(self, labels: int) -> sp.csr_matrix:
-        """Return (sets, labels) 1 where the set has the label."""
+        """Return a CSR matrix (sets, labels), 1 where the set has the label.
+
+        labels: number of labels.
+        """
         indptr = np.concatenate(([0], np.cumsum([len(s) for s in self.sets]))).astype(np.int64)
         indices = np.array([code for s in self.sets for code in s], dtype=np.int64)
         return sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(len(self.sets), labels))
 
     def cross(self, columns: Rows, mean: np.ndarray, low: np.ndarray) -> np.ndarray:
-        """Return Σ_s (t_s − w_s x̄) columns[s] (d, m).
+        """Return Σ_s (t_s − w_s x̄) columns[s], an array (d, m).
 
-        x̄ = mean + low (d,).
+        t_s (d,) is the sum Σ w x over the rows of label set s, and w_s is their weight. The mean
+        of all rows is x̄ = mean + low.
 
         columns: (sets, m), dense or sparse.
+        mean, low: (d,).
         """
         columns = columns.toarray() if sp.issparse(columns) else np.asarray(columns, dtype=np.float64)
         if self.dense:
@@ -124,18 +154,24 @@ class LabelSets(NamedTuple):
         return np.asarray(self.pairs(len(mean)).T @ columns) - np.outer(mean + low, self.weights @ columns)
 
     def pairs(self, width: int) -> sp.csr_matrix:
-        """Return the sums t_s (sets, width) of sparse rows."""
+        """Return the sums Σ w x of each label set as a CSR matrix (sets, width).
+
+        For sums of sparse rows only.
+        """
         there = np.flatnonzero(self.keys >= 0)
         there = there[np.argsort(self.keys[there])]
         rows, columns = self.keys[there] >> SHIFT, self.keys[there] & ((1 << SHIFT) - 1)
         return sp.csr_matrix((self.sums[there], (rows, columns)), shape=(len(self.sets), width))
 
     def recoded(self, codes: np.ndarray) -> Self:
-        """Return the sums with label j renumbered to codes[j]."""
+        """Return the sums with label code j replaced by codes[j]."""
         return self._replace(sets=tuple(tuple(sorted(int(codes[c]) for c in s)) for s in self.sets))
 
     def renumbered(self, new_index: np.ndarray, width: int) -> Self:
-        """Return the sums with feature i renumbered to new_index[i], of `width` features."""
+        """Return the sums with feature i renumbered to new_index[i].
+
+        width: number of features of the result.
+        """
         if self.dense:
             mean, low = np.zeros((2, len(self.mean), width))
             mean[:, new_index[: self.mean.shape[1]]], low[:, new_index[: self.low.shape[1]]] = self.mean, self.low
@@ -148,11 +184,16 @@ class LabelSets(NamedTuple):
         return self._replace(keys=keys, sums=sums)
 
     def scaled(self, factor: float) -> Self:
-        """Return the sums multiplied by factor."""
+        """Return the sums multiplied by factor. The means stay as they are."""
         return self._replace(weights=self.weights * factor, sums=self.sums * factor)
 
     def densified(self, width: int) -> Self:
-        """Return the sums with means instead of the table."""
+        """Return the sums in the form for dense rows.
+
+        Each set then has a mean instead of slots in the hash table.
+
+        width: number of features.
+        """
         if self.dense:
             return self._replace(mean=_pad_columns(self.mean, width), low=_pad_columns(self.low, width))
         safe = np.where(self.weights > 0.0, self.weights, 1.0)
@@ -161,10 +202,13 @@ class LabelSets(NamedTuple):
         return empty._replace(sets=self.sets, weights=self.weights, rows=self.rows, mean=mean, low=np.zeros_like(mean))
 
     def join(self, other: "LabelSets", width: int, sign: float = 1.0) -> "LabelSets":
-        """Return the sums of both, or of self without other.
+        """Return the sums of this value's rows and of other's rows.
 
-        Labels are coded alike. The sign is 1 or −1. With −1, other's sets must then be here. An
-        emptied set is zero.
+        With sign −1, return the sums of this value's rows without other's rows. Then every set of
+        other must be here, and a set without a remaining row gets zeros. Both values use the same
+        label codes.
+
+        width: number of features of the result.
         """
         sums = LabelSetSums(self)
         sums.join(other, width, sign)
@@ -172,7 +216,7 @@ class LabelSets(NamedTuple):
 
 
 def _pad_columns(array: np.ndarray, width: int) -> np.ndarray:
-    """Return rows of array with zeros up to width columns."""
+    """Return an array (rows, ≤ width) with zero columns added up to width."""
     if array.shape[1] == width:
         return array
     out = np.zeros((len(array), width))
@@ -181,7 +225,7 @@ def _pad_columns(array: np.ndarray, width: int) -> np.ndarray:
 
 
 class LabelSetSums:
-    """The mutable side of LabelSets."""
+    """The mutable side of LabelSets: sums per distinct set of labels."""
 
     def __init__(self, part: LabelSets) -> None:
         """Continue from `part`, whose arrays are copied."""
@@ -196,16 +240,16 @@ class LabelSetSums:
 
     @property
     def count(self) -> int:
-        """Number of sets met so far."""
+        """Number of distinct label sets seen so far."""
         return len(self._ids)
 
     @property
     def sets(self) -> tuple[tuple[int, ...], ...]:
-        """Tuples of ascending codes, in order of first appearance."""
+        """The label sets as tuples of ascending codes, in order of first appearance."""
         return tuple(self._ids)
 
     def freeze(self) -> LabelSets:
-        """Return the sums so far, copied."""
+        """Return a copy of the sums so far."""
         n = len(self._ids)
         weights, rows, mean, low = (a[:n].copy() for a in (self._weights, self._rows, self._mean, self._low))
         return LabelSets(tuple(self._ids), weights, rows, self._dense, mean, low, *self._table.copies())
@@ -213,10 +257,15 @@ class LabelSetSums:
     def plan(
         self, encoded: Encoded, rows: int, width: int, dense: bool
     ) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
-        """Return each row's set, and the sets that are new.
+        """Return the number of each row's label set, and the new sets.
 
-        Sets are (rows,) int64. Writes nothing. Rows without labels have −1. Raises LimitExceeded
-        beyond 20,000 sets, or 1 GiB of sums.
+        The numbers are (rows,) int64, −1 for rows without labels. The new sets are those that no
+        earlier row had, with their numbers. Nothing is written. Raises LimitExceeded beyond 20,000
+        sets or 1 GiB of sums.
+
+        rows: number of rows.
+        width: number of features.
+        dense: True if the rows are dense.
         """
         new: dict[tuple[int, ...], int] = {}
         known = len(self._ids)
@@ -238,17 +287,22 @@ class LabelSetSums:
         return ids, new
 
     def begin(self, new: dict[tuple[int, ...], int], width: int, dense: bool) -> None:
-        """Make room for new sets, and for dense rows."""
+        """Make room for new label sets.
+
+        new: sets of label codes that no earlier row had, with their numbers.
+        width: number of features.
+        dense: True to change to the form for dense rows.
+        """
         if dense and not self._dense:
             self._load(self.freeze().densified(width))
         self._ids.update(new)
         self._make_room(len(self._ids), width)
 
     def add(self, X: Rows, weights: np.ndarray, ids: np.ndarray) -> None:
-        """Add rows (rows, d), dense or CSR.
+        """Add rows X (rows, d), dense or CSR, each to its label set.
 
-        weights: (rows,), stored ones.
-        ids: (rows,), their sets.
+        weights: (rows,) weights divided by the state's scale, as the sums are.
+        ids: (rows,) number of each row's label set, −1 for rows without labels.
         """
         labelled = ids >= 0
         self._rows += np.bincount(ids[labelled], minlength=len(self._rows))
@@ -263,12 +317,15 @@ class LabelSetSums:
         self._table.add(keys[keep], (np.repeat(weights, number) * X.data)[keep])
 
     def rescale(self, factor: float) -> None:
-        """Multiply every sum by factor."""
+        """Multiply every sum by factor. The means stay as they are."""
         self._weights *= factor
         self._table.rescale(factor)
 
     def join(self, other: LabelSets, width: int, sign: float) -> None:
-        """Add other's sums, or with sign −1 subtract them."""
+        """Add the sums of other's rows, or subtract them with sign −1.
+
+        width: number of features.
+        """
         new: dict[tuple[int, ...], int] = {}
         for s in other.sets:
             if s not in self._ids:

@@ -1,4 +1,4 @@
-"""Compiled loop that moves the mean of each row's label set."""
+"""Compiled loop that adds rows to the mean of their label set."""
 
 import numpy as np
 
@@ -11,13 +11,14 @@ def add_set_means(
 ) -> None:
     """Add rows to the means of their label sets, one after the other.
 
-    A row of weight w and set s adds w to totals[s]. mean[s] + low[s] moves by w / totals[s] of the
-    row's distance, as a two-sum. Sets below 0 are skipped.
+    A row of weight w and set s adds w to totals[s]. The mean of set s then moves by w / totals[s]
+    of its distance from the row. The mean is the sum of mean[s] and low[s] and is updated without
+    losing digits (two-sum).
 
     X: (rows, d).
     weights: (rows,).
-    ids: (rows,), the set of each row.
-    totals: (sets,).
+    ids: (rows,) number of each row's set. Rows with a negative number are skipped.
+    totals: (sets,) weight of each set's rows.
     mean, low: (sets, d).
     """
     for i in range(len(ids)):
