@@ -4,26 +4,31 @@ An estimator takes a feature map as its spec, a plain dict that travels in JSON,
 snapshots: `LDA(feature_map=random_fourier(500, gamma=0.1))`, or `{"map": "random_fourier",
 "n_features": 500, "gamma": 0.1}`.
 
-- `random_fourier`: random Fourier features of the RBF or the Laplace kernel (fourier.py). With them
-  PCA, SPCA, SRP, LDA … approximate kernel PCA, KSPCA, KSRP and the kernel two-stage methods.
-- `nystroem`: coordinates on landmark rows (nystroem.py). If all rows are landmarks, this is the
-  kernel method itself.
-- `polynomial`: products of features, the polynomial kernel, exact or sketched (polynomial.py).
+- `random_fourier`: random Fourier features of the RBF or the Laplace kernel (fourier.py). With
+  these features PCA, SPCA, SRP, LDA … approximate kernel PCA, KSPCA, KSRP and the kernel two-stage
+  methods.
+- `nystroem`: coordinates of rows on landmarks, which are some of the rows (nystroem.py). If all
+  rows are landmarks, the estimator is the kernel method itself.
+- `polynomial`: products of features, exact or sketched, for the polynomial kernel (polynomial.py).
 - `hashing`: any number of named features to a fixed number of columns (hashing.py).
-- `table`, `text`: rows of a table (categories, dates, texts, missing values) to numbers, and texts to
-  weighted words (table.py).
+- `table`: rows of a table (categories, dates, texts, missing values) to numbers (table.py).
+- `text`: texts to weighted words (table.py).
 
-`random_fourier`, `polynomial`, `hashing` and `nystroem` with fixed landmarks depend only on their
-spec and the features of the rows. Maps of two machines agree, and states merge as without a map.
-`table` and `text` have running statistics, which are part of a model's state and merge with it. A γ
-of None is decided by the first batch and stored in the state, and states with different γ do not
-merge. Landmarks drawn from a stream are part of the state, too. Such states merge only if the
-landmarks are the same, since the coordinates mean something else otherwise.
+How states of mapped rows merge depends on the map:
 
-Cost: that of the map, for each row learned or projected.
+- `random_fourier`, `polynomial`, `hashing`, and `nystroem` with landmarks in the spec depend only
+  on the spec and the features. The maps of two machines are equal, so states merge as without a
+  map.
+- `table` and `text` have running statistics, which are part of a model's state and merge with it.
+- If `gamma` of `random_fourier` is None, the first batch decides γ. γ is stored in the state, and
+  states with different γ do not merge.
+- Landmarks that `nystroem` draws from a stream are part of the state. Such states merge only if
+  their landmarks are equal, since coordinates on other landmarks mean something else.
 
-Why this way: the spec is the parameter, so nothing has to convert it. What a map draws is cached
-here, by spec and width.
+The cost is the cost of the map for each row that is learned or projected.
+
+Why this way: the spec is the parameter, so nothing has to convert it. Random numbers that a map
+draws are cached here, by spec and width.
 """
 
 import inspect
@@ -48,13 +53,19 @@ MAPS: dict[str, Any] = {
     "table": Table,
     "text": Text,
 }
-"""Classes of maps by the name in their spec."""
+"""Classes of feature maps by their name in a spec."""
 
 P = ParamSpec("P")
 
 
 def _spec_maker(name: str, kind: Callable[P, FeatureMap], what: str, example: str) -> Callable[P, dict[str, Any]]:
-    """Return a function that takes the parameters of a map and returns its spec."""
+    """Return a function that takes the parameters of a map and returns its spec.
+
+    name: name of the function and of the map.
+    kind: class of the map.
+    what: what the map computes, for the function's docstring.
+    example: code of an example, for the function's docstring.
+    """
 
     def spec(*args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         return _spec(kind(*args, **kwargs))
@@ -143,7 +154,10 @@ def nystroem(
 
 
 def feature_map(spec: Any) -> Any:
-    """Return the map of a spec, which is a dict or the JSON of one. Raises InvalidParameter."""
+    """Return the feature map of a spec. Raises InvalidParameter.
+
+    spec: a dict, or the JSON of a dict.
+    """
     values = _parse_json(spec) if isinstance(spec, str) else spec
     if not isinstance(values, dict) or not isinstance(values.get("map"), str) or values["map"] not in MAPS:
         meant = did_you_mean(values.get("map") if isinstance(values, dict) else values, MAPS)
@@ -163,22 +177,25 @@ def feature_map(spec: Any) -> Any:
 
 
 def canonical_spec(spec: dict[str, Any] | str | FeatureMap) -> str:
-    """Return a spec or map as JSON that is the same for equal maps."""
+    """Return a spec as JSON text that is equal for equal maps.
+
+    spec: a feature map, its spec, or the JSON of its spec.
+    """
     return json.dumps(_plain(spec) if isinstance(spec, FeatureMap) else whole_spec(spec), sort_keys=True)
 
 
 def whole_spec(spec: dict[str, Any] | str) -> dict[str, Any]:
-    """Return a spec with its defaults filled in.
+    """Return a spec with its defaults filled in. Raises InvalidParameter.
 
-    spec: a dict or its JSON. Raises InvalidParameter.
+    spec: a dict, or the JSON of a dict.
     """
     return _plain(feature_map(spec))
 
 
 def brief_spec(spec: Any) -> Any:
-    """Return a spec without values that are defaults of its map, for display.
+    """Return a spec without the values that are defaults of its map, for display.
 
-    Anything that is no spec is returned unchanged.
+    A value that is no spec is returned unchanged.
     """
     name = spec.get("map") if isinstance(spec, dict) else None
     if not isinstance(name, str) or name not in MAPS:
@@ -189,7 +206,7 @@ def brief_spec(spec: Any) -> Any:
 
 
 def _parse_json(text: str) -> object:
-    """Return the value of JSON text, or None if it is invalid."""
+    """Return the value of JSON text. Return None if the text is invalid."""
     try:
         return json.loads(text)
     except ValueError:
@@ -197,12 +214,12 @@ def _parse_json(text: str) -> object:
 
 
 def _spec(feature_map: FeatureMap) -> dict[str, Any]:
-    """Return the spec of a map, or raise InvalidParameter."""
+    """Check a feature map and return its spec. Raises InvalidParameter."""
     feature_map.check()
     return _plain(feature_map)
 
 
 def _plain(feature_map: FeatureMap) -> dict[str, Any]:
-    """Return the whole spec of a map in JSON's types."""
+    """Return the whole spec of a feature map as JSON types."""
     name = next(name for name, kind in MAPS.items() if type(feature_map) is kind)
     return {"map": name} | {k: list(v) if isinstance(v, tuple) else v for k, v in vars(feature_map).items()}

@@ -1,6 +1,6 @@
 """Report on the columns of a table before anything is learned.
 
-It says the kind of each column, its encoding, and the options that would change these.
+For each column, the report states its kind, its encoding, and the options that would change them.
 """
 
 import json
@@ -17,30 +17,31 @@ from stream_dr.feature_maps.widths import diagonal_reason, hashed_word_count
 from stream_dr.rows.raw_rows import RawColumn, RawRows
 
 MANY = 8
-"""Minimum number of similar columns that share one line of a report."""
+"""Smallest number of similar columns that share one line of a report."""
 
 
 class ColumnReport(NamedTuple):
-    """Report on one column.
+    """Report on one column of a table.
 
     Attributes
     ----------
     name : str
+        Name of the column.
     taken_for : str
-        Inferred kind: "number", "date", "time", "category", "text", "dropped", "id", "constant", or ""
-        while it has no value.
+        Inferred kind: "number", "date", "time", "category", "text", "dropped", "id" or "constant".
+        "" while the column has no value.
     why : str
-        Reason in words.
+        Reason for the kind, in words.
     made : str
-        Encoding in words, "" if the column is skipped.
+        Encoding in words. "" if the column is skipped.
     columns : int
-        Number of columns that encode it so far.
+        Number of numeric columns that encode this column so far.
     values : int
         Number of distinct values.
     missing : int
         Number of rows without a value.
     options : tuple of str
-        Arguments of `table` that would change its kind or encoding.
+        Arguments of `table` that would change the kind or the encoding.
     """
 
     name: str
@@ -54,18 +55,19 @@ class ColumnReport(NamedTuple):
 
 
 class TableReport(NamedTuple):
-    """Report on a table.
+    """Report on the columns of a table.
 
     Attributes
     ----------
     rows : int
         Number of rows read.
     columns : tuple of ColumnReport
-        One per column, in order.
+        Report on each column, in order.
     problems : tuple of str
-        Reasons why the rows would be refused.
+        Errors that learning these rows would raise.
     note : str
-        Reason why only the diagonal of the scatter would be computed, or "".
+        Reason why only the diagonal of the scatter matrix would be computed. "" if all of it
+        would.
     """
 
     rows: int
@@ -79,7 +81,10 @@ class TableReport(NamedTuple):
         return sum(bool(column.made) for column in self.columns)
 
     def __str__(self) -> str:
-        """Return one line per column, and one for all places of a vector."""
+        """Return the report as text, with one line for each column.
+
+        Many similar columns, such as the entries v0, v1 … of a vector, share one line.
+        """
         could_be = "could be" if any(c.options for c in self.columns) else ""
         lines = [("column", "taken for", "made of it", "why", could_be)]
         for columns in _group_by_kind(self.columns):
@@ -93,9 +98,10 @@ class TableReport(NamedTuple):
 
 
 def _group_by_kind(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]]:
-    """Return the columns in groups of one kind.
+    """Return the columns in groups that share a line of the report.
 
-    At least MANY columns v0, v1 … of one kind are a group. All others are single.
+    At least MANY columns v0, v1 … of the same kind and encoding form a group. Every other column
+    is a group of its own.
     """
     runs: list[list[ColumnReport]] = []
     for column in columns:
@@ -113,9 +119,13 @@ def _group_by_kind(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]
 
 
 def map_for(rows: RawRows, spec: dict[str, Any]) -> dict[str, Any]:
-    """Return the spec of the map that suits rows, `text` if their only encoded column is a text.
+    """Return the spec of the map that suits these rows.
 
-    spec: of `table`, returned for all other rows. Raises InvalidParameter.
+    It is a spec of `text` if the only encoded column is a text, else the given spec.
+
+    spec: spec of `table`.
+
+    Raises InvalidParameter.
     """
     report = describe(rows, spec)
     used = [column for column in report.columns if column.taken_for not in LEFT_OUT]
@@ -124,11 +134,14 @@ def map_for(rows: RawRows, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = None) -> TableReport:
-    """Return the report on rows for `table` or `text` with this spec.
+    """Return a report on the columns of rows.
 
-    rows: RawRows, or batches of them, of which the first decides the kinds. spec: None for the
-    defaults of `table`. Raises InvalidParameter for an invalid spec. Errors in the rows are listed
-    in `problems` of the report.
+    It says how the map `table` or `text` would encode them. Errors in the rows are listed in
+    `problems` of the report. Raises InvalidParameter for an invalid spec.
+
+    rows: RawRows, or batches of RawRows. The first batch with a value of a column decides its
+        kind.
+    spec: spec of the map. None for the defaults of `table`.
     """
     batches = [rows] if isinstance(rows, RawRows) else list(rows)
     table_map = _table_map(spec or {})
@@ -151,7 +164,7 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
         columns.append(report)
         learned_columns.append(column)
         problems += [problem] if problem else []
-    # The scatter of texts alone is never kept whole, which is no news.
+    # For the map `text` the scatter is always diagonal, so there is no note.
     note = "" if (spec or {}).get("map") == "text" else diagonal_reason(table_map.encoding(), learned_columns)
     return TableReport(sum(batch.rows for batch in batches), tuple(columns), tuple(problems), note)
 
@@ -159,7 +172,7 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
 def _table_map(spec: dict[str, Any]) -> Table:
     """Return the table map of a spec.
 
-    For a map of texts it is one with as many words.
+    For a spec of `text`, it is a table map with the same number of words.
     """
     parameters = {name: value for name, value in spec.items() if name != "map"}
     if spec.get("map") != "text":
@@ -169,7 +182,12 @@ def _table_map(spec: dict[str, Any]) -> Table:
 
 
 def _infer_kind(name: str, batches: list[RawColumn | None], table_map: Table) -> InferredKind:
-    """Return the inferred kind of a column, from the first batch with a value of it."""
+    """Return the inferred kind of a column.
+
+    The first batch with a value of the column decides.
+
+    batches: values of the column in each batch, None where the batch lacks the column.
+    """
     inferred = infer_kind(name, batches[0] or _empty_column(), table_map.overrides())
     for values in filter(None, batches):
         inferred = inferred if inferred.kind else infer_kind(name, values, table_map.overrides())
@@ -179,7 +197,14 @@ def _infer_kind(name: str, batches: list[RawColumn | None], table_map: Table) ->
 def _report_column(
     name: str, batches: list[RawColumn | None], inferred: InferredKind, table_map: Table, words: int
 ) -> tuple[ColumnReport, TableColumn, str]:
-    """Return a column's report, the learned column, and the error of its values or ""."""
+    """Return the report on a column, the learned column, and an error message.
+
+    The message says why values of the column cannot be learned. It is "" if they can.
+
+    batches: values of the column in each batch, None where the batch lacks the column.
+    inferred: kind of the column.
+    words: number of hashed words for a text.
+    """
     encoding, column, width, problem = table_map.encoding(), TableColumn(name), 0, ""
     values, missing = set[object](), 0
     for batch in filter(None, batches):
@@ -220,7 +245,10 @@ def _describe_encoding(column: TableColumn, table_map: Table) -> str:
 
 
 def _changing_arguments(column: TableColumn) -> tuple[str, ...]:
-    """Return the arguments of `table` that would change a column's kind or encoding."""
+    """Return the arguments of `table` that would change kind or encoding.
+
+    They are shown in the report on the column.
+    """
     name, kind = column.name, column.kind
     named, text, category = _as_json([name]), _as_json({name: "text"}), _as_json({name: "category"})
     if kind in ("id", "constant"):
@@ -233,5 +261,5 @@ def _changing_arguments(column: TableColumn) -> tuple[str, ...]:
 
 
 def _as_json(value: object) -> str:
-    """Return a value as an argument in the report."""
+    """Return a value as JSON, the form that the report shows for arguments."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,8 +1,8 @@
 """Random numbers keyed by (seed, purpose, index), independent of earlier draws.
 
 Philox is a counter-based generator. Block i of its output is a function of the key and of i alone.
-Each index i, such as the number of a row or feature, owns its blocks, so any range can be drawn in
-any order, and again.
+An index, such as the number of a row or feature, always uses the same blocks. So any range of
+indices can be drawn in any order, and again.
 
 Why this way: a state that depends only on its rows and a seed can be replayed, batched differently
 and widened later.
@@ -18,9 +18,15 @@ from stream_dr.errors import InvalidParameter
 
 
 def open_uniforms(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
-    """Return (count, each) float64 in (0, 1), whose row i belongs to index first + i.
+    """Return uniform random numbers (count, each) float64 in (0, 1).
 
-    seed: seed from the user. purpose: number of the use, so that two uses of a seed draw differently.
+    Row i belongs to index first + i, and does not depend on other rows.
+
+    seed: seed from the user.
+    purpose: number that differs between the uses of a seed, so that they draw different numbers.
+    first: first index.
+    count: number of indices.
+    each: number of random numbers for each index.
     """
     blocks = -(-each // 4)
     philox = np.random.Philox(key=(seed % 2**64) | (purpose << 64), counter=first * blocks)
@@ -29,17 +35,26 @@ def open_uniforms(seed: int, purpose: int, first: int, count: int, each: int = 1
 
 
 def normals(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
-    """Return (count, each) standard normal float64, as `open_uniforms` does."""
+    """Return standard normal random numbers (count, each) float64.
+
+    The parameters are those of `open_uniforms`.
+    """
     return ndtri(open_uniforms(seed, purpose, first, count, each))
 
 
 def cauchys(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
-    """Return (count, each) standard Cauchy float64, as `open_uniforms` does."""
+    """Return standard Cauchy random numbers (count, each) float64.
+
+    The parameters are those of `open_uniforms`.
+    """
     return np.tan(np.pi * (open_uniforms(seed, purpose, first, count, each) - 0.5))
 
 
 def finite_number(value: Any) -> bool:
-    """Return True if value is a number but no bool, and finite as a float64."""
+    """Return True if a value is a number that is finite as a float64.
+
+    A bool is no number here.
+    """
     # An integer beyond the largest float overflows.
     try:
         real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
@@ -51,7 +66,7 @@ def finite_number(value: Any) -> bool:
 def check_seed(seed: object) -> None:
     """Raise InvalidParameter unless seed is None or an integer from 0 to 2⁶³ − 1.
 
-    None stands for 0, since nothing here depends on the clock.
+    None stands for 0, so that results can be repeated.
     """
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63):
         raise InvalidParameter(

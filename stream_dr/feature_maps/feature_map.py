@@ -9,11 +9,11 @@ from stream_dr.rows.block import Block, Rows
 
 @dataclass(frozen=True)
 class FeatureMap(ABC):
-    """Parameters of a feature map, and the mapping of rows.
+    """Parameters of a feature map, and methods that map rows.
 
-    A map without statistics has `apply(X, width, names)`, too. It returns the mapped rows (rows,
-    out_features) of rows X, dense or CSR. `width` is the number of features of the stream so far,
-    and `names` are the names of the columns, if any.
+    A map without running statistics also has `apply(X, width, names)`, which returns the mapped
+    rows (rows, out_features) of rows X, dense or CSR. `width` is the number of features of the
+    stream so far. `names` are the names of the columns, or None.
 
     Attributes
     ----------
@@ -22,7 +22,7 @@ class FeatureMap(ABC):
     sparse : bool
         True if mapped rows are CSR.
     learns : bool
-        True if the map has running statistics and takes RawRows, which table.py maps.
+        True if the map has running statistics. It then takes RawRows, and table.py maps them.
     """
 
     by_name: ClassVar[bool] = False
@@ -36,23 +36,29 @@ class FeatureMap(ABC):
 
     @property
     def settled(self) -> bool:
-        """True if no parameter remains for the first batch to decide."""
+        """True if the first batch has no parameter to decide."""
         return True
 
     def decided(self, block: Block) -> "FeatureMap":
-        """Return the map with the parameters that the first batch decides."""
+        """Return the map with the parameters that the first batch decides.
+
+        block: the first batch.
+        """
         return self
 
     def warn_if_unsuitable(self, X: Rows) -> None:  # noqa: B027
         """Warn if the map does not suit the first rows X (rows, features)."""
 
     def is_decided_as(self, other: "FeatureMap") -> bool:
-        """Return True if `other` is this map after the first batch decided its parameters."""
+        """Return True if a first batch can have turned this map into `other`.
+
+        The maps then differ only in parameters that the first batch decides.
+        """
         return False
 
     @abstractmethod
     def out_features(self, width: int) -> int:
-        """Return the maximum number of columns of mapped rows.
+        """Return the largest number of columns of mapped rows.
 
         width: number of features, 0 if unknown.
         """
@@ -63,4 +69,7 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def bytes(self, width: int) -> int:
-        """Return the number of bytes that the map itself uses for rows of this width."""
+        """Return the number of bytes of memory that the map itself uses.
+
+        width: number of features.
+        """

@@ -1,20 +1,22 @@
 """Random Fourier features, whose inner products approximate a shift-invariant kernel.
 
-The method is that of Rahimi and Recht (2007). k(x, x') ≈ φ(x)ᵀφ(x') with φ(x) = √(2/D) [cos Ωᵀx,
-sin Ωᵀx] and D/2 frequencies Ω drawn from the spectrum of the kernel k [SRP eq. 15]:
+The method is that of Rahimi and Recht (2007). The features of a row x are φ(x) = √(2/D) [cos Ωᵀx,
+sin Ωᵀx], and the kernel is k(x, x') ≈ φ(x)ᵀφ(x'). Ω holds D/2 frequencies, drawn from the spectrum
+of the kernel k [SRP eq. 15]:
 
-- RBF, exp(−γ|x − x'|²): Ω ~ N(0, 2γ). The orthogonal variant draws blocks of `features` orthogonal
-  frequencies with the lengths of independent ones, for a smaller error at the same D (Yu, Suresh,
-  Choromanski, Holtmann-Rice, Kumar 2016).
+- RBF, exp(−γ|x − x'|²): Ω ~ N(0, 2γ). The orthogonal variant draws blocks of frequencies that are
+  orthogonal and have the lengths of independent ones. This gives a smaller error for the same D
+  (Yu, Suresh, Choromanski, Holtmann-Rice, Kumar 2016).
 - Laplace, exp(−γ|x − x'|₁): Ω ~ Cauchy(0, γ).
 
-The error of k is about 1/√D. Cost per row: O(entries · D / 2) products and D cosines. Memory of the
-map: 4 · features · D bytes.
+The error of k is about 1/√D. Cost per row: O(nonzeros · D / 2) products and D cosines. Memory of
+the map: 4 · features · D bytes.
 
-Why this way: with sine and cosine of each frequency, instead of a cosine with a random phase,
-k(x, x) is exactly 1 and the error is smaller for nearby rows. Row i of Ω is drawn from (seed, i), so
-a stream may grow features without a change of earlier rows. The orthogonal variant couples all rows
-of Ω and needs the width at the start.
+Why this way: the features have both sine and cosine of each frequency. With a cosine and a random
+phase instead, k(x, x) would not be exactly 1, and the error would be larger for nearby rows. Row i
+of Ω is drawn from (seed, i), so a stream may get more features without a change of earlier rows of
+Ω. In the orthogonal variant all rows of Ω depend on each other, so the number of features must be
+known at the start.
 """
 
 import warnings
@@ -32,30 +34,43 @@ from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.sparse_rows import is_sparse
 
 SPECTRUM, LENGTHS = 21, 22
-"""Purposes of the draws (see draws.py). Block b of the orthogonal variant adds 100 · b."""
-FARTHEST = 1e9
-"""Largest |ωᵀx|. Beyond it sine and cosine would be noise of rounding, so they are set to 0.
+"""Numbers that distinguish draws for different purposes (see draws.py).
 
-The kernel of rows so far apart is 0, too. Scale such rows, or lower gamma.
+Block b of the orthogonal variant adds 100 · b to SPECTRUM.
+"""
+FARTHEST = 1e9
+"""Largest |ωᵀx| for a row x and a frequency ω.
+
+Beyond this value, sine and cosine would be rounding errors, so they are set to 0. The kernel of
+rows so far apart is 0, too. Scale such rows, or lower gamma.
 """
 LEAST_MEDIAN, MEDIAN_ROWS = 0.01, 200
-"""Median kernel value of a first batch below which a warning is issued, and its number of rows."""
+"""Limits for the warning about the kernel of a first batch.
+
+LEAST_MEDIAN: median kernel value of two rows below which the warning is issued.
+MEDIAN_ROWS: largest number of rows of which the median is computed.
+"""
 MOST_ORTHOGONAL = 4096
-"""Maximum number of features of the orthogonal variant, which takes O(features³) to draw."""
+"""Largest number of features for the orthogonal variant.
+
+Drawing the orthogonal frequencies takes O(features³).
+"""
 
 
 @dataclass(frozen=True)
 class RandomFourier(FeatureMap):
-    """Random Fourier features.
+    """Random Fourier features, whose inner products approximate a kernel.
 
     Attributes
     ----------
     n_features : int
-        Number D of features, even.
+        Number D of columns of mapped rows, even.
     kernel : "rbf" or "laplace"
+        exp(−γ|x − x'|²) or exp(−γ|x − x'|₁).
     gamma : float or None
-        γ > 0, in the inverse unit of |x|² or |x|. None lets the first batch decide: 1/d for dense
-        rows or a declared width d, 1 for sparse rows of undeclared width.
+        γ > 0, in the inverse unit of |x|² (rbf) or |x|₁ (laplace). None lets the first batch
+        decide: 1/d for dense rows or rows of a declared width d, and 1 for sparse rows of
+        undeclared width.
     seed : int
         Seed of the draws.
     orthogonal : bool
@@ -75,19 +90,26 @@ class RandomFourier(FeatureMap):
 
     @property
     def settled(self) -> bool:
-        """True if gamma is a number."""
+        """True if gamma is a number, so that the first batch does not decide it."""
         return self.gamma is not None
 
     def decided(self, block: Block) -> "RandomFourier":
-        """Return the map with the gamma that the first batch gives it."""
+        """Return the map with the gamma that the first batch decides.
+
+        block: the first batch.
+        """
         if self.settled:
             return self
-        # The width of sparse rows grows unless it is declared, so the first batch's means nothing.
+        # Sparse rows without a declared width may get wider later, so the width of the first batch
+        # says nothing.
         declared = not block.sparse or block.width_stated
         return replace(self, gamma=1.0 / max(1, block.features) if declared else 1.0)
 
     def warn_if_unsuitable(self, X: Rows) -> None:
-        """Warn (NarrowKernel) if most kernel values of the first rows X are near 0."""
+        """Warn (NarrowKernel) if most kernel values of two rows are near 0.
+
+        X: (rows, features) the first rows of the stream.
+        """
         gamma = float(self.gamma or 0.0)
         distance = _median_distance(X, self.kernel)
         value = float(np.exp(-gamma * distance))
@@ -100,11 +122,11 @@ class RandomFourier(FeatureMap):
             )
 
     def is_decided_as(self, other: FeatureMap) -> bool:
-        """Return True if `other` is this map after the first batch decided gamma."""
+        """Return True if `other` is this map with a gamma from the first batch."""
         return not self.settled and isinstance(other, RandomFourier) and replace(other, gamma=self.gamma) == self
 
     def out_features(self, width: int) -> int:
-        """Return the number D of features."""
+        """Return the number D of columns of mapped rows."""
         return self.n_features
 
     def check(self) -> None:
@@ -125,9 +147,12 @@ class RandomFourier(FeatureMap):
         check_seed(self.seed)
 
     def apply(self, X: Rows, width: int, names: tuple[str, ...] | None = None) -> np.ndarray:
-        """Return φ of rows X (rows, features) as (rows, D) float64.
+        """Return the features φ (rows, D) float64 of rows.
 
-        X may be dense or CSR. φ is 0 where |ωᵀx| is above `FARTHEST`.
+        The features of a frequency ω are 0 in rows x for which |ωᵀx| is above `FARTHEST`.
+
+        X: (rows, features), dense or CSR.
+        width: number of features of the stream so far.
         """
         omega = frequencies(self, width if self.orthogonal else _next_power_of_2(X.shape[1]))
         angles = np.asarray(X @ omega[: X.shape[1]])
@@ -143,15 +168,21 @@ class RandomFourier(FeatureMap):
         return out
 
     def bytes(self, width: int) -> int:
-        """Return 4 · features · D, with features rounded up to a power of 2."""
+        """Return 4 · features · D.
+
+        Except in the orthogonal variant, the number of features is rounded up to a power of 2.
+        """
         return 4 * self.n_features * (width if self.orthogonal else _next_power_of_2(width))
 
 
 @lru_cache(maxsize=8)
 def frequencies(spec: RandomFourier, width: int) -> np.ndarray:
-    """Return Ω (width, D/2) float64, read-only.
+    """Return the frequencies Ω (width, D/2) float64, read-only.
 
-    Row i depends on (seed, i) only, except in the orthogonal variant. The map must be settled.
+    Row i depends only on (seed, i), except in the orthogonal variant. gamma must be a number.
+
+    spec: the map.
+    width: number of features.
     """
     half = spec.n_features // 2
     gamma = float(spec.gamma)  # type: ignore[arg-type]
@@ -166,9 +197,12 @@ def frequencies(spec: RandomFourier, width: int) -> np.ndarray:
 
 
 def _median_distance(X: Rows, kernel: str) -> float:
-    """Return the median |x − x'|² of rows X (rows, features), 0 for a single row.
+    """Return the median distance of two rows of X, 0 for a single row.
 
-    X may be dense or CSR. For the Laplace kernel it is |x − x'|₁.
+    The distance is |x − x'|² for the RBF kernel, and |x − x'|₁ for the Laplace kernel. At most 200
+    random rows are compared.
+
+    X: (rows, features), dense or CSR.
     """
     from sklearn.metrics.pairwise import euclidean_distances, manhattan_distances
 
@@ -177,12 +211,13 @@ def _median_distance(X: Rows, kernel: str) -> float:
         return 0.0
     rows = X[np.sort(chosen)].astype(np.float64)
     if is_sparse(rows):
-        # scikit-learn takes 32-bit indices only, and rows may be wider than those reach.
+        # scikit-learn takes only 32-bit indices, and the rows may have more columns. So only the
+        # columns with values are passed, renumbered.
         used, at = np.unique(rows.indices, return_inverse=True)
         parts = rows.data, at.astype(np.int32), rows.indptr.astype(np.int32)
         rows = sp.csr_matrix(parts, shape=(len(chosen), len(used)))
     else:
-        # Rows far from 0 would lose the digits of their differences.
+        # Subtract a row, since differences of rows far from 0 would lose digits.
         rows = rows - rows[0]
     with np.errstate(over="ignore", invalid="ignore"):
         distances = manhattan_distances(rows) if kernel == "laplace" else euclidean_distances(rows, squared=True)
@@ -190,9 +225,13 @@ def _median_distance(X: Rows, kernel: str) -> float:
 
 
 def _orthogonal_frequencies(width: int, count: int, seed: int) -> np.ndarray:
-    """Return (width, count) orthogonal frequencies with the lengths of standard normal ones.
+    """Return orthogonal frequencies (width, count).
 
-    Columns are orthogonal within blocks of at most `width`. Raises InvalidParameter.
+    Their lengths are distributed as those of standard normal vectors. Columns are orthogonal
+    within blocks of at most `width` columns. Raises InvalidParameter if the width is too large.
+
+    width: number of features.
+    count: number of frequencies.
     """
     if width > MOST_ORTHOGONAL:
         raise InvalidParameter(
@@ -208,5 +247,9 @@ def _orthogonal_frequencies(width: int, count: int, seed: int) -> np.ndarray:
 
 
 def _next_power_of_2(width: int) -> int:
-    """Return the next power of 2, so that a growing stream seldom draws again."""
+    """Return the next power of 2 that is at least width.
+
+    Frequencies are drawn for such widths, so that a stream that gets wider seldom draws them
+    again.
+    """
     return 1 << max(0, int(width) - 1).bit_length()

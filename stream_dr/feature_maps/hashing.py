@@ -1,16 +1,19 @@
 """Hashing of named features to a fixed number of columns.
 
-The hash is that of scikit-learn's FeatureHasher (Weinberger 2009). The column and sign of a feature
-are a hash (MurmurHash3) of its name. No vocabulary is stored, and new names may appear at any time.
-Rows may be dicts as in river, tables with named columns, or plain columns, which are named "0", "1"
-… In a dict such as {"price": 1.2, "colour": "red"}, a string value v of feature f is the feature
-"f=v" with value 1, and a bool is 0 or 1.
+The hash is that of scikit-learn's FeatureHasher (Weinberger 2009). A hash (MurmurHash3) of a
+feature's name gives the feature's column and sign. No vocabulary is stored, and new names may
+appear at any time.
 
-Cost per row: O(entries), and a hash for each name that was not seen lately. The map needs no memory.
+Rows may be dicts as in river, tables with named columns, or plain columns, which are named "0",
+"1" … In a dict such as {"price": 1.2, "colour": "red"}, a string value v of feature f becomes the
+feature "f=v" with value 1. A bool becomes 0 or 1.
 
-Why this way: with signs, two features in one column cancel on average instead of adding up, so
-inner products are right on average. The default of 4,096 columns is the widest whose whole scatter
-is computed.
+Cost per row: O(nonzeros), and a hash for each name that is not in the cache. The map needs no
+memory of its own.
+
+Why this way: with random signs, two features that share a column cancel on average instead of
+adding up, so inner products are right on average. The default of 4,096 columns is the largest
+number for which exact scatter is computed.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -28,14 +31,14 @@ from stream_dr.rows.block import Rows
 
 @dataclass(frozen=True)
 class Hashing(FeatureMap):
-    """Feature hashing.
+    """Feature hashing: named features in a fixed number of columns.
 
     Attributes
     ----------
     n_features : int
-        Number of columns.
+        Number of columns of mapped rows.
     alternate_sign : bool
-        True to hash a sign, too.
+        True to give each feature a sign by its hash, too.
     """
 
     n_features: int = 4096
@@ -57,12 +60,14 @@ class Hashing(FeatureMap):
             raise InvalidParameter(f"alternate_sign={self.alternate_sign!r} of hashing; it must be a bool.")
 
     def apply(self, X: Rows, width: int, names: tuple[str, ...] | None = None) -> sp.csr_matrix:
-        """Return rows X (rows, features) hashed to CSR (rows, n_features), float64.
+        """Return hashed rows (rows, n_features), CSR float64.
 
-        names: names of the columns. None: their numbers.
+        X: (rows, features), dense or CSR.
+        width: not used.
+        names: names of the columns of X. None: the numbers of the columns are their names.
         """
         X = sp.csr_matrix(X).astype(np.float64)
-        # Unnamed columns may be millions, so only those in use are hashed.
+        # There may be millions of unnamed columns, so only columns with values are hashed.
         if names is None:
             used, indices = np.unique(X.indices, return_inverse=True)
             X = sp.csr_matrix((X.data, indices, X.indptr), shape=(X.shape[0], len(used)))
@@ -72,12 +77,12 @@ class Hashing(FeatureMap):
         return hashed
 
     def bytes(self, width: int) -> int:
-        """Return 12 bytes per feature."""
+        """Return 12 bytes for each feature."""
         return 12 * width
 
 
 def _hash_table(spec: Hashing, names: Iterable[str]) -> sp.csr_matrix:
-    """Return the column and sign of each name, as CSR (names, n_features) of ±1."""
+    """Return a CSR matrix (names, n_features) with ±1 in each name's column."""
     from sklearn.feature_extraction import FeatureHasher
 
     hasher = FeatureHasher(spec.n_features, input_type="string", alternate_sign=spec.alternate_sign)
@@ -86,14 +91,14 @@ def _hash_table(spec: Hashing, names: Iterable[str]) -> sp.csr_matrix:
 
 
 hash_table = lru_cache(maxsize=64)(_hash_table)
-"""`_hash_table` with a cache, for names that repeat in every batch."""
+"""`_hash_table` with a cache, for column names that are the same in every batch."""
 
 
 def named_rows(X: Sequence[Mapping[Hashable, object]]) -> tuple[sp.csr_matrix, tuple[str, ...]]:
-    """Return dicts as CSR (rows, names), float64, and the names in order of first appearance.
+    """Return dicts as CSR rows (rows, names) float64, and the names.
 
-    A bool is 0 or 1. A string value v of feature f is the feature "f=v" with value 1. Raises
-    InvalidRows.
+    The names are in order of first appearance. A bool becomes 0 or 1. A string value v of feature
+    f becomes the feature "f=v" with value 1. Raises InvalidRows.
     """
     places: dict[str, int] = {}
     indptr = [0]
@@ -112,7 +117,11 @@ def named_rows(X: Sequence[Mapping[Hashable, object]]) -> tuple[sp.csr_matrix, t
 
 
 def _number(value: Any, key: Hashable, row: int) -> float:
-    """Return a value as a float, or raise InvalidRows."""
+    """Return a value as a float. Raise InvalidRows if it is no number.
+
+    key: name of the feature, for the message.
+    row: number of the row, for the message.
+    """
     try:
         return float(value)
     except (TypeError, ValueError) as e:

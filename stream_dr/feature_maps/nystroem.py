@@ -1,16 +1,18 @@
 """Coordinates of rows on landmark rows, whose inner products are those of a kernel.
 
-The method is that of Williams and Seeger (2001). With landmarks Z, K = k(Z, Z) = L Lᵀ (Cholesky) and
-φ(x) = L⁻¹ k(Z, x), the inner product φ(x)ᵀφ(x') is k(x, x') for rows in the span of the landmarks in
-feature space. For others it is k of their projections onto it. An estimator behind the map is the
-kernel method with directions in that span, and the kernel method itself if all rows are landmarks.
+The method is that of Williams and Seeger (2001). The landmarks Z are some of the rows. K = k(Z, Z)
+= L Lᵀ is their kernel matrix with its Cholesky factor L, and a row x has the coordinates φ(x) =
+L⁻¹ k(Z, x). If two rows lie in the span of the landmarks in feature space, φ(x)ᵀφ(x') = k(x, x').
+For other rows, φ(x)ᵀφ(x') is the kernel of their projections onto the span. An estimator with this
+map is the kernel method with directions restricted to the span. If all rows are landmarks, it is
+the kernel method itself.
 
-Landmarks are fixed by the spec, or drawn from the first rows by keys of (seed, row number), so that
-they do not depend on the batches. A row that earlier landmarks represent to 1e-8 is skipped, since
-rounding errors are divided by the remainder.
+Landmarks are in the spec, or are drawn from the first rows. A draw depends on (seed, row number),
+so that it does not depend on the batches. A row that earlier landmarks represent up to a remainder
+of 1e-8 is skipped, since rounding errors are divided by the remainder.
 
-Why this way: landmark j has zeros in all coordinates after j, so rows learned before a later
-landmark remain correct, and no row has to wait until landmarks are known.
+Why this way: a landmark is zero in the coordinates of all later landmarks. So rows learned before
+a later landmark was drawn remain correct, and no row has to wait until all landmarks are known.
 
 Cost per row: k(Z, x), and O(landmarks²). Memory: the landmarks, and 8 · landmarks² bytes.
 """
@@ -39,35 +41,46 @@ from stream_dr.rows.block import Block, Rows, check_finite
 from stream_dr.rows.number_rows import as_rows
 
 KERNELS = ("rbf", "laplace", "polynomial", "linear")
+"""Names of the kernels."""
+
 MOST_LANDMARKS = 20_000
-"""Maximum number of landmarks, whose factor takes 8 · landmarks² bytes."""
+"""Largest number of landmarks.
+
+Their Cholesky factor takes 8 · landmarks² bytes.
+"""
 
 _LANDMARK_DRAW, _AT_ONCE = 23, 256
-# Share of a row outside the span of the landmarks below which it is skipped.
+"""Settings of the draws.
+
+_LANDMARK_DRAW: number that distinguishes these draws from others (see draws.py).
+_AT_ONCE: largest number of rows that are added to the landmarks at a time.
+"""
+
+# Rows are skipped if at most this share of their squared length lies outside the landmarks' span.
 _DEPENDENT = 1e-8
 _EPS = float(np.finfo(np.float64).eps)
 _WIDEST_DENSE = 4096
 
 
 class Landmarks(NamedTuple):
-    """Landmarks so far.
+    """Landmark rows so far, with the Cholesky factor of their kernel matrix.
 
     Attributes
     ----------
     seen : int
-        Number of rows of the stream examined.
+        Number of rows of the stream that could have become landmarks.
     picked : int
-        Number of rows drawn.
+        Number of rows drawn. Rows that the landmarks represent already are drawn but skipped.
     n_features : int
-        Width of the rows.
+        Number of features of the rows.
     factor : ndarray (landmarks, landmarks)
-        Cholesky factor L, float64.
+        Cholesky factor L of the kernel matrix, float64.
     values : ndarray (landmarks, features), or (entries,) if sparse
-        float64. The values of the CSR matrix if the landmarks are sparse.
+        The landmarks, or the values of their CSR matrix if they are sparse. float64.
     indices : ndarray (entries,) or None
-        int32 column indices of the CSR matrix.
+        int32 column indices of the CSR matrix. None if the landmarks are dense.
     indptr : ndarray (landmarks + 1,) or None
-        int64 row ends of the CSR matrix.
+        int64 row ends of the CSR matrix. None if the landmarks are dense.
     """
 
     seen: int
@@ -79,7 +92,11 @@ class Landmarks(NamedTuple):
     indptr: np.ndarray | None = None
 
     def check(self, width: int, most: int) -> None:
-        """Raise DamagedFile unless these are at most `most` rows of `width` features."""
+        """Raise DamagedFile unless the arrays fit each other and the stated sizes.
+
+        width: number of features.
+        most: largest number of landmarks.
+        """
         check_equal(self, "n_features", width)
         check_within(self, 0, MOST_ROWS, "seen", "picked")
         m = min(len(self.factor), most)
@@ -91,36 +108,38 @@ class Landmarks(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        """Landmarks (landmarks, features) as an ndarray or CSR."""
+        """The landmarks (landmarks, features) as an ndarray or CSR."""
         if self.indices is None or self.indptr is None:
             return self.values
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.factor), self.n_features))
 
     def same(self, other: "Landmarks") -> bool:
-        """Return True if both are the same rows in the same order."""
+        """Return True if `other` has the same landmarks in the same order."""
         return _row_keys(self.rows) == _row_keys(other.rows)
 
     def among(self, X: Rows) -> bool:
-        """Return True if any of rows X is a landmark."""
+        """Return True if any row of X is a landmark."""
         return not set(_row_keys(self.rows)).isdisjoint(_row_keys(X))
 
 
 @dataclass(frozen=True)
 class Nystroem(FeatureMap):
-    """Coordinates on landmarks.
+    """Coordinates of rows on landmark rows, whose inner products are a kernel.
 
     Attributes
     ----------
     landmarks : int or list
-        Number of rows to draw from the first rows, or the landmarks themselves. These are lists of
-        numbers or, if sparse, dicts {"indices": […], "values": […]}.
+        Number of landmarks to draw from the first rows, or the landmarks themselves. A landmark is
+        a list of numbers or, if sparse, a dict {"indices": […], "values": […]}.
     kernel : str
-        "rbf" exp(−γ|x − x'|²), "laplace" exp(−γ|x − x'|₁), "polynomial" (γ xᵀx' + coef0)^degree, or
-        "linear" xᵀx'.
+        "rbf" exp(−γ|x − x'|²), "laplace" exp(−γ|x − x'|₁), "polynomial" (γ xᵀx' + coef0)^degree,
+        or "linear" xᵀx'.
     gamma : float
         γ > 0.
     degree : int
+        Degree of the polynomial kernel.
     coef0 : float
+        Constant of the polynomial kernel.
     first : int or None
         Number of first rows to draw from. None takes the first `landmarks` rows.
     seed : int
@@ -137,16 +156,19 @@ class Nystroem(FeatureMap):
 
     @property
     def draws_landmarks(self) -> bool:
-        """True if landmarks are drawn from the stream."""
+        """True if landmarks are drawn from the stream, False if the spec has them."""
         return isinstance(self.landmarks, int | np.integer)
 
     @property
     def most(self) -> int:
-        """Maximum number of landmarks, and number of coordinates."""
+        """Largest number of landmarks, which is the number of coordinates."""
         return int(self.landmarks) if isinstance(self.landmarks, int | np.integer) else len(self.landmarks)
 
     def out_features(self, width: int) -> int:
-        """Return the number of coordinates. Those without a landmark so far are 0."""
+        """Return the number of coordinates.
+
+        Coordinates are 0 while their landmark has not been drawn.
+        """
         return self.most
 
     def check(self) -> None:
@@ -168,21 +190,27 @@ class Nystroem(FeatureMap):
             landmark_rows(self.landmarks)
 
     def bytes(self, width: int) -> int:
-        """Return 8 · landmarks · (features + landmarks).
+        """Return the largest number of bytes of the landmarks and their factor.
 
-        Rows wider than 4,096 count as sparse rows with 4,096 entries.
+        This is 8 · landmarks · (features + landmarks). Rows of more than 4,096 features count as
+        sparse rows with 4,096 entries.
         """
         return self.most * ((8 * width if width <= _WIDEST_DENSE else 12 * _WIDEST_DENSE) + 8 * self.most)
 
     def begin(self) -> Landmarks:
-        """Return the landmarks of the spec, or none if they are drawn."""
+        """Return the landmarks before the first row of the stream.
+
+        They are the landmarks of the spec, or none if landmarks are drawn.
+        """
         nothing = Landmarks(0, 0, 0, np.zeros((0, 0)), np.zeros((0, 0)))
         return nothing if self.draws_landmarks else _add_landmarks(self, nothing, landmark_rows(self.landmarks))
 
     def grown(self, landmarks: Landmarks, block: Block) -> Landmarks:
-        """Return the landmarks with those drawn from a batch.
+        """Return the landmarks together with new ones drawn from a batch.
 
-        Raises WidthMismatch. Raises NotFinite if the kernel of its rows is too large.
+        landmarks: landmarks so far.
+
+        Raises WidthMismatch. Raises NotFinite if the kernel of two rows is too large.
         """
         width = max(landmarks.n_features, block.features)
         if not self.draws_landmarks:
@@ -197,7 +225,10 @@ class Nystroem(FeatureMap):
         return landmarks._replace(seen=seen, picked=picked, n_features=width, **_arrays_of_width(landmarks, width))
 
     def coordinates(self, landmarks: Landmarks, X: Rows) -> np.ndarray:
-        """Return φ of rows X (rows, features), dense or CSR, as (rows, landmarks) float64."""
+        """Return the coordinates (rows, landmarks) float64 of rows.
+
+        X: (rows, features), dense or CSR.
+        """
         from scipy.linalg import solve_triangular
 
         out = np.zeros((X.shape[0], self.most))
@@ -205,14 +236,18 @@ class Nystroem(FeatureMap):
         if n and X.shape[0]:
             values = self.values(X, landmarks.rows)
             out[:, :n] = solve_triangular(landmarks.factor, values.T, lower=True, check_finite=False).T
-            # Coordinates that are rounding errors were 0 before their landmark was drawn.
+            # Set coordinates that are only rounding errors to 0, as they were before their
+            # landmark was drawn.
             out[np.abs(out) <= n * _EPS * np.linalg.norm(out, axis=1, keepdims=True)] = 0.0
         return out
 
     def values(self, A: Rows, B: Rows) -> np.ndarray:
-        """Return k of rows A and B, dense or CSR, as (rows of A, rows of B) float64.
+        """Return the kernel of each row of A with each row of B.
 
-        Features that one of them lacks are 0 there.
+        The result is (rows of A, rows of B) float64.
+
+        A, B: (rows, features), dense or CSR. If one has fewer features, its missing features are
+        0.
         """
         from sklearn.metrics import pairwise as kernels
 
@@ -226,17 +261,22 @@ class Nystroem(FeatureMap):
             check_finite(values)
             return np.asarray(values)
 
-        # Only differences matter here, and a common offset of the rows would cost digits.
+        # Subtract a row. These kernels depend on differences of rows only, and rows far from 0
+        # would lose digits.
         if not sp.issparse(A) and not sp.issparse(B):
             A, B = A - B[0], B - B[0]
         kernel = kernels.rbf_kernel if self.kernel == "rbf" else kernels.laplacian_kernel
         return np.asarray(kernel(A, B, gamma=self.gamma))
 
     def _drawn_rows(self, landmarks: Landmarks, block: Block) -> tuple[np.ndarray, int]:
-        """Return the indices of the batch's rows that are drawn, and the number drawn so far.
+        """Return the indices of the batch's rows that are drawn, and a count.
 
-        Of the first `first` rows `most` are drawn, each with the same probability (Knuth's
-        algorithm S). Afterwards all rows are, as long as there is room because rows were skipped.
+        The count is the number of rows drawn so far. From the first `first` rows of the stream,
+        `most` rows are drawn, each with the same probability (Knuth's algorithm S). If some of
+        them were skipped because the landmarks represent them, all later rows are drawn until
+        there are `most` landmarks.
+
+        landmarks: landmarks so far.
         """
         picked = landmarks.picked
         first = self.first or self.most
@@ -255,7 +295,10 @@ class Nystroem(FeatureMap):
 
 
 def check_kernel(name: str, gamma: float, degree: int, coef0: float) -> None:
-    """Raise InvalidParameter if a kernel's parameter is outside its range."""
+    """Raise InvalidParameter if a kernel's parameter is outside its range.
+
+    name: name of the feature map, for the message.
+    """
     if not finite_number(gamma) or gamma <= 0:
         raise InvalidParameter(f"gamma={gamma!r} of {name}; it must be a finite number > 0.")
     if isinstance(degree, bool) or not isinstance(degree, int | np.integer) or not 1 <= degree <= 20:
@@ -265,9 +308,9 @@ def check_kernel(name: str, gamma: float, degree: int, coef0: float) -> None:
 
 
 def landmark_rows(rows: Any) -> Rows:
-    """Return the landmarks of a spec as (rows, features) ndarray or CSR.
+    """Return the landmarks of a spec as rows (landmarks, features).
 
-    Raises InvalidParameter.
+    The result is an ndarray or CSR. Raises InvalidParameter.
     """
     try:
         if not any(isinstance(row, Mapping) for row in rows):
@@ -280,10 +323,11 @@ def landmark_rows(rows: Any) -> Rows:
 
 
 def landmarks_json(rows: Any) -> int | list[Any]:
-    """Return landmarks in JSON's types, as a spec has them.
+    """Return landmarks as JSON types, in the form of a spec.
 
-    rows: number of landmarks, or rows as an ndarray, sparse matrix, table or lists. Raises
-    InvalidParameter.
+    rows: number of landmarks, or the landmarks as an ndarray, sparse matrix, table or lists.
+
+    Raises InvalidParameter.
     """
     if isinstance(rows, int | np.integer):
         return int(rows)
@@ -299,14 +343,20 @@ def landmarks_json(rows: Any) -> int | list[Any]:
 
 
 def _add_landmarks(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
-    """Add rows X that the landmarks do not represent, while there is room."""
+    """Add rows of X as landmarks, up to the largest number of landmarks.
+
+    Rows that the landmarks represent already are skipped.
+
+    spec: the map.
+    landmarks: landmarks so far.
+    """
     n = len(landmarks.factor)
     room = spec.most - n
     known = spec.coordinates(landmarks, X)[:, :n]
     K = spec.values(X, X)
     remainder = K - known @ known.T
 
-    # Cholesky factor of the remainder, column by column.
+    # Compute the Cholesky factor of the remainder column by column.
     columns = np.zeros(remainder.shape)
     new: list[int] = []
     for i in range(len(remainder)):
@@ -333,19 +383,27 @@ def _add_landmarks(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
 
 
 def _csr_arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Return values, indices and indptr of rows, the last two None if they are dense."""
+    """Return values, indices and indptr of rows.
+
+    If the rows are dense, the values are the rows, and the others are None.
+    """
     if not sp.issparse(rows):
         return np.ascontiguousarray(rows), None, None
     return rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
 
 
 def _arrays_of_width(landmarks: Landmarks, width: int) -> dict[str, np.ndarray]:
-    """Return the arrays of the landmarks that change if rows have this width."""
+    """Return the arrays of the landmarks that change with the number of features.
+
+    These are the values of dense landmarks. Sparse landmarks have none.
+
+    width: number of features.
+    """
     return {} if landmarks.indices is not None else {"values": _pad_columns(landmarks.values, width)}
 
 
 def _pad_columns(X: Rows, width: int) -> Rows:
-    """Return rows X with columns of zeros up to `width`."""
+    """Return rows X with columns of zeros added up to `width` columns."""
     if X.shape[1] == width:
         return X
     if sp.issparse(X):
@@ -358,9 +416,9 @@ def _dense(parts: list[Rows]) -> list[np.ndarray]:
 
 
 def _row_keys(X: Rows) -> list[bytes]:
-    """Return bytes per row that are equal for equal rows, dense or CSR.
+    """Return bytes for each row that are equal for equal rows.
 
-    Zeros at the end of a row do not count.
+    Dense and CSR rows give the same bytes. Zeros at the end of a row do not matter.
     """
     X = sp.csr_matrix(X, dtype=np.float64)
     X.eliminate_zeros()

@@ -1,15 +1,19 @@
 """Products of features, whose inner products are the polynomial kernel (γ xᵀx' + c)^degree.
 
-- Exact if there are at most n_features products: every product of `degree` factors from √γ x_1 …
-  √γ x_d and √c, times the square root of the number of its orders.
-- Otherwise a tensor sketch (Pham and Pagh 2013): `degree` count sketches of the row, convolved by
-  FFT. Inner products are the kernel's on average, with an error of about 1/√n_features.
+- The map is exact if there are at most n_features products. These are all products of `degree`
+  factors from √γ x_1 … √γ x_d and √c. Each product is multiplied by the square root of the number
+  of orders in which its factors can be written.
+- Otherwise the map is a tensor sketch (Pham and Pagh 2013): `degree` count sketches of the row,
+  convolved by FFT. A count sketch adds each feature, with a random sign, to a random column. The
+  inner products are on average those of the kernel, with an error of about 1/√n_features.
 
-Cost per row: O(n_features · degree) exact, O(degree · (entries + n_features log n_features))
-sketched. Memory: 8 · degree bytes per product, or 12 · degree bytes per feature.
+Cost per row: O(n_features · degree) if exact, O(degree · (nonzeros + n_features log n_features))
+if sketched. Memory: 8 · degree bytes per product if exact, 12 · degree bytes per feature if
+sketched.
 
-Why this way: place and sign of feature i are drawn from (seed, i), so parts of any width agree. The
-default is the widest whose whole scatter is computed.
+Why this way: the column and sign of feature i are drawn from (seed, i), so the maps of narrower
+and wider batches agree. The default of n_features is the largest number for which exact scatter is
+computed.
 """
 
 from dataclasses import dataclass
@@ -27,25 +31,25 @@ from stream_dr.feature_maps.nystroem import check_kernel
 from stream_dr.rows.block import Rows, check_finite
 
 SKETCH = 24
-"""Purpose of the draws (see draws.py)."""
+"""Number that distinguishes draws for this purpose (see draws.py)."""
 
 
 @dataclass(frozen=True)
 class Polynomial(FeatureMap):
-    """Products of features.
+    """Products of features, for the polynomial kernel (γ xᵀx' + c)^degree.
 
     Attributes
     ----------
     degree : int
         From 1 to 20.
     n_features : int
-        Maximum number of columns.
+        Largest number of columns of mapped rows.
     gamma : float
         γ > 0.
     coef0 : float
-        c ≥ 0. 0 excludes the products of fewer than `degree` features.
+        c ≥ 0. With 0 there are no products of fewer than `degree` features.
     seed : int
-        Seed of the tensor sketch.
+        Seed of the tensor sketch, which is used if there are more than n_features products.
     """
 
     degree: int = 2
@@ -56,7 +60,7 @@ class Polynomial(FeatureMap):
 
     @property
     def fixed_width(self) -> bool:
-        """True, since products are drawn for a number of features."""
+        """True, since products are those of a fixed number of features."""
         return True
 
     def products(self, width: int) -> int:
@@ -64,7 +68,10 @@ class Polynomial(FeatureMap):
         return comb(width + bool(self.coef0) + self.degree - 1, self.degree)
 
     def out_features(self, width: int) -> int:
-        """Return the number of columns of mapped rows, an upper bound if width is 0."""
+        """Return the number of columns of mapped rows.
+
+        width: number of features. If it is 0, an upper bound is returned.
+        """
         return min(self.products(width), self.n_features) if width else self.n_features
 
     def check(self) -> None:
@@ -76,9 +83,12 @@ class Polynomial(FeatureMap):
         check_seed(self.seed)
 
     def apply(self, X: Rows, width: int, names: tuple[str, ...] | None = None) -> np.ndarray:
-        """Return φ of rows X (rows, features) as (rows, columns) float64.
+        """Return the products (rows, columns) float64 of the features of rows.
 
-        X may be dense or CSR. Raises NotFinite if a product is too large.
+        X: (rows, features), dense or CSR.
+        width: number of features of the stream so far.
+
+        Raises NotFinite if a product is too large.
         """
         if sp.issparse(X):
             X = sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], max(width, X.shape[1])))
@@ -89,12 +99,19 @@ class Polynomial(FeatureMap):
         return out
 
     def bytes(self, width: int) -> int:
-        """Return 8 · degree bytes per product, or 12 · degree per feature if sketched."""
+        """Return the number of bytes of memory that the map itself uses.
+
+        These are 8 · degree bytes per product if the map is exact, and 12 · degree bytes per
+        feature if it is sketched.
+        """
         exact = self.products(width) <= self.n_features
         return self.degree * (8 * self.products(width) if exact else 12 * width)
 
     def _exact(self, X: Rows) -> np.ndarray:
-        """Return all products of the scaled rows X."""
+        """Return all products (rows, products) of the features of rows.
+
+        X: (rows, features), multiplied by √γ before.
+        """
         rows = X.toarray() if sp.issparse(X) else X
         if self.coef0:
             rows = np.hstack([rows, np.full((len(rows), 1), np.sqrt(self.coef0))])
@@ -105,7 +122,12 @@ class Polynomial(FeatureMap):
         return out
 
     def _sketch(self, X: Rows) -> np.ndarray:
-        """Return the tensor sketch of the scaled rows X."""
+        """Return the tensor sketch (rows, n_features) of rows.
+
+        It is the convolution of `degree` count sketches of each row.
+
+        X: (rows, features), multiplied by √γ before.
+        """
         spectrum: np.ndarray | float = 1.0
         for t in range(self.degree):
             table, constant = _count_sketch(self, t, X.shape[1])
@@ -116,15 +138,18 @@ class Polynomial(FeatureMap):
 
 @lru_cache(maxsize=8)
 def _products(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the features (products, degree) of each product, and the factor of each.
+    """Return the features (products, degree) of each product, and its factor.
 
-    The factor is the square root of the number of orders of the product.
+    The factor is the square root of the number of orders in which the features can be written.
+
+    width: number of features.
     """
     every = chain.from_iterable(combinations_with_replacement(range(width), degree))
     places = np.fromiter(every, dtype=np.int64).reshape(-1, degree)
     orders = np.full(len(places), float(factorial(degree)))
     run = np.ones(len(places))
-    # Places are sorted, so n equal ones in a row divide the number of orders by n!.
+    # Features are sorted within a product. So n equal features are neighbours, and divide the
+    # number of orders by n!.
     for j in range(1, degree):
         run = np.where(places[:, j] == places[:, j - 1], run + 1.0, 1.0)
         orders /= run
@@ -133,11 +158,14 @@ def _products(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=16)
 def _count_sketch(spec: Polynomial, t: int, width: int) -> tuple[sp.csr_matrix, np.ndarray]:
-    """Return the t-th count sketch, CSR (width, n_features), and that of √coef0 (n_features,).
+    """Return count sketch number t as a CSR matrix, and the sketch of √coef0.
 
-    The matrix has one ±1 per feature.
+    The matrix (width, n_features) has one ±1 in the row of each feature. The sketch of √coef0 is
+    (n_features,).
+
+    width: number of features.
     """
-    # Row 0 is that of the constant.
+    # Row 0 is drawn for the constant √coef0.
     drawn = open_uniforms(spec.seed, SKETCH + 100 * t, 0, width + 1, 2)
     places = (drawn[:, 0] * spec.n_features).astype(np.int64)
     signs = np.where(drawn[:, 1] < 0.5, -1.0, 1.0)

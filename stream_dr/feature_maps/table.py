@@ -1,20 +1,27 @@
 """Map of rows with mixed columns to numbers, and map of texts to weighted words.
 
-The kind of a column is inferred from the first batch that has a value of it, and then fixed.
-`describe` reports it beforehand. Running statistics (categories, means, document frequencies) are
-part of a model's state. A batch is first added to them, then mapped by them. A published projection
-holds the statistics of its time.
+The kind of a column (number, date, category, text …) is inferred from the first batch that has a
+value of the column. It does not change afterwards. `describe` reports the kinds before anything is
+learned.
 
-- An unknown category is zero in all columns and counted as unseen. A column that is absent is
-  missing. The values of an unknown column are skipped and counted as unseen. A value of another type
-  is refused unless it can be converted without loss, such as 3 and "3".
-- States merge, columns by name and categories by value. What one part hashed stays hashed.
-- Rows can be unlearned exactly unless they were filled by a mean or weighted by the idf of `text`,
-  since former means and frequencies are not stored. Such rows are refused, and a directory's models
-  are rebuilt from the log. With a constant `impute`, or idf=False, all rows can be unlearned.
+Running statistics of the columns (categories, means, document frequencies) are part of a model's
+state. A batch is added to the statistics first, and then mapped with them. A published projection
+contains the statistics of its time.
 
-Cost per row: O(columns), and O(words) of a text. Why this way: all statistics are sums, so parts
-agree.
+- An unknown category is zero in all columns, and is counted as unseen.
+- A column that a batch lacks counts as missing values.
+- Values of a column that the first batch did not have are skipped and counted as unseen.
+- A value of another type is converted if nothing is lost, as between 3 and "3". Otherwise it
+  raises an error.
+- States merge. Columns are matched by name, and categories by value. Categories that one state has
+  hashed stay hashed.
+- Rows can be unlearned exactly, except rows with missing values that were filled with a mean, and
+  rows of `text` that were weighted by idf. The means and document frequencies of that time are not
+  stored. Unlearning such rows raises an error, and models in a directory are rebuilt from the log
+  instead. With a constant `impute`, or idf=False, all rows can be unlearned.
+
+Cost per row: O(columns), and O(words) of a text. Why this way: all statistics are sums, so the
+states of parts of a stream agree.
 """
 
 from collections.abc import Sequence
@@ -48,11 +55,11 @@ from stream_dr.feature_maps.words import Words
 from stream_dr.rows.raw_rows import RawRows, refuse_table
 
 ENTRIES_AT_ONCE = 1 << 19
-"""Maximum number of entries of mapped rows in memory at a time."""
+"""Largest number of entries of mapped rows in memory at a time."""
 
 
 class TableState(NamedTuple):
-    """Running statistics of a table.
+    """Running statistics of a table's columns.
 
     Attributes
     ----------
@@ -63,7 +70,7 @@ class TableState(NamedTuple):
     columns : tuple of TableColumn
         Statistics of each column, in order of appearance.
     mixed : bool
-        True if a merge has joined parts that hashed different categories.
+        True if states were merged that hashed different categories.
     """
 
     rows: int = 0
@@ -72,7 +79,10 @@ class TableState(NamedTuple):
     mixed: bool = False
 
     def check(self, spec: "Table | Text") -> None:
-        """Raise DamagedFile unless the columns are encoded in `width` distinct ones."""
+        """Raise DamagedFile unless the statistics fit each other and the map.
+
+        The columns must be encoded in `width` distinct columns of mapped rows.
+        """
         check_within(self, 0, MOST_ROWS, "rows")
         check_within(self, 0, WIDEST, "width")
         if len(set(self.names)) != len(self.names) or (isinstance(spec, Text) and len(self.names) != 1):
@@ -91,24 +101,24 @@ class TableState(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
+        """Names of the table's columns."""
         return tuple(column.name for column in self.columns)
 
 
 @dataclass(frozen=True)
 class Table(FeatureMap):
-    """Rows of mixed columns.
+    """Map of rows with mixed columns to numbers.
 
     Attributes
     ----------
     max_categories : int
-        Maximum number of one-hot categories per column.
+        Largest number of categories of a column that are one-hot (a column of 0 and 1 each).
     n_hashed : int
-        Number of hashed columns that further categories share.
+        Number of hashed columns that all further categories of a column share.
     n_words : int or None
         Number of hashed words of a text. None is an equal share of 1,024.
     one_hot : sequence of str
-        Columns whose categories are one-hot up to 1,000.
+        Columns of which up to 1,000 categories are one-hot.
     hash : sequence of str
         Columns whose categories are all hashed.
     drop : sequence of str
@@ -136,7 +146,10 @@ class Table(FeatureMap):
     learns: ClassVar[bool] = True
 
     def out_features(self, width: int) -> int:
-        """Return the maximum number of columns that `width` columns of any kind become."""
+        """Return the largest number of columns of mapped rows.
+
+        width: number of columns of the table, which may be of any kind.
+        """
         most = max(7, self.max_categories + self.n_hashed, self.n_words or 0, MOST_ONE_HOT if self.one_hot else 0)
         return width * (most + 1) + (WORDS_IN_ALL if width and not self.n_words else 0)
 
@@ -168,7 +181,7 @@ class Table(FeatureMap):
         return EncodingSpec(self.max_categories, self.n_hashed, Words(self.n_words or 0), self.impute, one_hot, hashed)
 
     def begin(self, rows: RawRows) -> TableState:
-        """Return the initial state, with the names of these rows' columns."""
+        """Return the statistics before the first row, for the columns of `rows`."""
         return TableState(columns=tuple(TableColumn(name) for name in rows.names))
 
     def overrides(self) -> ColumnOverrides:
@@ -177,22 +190,27 @@ class Table(FeatureMap):
         return ColumnOverrides(*named, tuple((self.as_ or {}).items()))
 
     def bytes(self, width: int) -> int:
-        """Return the bytes of the statistics."""
+        """Return an estimate of the bytes of the statistics.
+
+        width: number of columns of the table.
+        """
         return 64 * self.out_features(width)
 
 
 @dataclass(frozen=True)
 class Text(FeatureMap):
-    """Texts: one column of strings, as hashed words or n-grams.
+    """Map of texts, one column of strings, to hashed words or n-grams.
 
-    The attributes not listed are parameters of scikit-learn's HashingVectorizer.
+    The attributes not listed here are parameters of scikit-learn's HashingVectorizer and
+    TfidfVectorizer.
 
     Attributes
     ----------
     idf : bool
         True to weigh words by inverse document frequency, as TfidfVectorizer does.
     column : str or None
-        Name of the column. None is the column "text", or the only column of strings.
+        Name of the column. None is the column "text" if there is one, else the only column of
+        strings.
     """
 
     n_features: int = 65536
@@ -211,7 +229,7 @@ class Text(FeatureMap):
     learns: ClassVar[bool] = True
 
     def out_features(self, width: int) -> int:
-        """Return the number of hashed words, plus one for rows without a text."""
+        """Return the number of hashed words, plus one column for missing texts."""
         return self.n_features + 1
 
     def check(self) -> None:
@@ -225,13 +243,13 @@ class Text(FeatureMap):
             raise InvalidParameter(f"column={self.column!r} of text; it must be a column's name, or None.")
 
     def encoding(self) -> EncodingSpec:
-        """Return the settings for the column."""
+        """Return the settings for the column of texts."""
         settings = dict(vars(self))
         del settings["column"]
         return EncodingSpec(0, 1, Words(**settings | {"ngram_range": tuple(self.ngram_range)}), "mean")
 
     def begin(self, rows: RawRows) -> TableState:
-        """Return the initial state, with the name of the column of texts.
+        """Return the statistics before the first row, for the column of texts.
 
         Raises InvalidRows if there is no such column.
         """
@@ -248,12 +266,15 @@ class Text(FeatureMap):
         return ColumnOverrides(kinds=((self.column or "text", "text"),))
 
     def bytes(self, width: int) -> int:
-        """Return the bytes of the statistics."""
+        """Return an estimate of the bytes of the statistics."""
         return 16 * self.n_features
 
 
 def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int = 1) -> TableState:
-    """Return the state with rows added, or removed if sign is −1.
+    """Return the statistics with rows added, or removed if sign is −1.
+
+    spec: the map.
+    state: statistics so far, None before the first batch.
 
     Raises SchemaMismatch, InvalidRows or CannotUnlearn.
     """
@@ -261,7 +282,7 @@ def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int =
     encoding = spec.encoding()
     overrides = spec.overrides()
 
-    # Kinds of the columns whose first values are these.
+    # Infer the kinds of columns that have had no value before.
     new_kinds: dict[str, str] = {}
     for name in (column.name for column in state.columns if not column.kind):
         if (values := rows.column(name)) is not None:
@@ -281,9 +302,11 @@ def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int =
 
 
 def columns_by_kind(state: TableState, encoding: EncodingSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the column numbers of numbers, categories and indicators.
+    """Return the numbers of numeric columns for numbers, categories and gaps.
 
-    Each array is int64. Dates count as numbers. Columns of words are in none of them.
+    The result is three int64 arrays. The first has the columns that encode numbers and dates, the
+    second those of categories, the third those that mark missing values. Columns of words are in
+    none of them.
     """
     none = np.zeros(0, dtype=np.int64)
     gaps = np.array([c.missing for c in state.columns if c.missing >= 0], dtype=np.int64)
@@ -293,7 +316,10 @@ def columns_by_kind(state: TableState, encoding: EncodingSpec) -> tuple[np.ndarr
 
 
 def without_statistics(state: TableState) -> TableState:
-    """Return a state with the same columns and empty statistics, to learn the same rows again."""
+    """Return the same columns with empty statistics.
+
+    With them the same rows can be learned again.
+    """
     nothing = [c._replace(present=0, total=0.0, counts=np.zeros_like(c.counts)) for c in state.columns]
     return state._replace(rows=0, columns=tuple(nothing))
 
@@ -301,7 +327,7 @@ def without_statistics(state: TableState) -> TableState:
 def check_columns(spec: FeatureMap | None, rows: RawRows) -> None:
     """Raise SchemaMismatch or InvalidRows if the map cannot learn these columns.
 
-    spec: None for no map.
+    spec: the map, None without a map.
     """
     if not isinstance(spec, Table | Text):
         refuse_table(rows)
@@ -313,9 +339,9 @@ def check_columns(spec: FeatureMap | None, rows: RawRows) -> None:
 
 
 def table_parts(spec: Table | Text, table: TableState, rows: RawRows) -> list[slice]:
-    """Return the slices of rows that are mapped at a time.
+    """Return slices of rows, each to be mapped at one time.
 
-    They are shorter for many columns or long texts, since each word is an entry.
+    Tables with many columns or long texts get shorter slices, since each word needs memory.
     """
     longest = (max(map(len, column.labels), default=0) for column in rows.columns)
     most = spec.encoding().words.n_features or WORDS_IN_ALL
@@ -325,7 +351,10 @@ def table_parts(spec: Table | Text, table: TableState, rows: RawRows) -> list[sl
 
 
 def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_matrix:
-    """Return rows (rows, state.width), float64 CSR, mapped by the state's statistics.
+    """Return mapped rows (rows, state.width), CSR float64.
+
+    spec: the map.
+    state: statistics used for mapping. They are not changed.
 
     Raises SchemaMismatch.
     """
@@ -344,9 +373,9 @@ def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_
 
 
 def count_unseen(spec: Table | Text, state: TableState, rows: RawRows) -> int:
-    """Return the number of values that are not encoded.
+    """Return the number of values that the map does not encode.
 
-    They are of unknown categories, or in columns that the first batch did not have.
+    These are unknown categories, and values of columns that the first batch did not have.
     """
     encoding, known = spec.encoding(), {c.name: c for c in state.columns}
     count = 0
@@ -373,9 +402,9 @@ def feature_names_of(spec: Table | Text, state: TableState) -> tuple[str, ...]:
 
 
 def is_mapping_fixed(spec: Table | Text, state: TableState, rows: RawRows) -> bool:
-    """Return True if these rows are mapped to the same numbers by any state.
+    """Return True if these rows are mapped in the same way by any statistics.
 
-    No mean fills them and no idf weighs them.
+    This is so if no missing value is filled with a mean and no word is weighted by idf.
     """
     encoding = spec.encoding()
     if state.mixed:
@@ -393,8 +422,8 @@ def is_mapping_fixed(spec: Table | Text, state: TableState, rows: RawRows) -> bo
 def depends_on_others(spec: Table | Text, state: TableState) -> bool:
     """Return True if the mapping of some rows depended on other rows.
 
-    It did if a mean has filled a missing value, idf has weighed words, or parts that hashed different
-    categories were merged.
+    This is so after one of these events: a missing value was filled with a mean, words were
+    weighted by idf, or states that hashed different categories were merged.
     """
     encoding = spec.encoding()
     filled = encoding.impute == "mean" and any(
@@ -405,9 +434,9 @@ def depends_on_others(spec: Table | Text, state: TableState) -> bool:
 
 
 def merge_tables(spec: Table | Text, a: TableState, b: TableState) -> tuple[TableState, np.ndarray]:
-    """Return both states as one, and the new index (b.width,) of each column of b.
+    """Return the merged statistics, and the new index of each numeric column of b.
 
-    Raises CannotMerge.
+    The indices are (b.width,). The numeric columns of a keep their indices. Raises CannotMerge.
     """
     encoding = spec.encoding()
     width = a.width

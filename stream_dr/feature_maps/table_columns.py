@@ -1,15 +1,17 @@
-"""Statistics that a map of tables keeps of each column, and the encoding of the column's values.
+"""Statistics of each column of a table, and the encoding of the column's values.
 
-- number, boolean: the value. A missing one is the mean so far or a given constant, and the indicator
-  `age missing` is set.
-- date, time: years since 2000, with sine and cosine of the year, of the week and, for times, of the
-  day. A missing one is filled as a number is.
-- category: `sex=female`, one column each in order of appearance while there are few. Further
-  categories are hashed to columns such as `cabin #5`.
-- text: hashed words, `name #5`.
+A map of tables encodes a column by its kind:
 
-Columns are added when they are needed, behind the existing ones. A category gets its column when it
-first appears, and an indicator comes with the first missing value.
+- number, boolean: the value. A missing value is filled with the mean so far or a given constant,
+  and a further column `age missing` is 1.
+- date, time: years since 2000, and sine and cosine of the year, of the week and, for times, of the
+  day. A missing value is filled as for numbers.
+- category: a column of 0 and 1 for each category, such as `sex=female`, in order of appearance,
+  while there are few. Further categories are hashed to columns such as `cabin #5`.
+- text: hashed words in columns such as `name #5`.
+
+Columns of mapped rows are added when they are needed, after the existing ones. A category gets its
+column when it first appears. The column for missing values is added with the first missing value.
 
 Cost per row: O(columns) and the words of a text. Memory: name and count of each category, and 8
 bytes per hashed word.
@@ -29,41 +31,53 @@ LEFT_OUT = ("dropped", "id", "constant")
 """Kinds of columns that are not encoded."""
 
 SIZES = {"number": 1, "date": 5, "time": 7}
-"""Number of columns that encode a value, by kind."""
+"""Number of numeric columns that encode a value, by kind."""
 
 _EPOCH, _YEAR = 10957.0, 365.2425
+"""Days from 1970 to 2000, and mean number of days of a year."""
+
 _CYCLES = {"date": (("year", _YEAR), ("week", 7.0)), "time": (("year", _YEAR), ("week", 7.0), ("day", 1.0))}
+"""Name and number of days of each cycle that is encoded by sine and cosine, by kind."""
 
 MOST_ONE_HOT = 1_000
-"""Maximum number of one-hot categories of a column named in `one_hot`."""
+"""Largest number of one-hot categories of a column named in `one_hot`.
+
+A one-hot category has a column of 0 and 1.
+"""
 
 WORDS_IN_ALL = 1_024
-"""Number of hashed words that the texts of a table share, unless the map sets one for each."""
+"""Number of hashed words that all texts of a table share.
+
+It applies if the map does not set a number for each text.
+"""
 
 FREQUENT = 0.01
-"""Share of a batch's rows above which a category is one-hot if there is no room for all."""
+"""Share of a batch's rows from which a new category may be one-hot.
+
+It applies if there is no room for all new categories. Rarer categories are hashed.
+"""
 
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Row numbers, column numbers and values of a sparse matrix."""
 
 
 class EncodingSpec(NamedTuple):
-    """Settings of a map that apply to all columns.
+    """Settings of a map that apply to all columns of a table.
 
     Attributes
     ----------
     max_categories : int
-        Maximum number of one-hot categories per column.
+        Largest number of categories of a column that are one-hot (a column of 0 and 1 each).
     n_hashed : int
-        Number of columns that the other categories share.
+        Number of columns that all further categories of a column share.
     words : Words
-        Encoding of texts. The number of words of each column is in its state.
+        Encoding of texts. The number of hashed words of each column is in the column's statistics.
     impute : "mean" or float
         Replacement of missing numbers.
     one_hot : tuple of str
-        Columns whose categories are one-hot up to `MOST_ONE_HOT`.
+        Columns of which up to `MOST_ONE_HOT` categories are one-hot.
     hash : tuple of str
-        Columns whose categories are always hashed.
+        Columns whose categories are all hashed.
     """
 
     max_categories: int
@@ -75,27 +89,32 @@ class EncodingSpec(NamedTuple):
 
 
 class TableColumn(NamedTuple):
-    """Statistics of one column.
+    """Statistics of one column of a table.
+
+    Numeric columns are the columns of mapped rows, which encode the table's columns.
 
     Attributes
     ----------
     name : str
+        Name of the column.
     kind : str
-        "number", "date", "time", "category", "text", one of LEFT_OUT, or "" until it has a value.
+        "number", "date", "time", "category", "text", or one of LEFT_OUT. "" until the column has a
+        value.
     present : int
         Number of rows with a value.
     total : float
-        Sum of the values, in years for dates.
+        Sum of the values, for dates in years.
     categories : tuple of str
-        Categories with a column, in the order of these columns.
+        Categories with a numeric column of their own, in the order of these columns.
     counts : ndarray
-        int64 number of rows of each category. Of a text, number of documents with each hashed word.
+        int64 number of rows with each of these categories. For a text, number of documents with
+        each hashed word.
     places : ndarray
-        int64 numbers of the columns that encode values.
+        int64 numbers of the numeric columns that encode values.
     missing : int
-        Number of the indicator column, −1 if there is none.
+        Number of the numeric column that marks missing values, −1 if there is none.
     hashed : int
-        Number of the first hashed column, −1 if there is none.
+        Number of the first of the numeric columns for hashed categories, −1 if there is none.
     """
 
     name: str
@@ -109,9 +128,9 @@ class TableColumn(NamedTuple):
     hashed: int = -1
 
     def check(self, encoding: EncodingSpec, kinds: tuple[str, ...] | None) -> None:
-        """Raise DamagedFile unless counts and places fit the kind of the column.
+        """Raise DamagedFile unless counts and numeric columns fit the column's kind.
 
-        kinds: kinds that are allowed. None: any.
+        kinds: kinds that the column may have. None for any kind.
         """
         check_one_of(self, "kind", kinds or ("", *SIZES, "category", "text", *LEFT_OUT))
         check_within(self, 0, MOST_ROWS, "present")
@@ -135,30 +154,33 @@ class TableColumn(NamedTuple):
             )
 
     def all_places(self, encoding: EncodingSpec) -> np.ndarray:
-        """Return the int64 numbers of all columns that encode this one."""
+        """Return the numbers of all numeric columns that encode this column, int64."""
         hashed = range(self.hashed, self.hashed + encoding.n_hashed) if self.hashed >= 0 else ()
         missing = (self.missing,) if self.missing >= 0 else ()
         return np.array([*self.places.tolist(), *hashed, *missing], dtype=np.int64)
 
     def words(self, encoding: EncodingSpec) -> Words:
-        """Return how this column's texts become weighted words."""
+        """Return the settings by which this column's texts become weighted words."""
         return encoding.words._replace(n_features=len(self.places))
 
     @property
     def mean(self) -> float:
-        """Mean of the values so far, 0 if there is none."""
+        """Mean of the values so far, 0 if there are none."""
         return self.total / self.present if self.present else 0.0
 
     @property
     def is_encoded(self) -> bool:
-        """True if the column is encoded."""
+        """True if the column has a kind that is encoded."""
         return self.kind not in ("", *LEFT_OUT)
 
 
 def with_kind(column: TableColumn, kind: str, words: int, width: int) -> tuple[TableColumn, int]:
-    """Return the column with this kind, and the width with its first columns.
+    """Return the column with this kind, and the number of numeric columns.
 
-    words: number of hashed words of a text. width: number of columns so far.
+    The first numeric columns of the kind are added.
+
+    words: number of hashed words, if the kind is "text".
+    width: number of numeric columns so far.
     """
     size = (SIZES | {"text": words}).get(kind, 0)
     counts = np.zeros(size if kind == "text" else 0, dtype=np.int64)
@@ -168,10 +190,13 @@ def with_kind(column: TableColumn, kind: str, words: int, width: int) -> tuple[T
 def with_values(
     column: TableColumn, values: RawColumn, encoding: EncodingSpec, width: int, sign: int = 1
 ) -> tuple[TableColumn, int]:
-    """Return the column with a batch's values added, and the new width.
+    """Return the column with a batch's values added, and the number of numeric columns.
 
-    values: of the column's own kind, from `converted_values`. sign: −1 to remove the values instead. Raises
-    CannotUnlearn if more values would be removed than were learned.
+    values: values of the column's own kind, as `converted_values` returns them.
+    width: number of numeric columns so far.
+    sign: −1 to remove the values instead.
+
+    Raises CannotUnlearn if more values would be removed than were learned.
     """
     missing = values.missing
     present = int(len(missing) - missing.sum())
@@ -196,7 +221,12 @@ def with_values(
 
 
 def encoded_entries(column: TableColumn, values: RawColumn, encoding: EncodingSpec) -> Entries:
-    """Return the encoding of a batch's values, which are of the column's own kind."""
+    """Return the entries of the mapped rows that encode a batch's values.
+
+    The entries are row numbers, column numbers and values of a sparse matrix.
+
+    values: values of the column's own kind, as `converted_values` returns them.
+    """
     missing = values.missing
     at = np.flatnonzero(missing) if column.missing >= 0 else np.zeros(0, dtype=np.int64)
     parts: list[Entries] = [(at, np.full(len(at), column.missing), np.ones(len(at)))]
@@ -224,9 +254,12 @@ def encoded_entries(column: TableColumn, values: RawColumn, encoding: EncodingSp
 
 
 def places_of(column: TableColumn, labels: tuple[str, ...], encoding: EncodingSpec) -> np.ndarray:
-    """Return the column number (labels + 1,) of each category, −1 if it is unknown.
+    """Return the number of the numeric column of each category.
 
-    The last number is −1, which the code −1 of missing values selects.
+    The result is (labels + 1,), with −1 for an unknown category. The last number is −1: missing
+    values have the code −1, which selects it.
+
+    labels: the categories.
     """
     known = dict(zip(column.categories, column.places.tolist(), strict=True))
     places = [known.get(label, -1) for label in labels]
@@ -238,14 +271,17 @@ def places_of(column: TableColumn, labels: tuple[str, ...], encoding: EncodingSp
 
 
 def hashed_index(text: str, encoding: EncodingSpec) -> int:
-    """Return the index of the hashed column of a category."""
+    """Return the index of a category among the hashed columns."""
     from sklearn.utils import murmurhash3_32
 
     return int(murmurhash3_32(text, positive=True) % encoding.n_hashed)
 
 
 def feature_names(column: TableColumn, encoding: EncodingSpec) -> dict[int, str]:
-    """Return the names of the columns that encode this one, by number."""
+    """Return the names of the numeric columns that encode this column.
+
+    The keys are the numbers of the numeric columns.
+    """
     name, places = column.name, column.places.tolist()
     if column.kind == "category":
         names = {p: f"{name}={category}" for p, category in zip(places, column.categories, strict=True)}
@@ -260,9 +296,12 @@ def feature_names(column: TableColumn, encoding: EncodingSpec) -> dict[int, str]
 
 
 def converted_values(column: TableColumn, values: RawColumn | None, rows: int) -> RawColumn:
-    """Return a batch's values converted to the column's kind, if nothing is lost.
+    """Return a batch's values converted to the kind of the column.
 
-    values: None for a batch without this column, whose values are all missing. Raises SchemaMismatch naming column and row.
+    Raises SchemaMismatch, with the column and the row, if a conversion would lose something.
+
+    values: the values, or None for a batch without this column. Then all values are missing.
+    rows: number of rows.
     """
     family = {"category": "text", "text": "text", "date": "date", "time": "date"}.get(column.kind, "number")
     read = missing_column(family, rows) if values is None else convert_column(column.name, values, family)
@@ -272,9 +311,12 @@ def converted_values(column: TableColumn, values: RawColumn | None, rows: int) -
 def merge_columns(
     a: TableColumn, b: TableColumn, encoding: EncodingSpec, width: int
 ) -> tuple[TableColumn, dict[int, int], int]:
-    """Return both columns as one, the new number of each column of b, and the new width.
+    """Return the merged column, new numbers for b's numeric columns, and the width.
 
-    Raises CannotMerge if the columns differ in kind or number of words.
+    The width is the number of numeric columns after the merge. Numeric columns of a keep their
+    numbers. Raises CannotMerge if the columns differ in kind or number of words.
+
+    width: number of numeric columns so far.
     """
     if not (a.kind and b.kind):
         a, width = (a, width) if a.kind or not b.kind else with_kind(a, b.kind, len(b.places), width)
@@ -319,10 +361,14 @@ def merge_columns(
 def _categories(
     column: TableColumn, values: RawColumn, encoding: EncodingSpec, width: int, sign: int
 ) -> tuple[TableColumn, int]:
-    """Return a column of categories with a batch's values added, and the new width.
+    """Return a column of categories with values added, and the new width.
 
-    New categories get columns, the most frequent first. If there is no room for all of them, only
-    frequent ones do, and later ones are hashed.
+    The width is the number of numeric columns. New categories get numeric columns of their own, the
+    most frequent category first. If there is no room for all of them, only frequent categories get
+    one. The others, and all new categories of later batches, are hashed.
+
+    values: a batch's values.
+    sign: −1 to remove the values instead.
     """
     rows = np.bincount(values.values[~values.missing], minlength=len(values.labels))
     row_counts = {label: int(n) for label, n in zip(values.labels, rows.tolist(), strict=True) if n}

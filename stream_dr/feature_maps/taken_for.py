@@ -1,7 +1,7 @@
 """Inference of the kind of a table's column from its first values.
 
-A column is an id or a constant only if it has at least 20 rows. Whole numbers that all differ need
-no such number if the column's name is that of an id.
+A column counts as an id or a constant only if it has at least 20 rows. One exception needs fewer
+rows: distinct whole numbers in a column that has the name of an id.
 """
 
 import re
@@ -13,16 +13,22 @@ import numpy as np
 from stream_dr.rows.raw_rows import RawColumn, RawRows
 
 AS = ("number", "date", "time", "category", "text")
-"""Kinds that a column can be declared as."""
+"""Kinds that the user can declare for a column."""
 
 ENOUGH = 20
-"""Minimum number of rows with a value to recognise ids and constants."""
+"""Smallest number of rows with a value to recognise ids and constants."""
 
 WORDS = 3.0
-"""Minimum mean number of words for distinct strings to be texts, not categories."""
+"""Smallest mean number of words for strings to be texts.
+
+Strings with fewer words, and strings that repeat in half of the rows, are categories.
+"""
 
 _ID = re.compile(r"((.*[_\-. ])?(id|uuid|guid|key|rowid|index|pk))|(unnamed: ?\d+)", re.IGNORECASE)
+"""Column names that are usual for ids."""
+
 _CAMEL = re.compile(r".*[a-z](Id|ID|Key)")
+"""End of a column name in camel case that is usual for ids."""
 
 
 class ColumnOverrides(NamedTuple):
@@ -37,7 +43,7 @@ class ColumnOverrides(NamedTuple):
     categories : tuple of str
         Columns to read as categories.
     kinds : tuple of (str, str)
-        Name and declared kind of columns.
+        Columns with a declared kind, as pairs (name, kind).
     """
 
     drop: tuple[str, ...] = ()
@@ -47,12 +53,12 @@ class ColumnOverrides(NamedTuple):
 
 
 class InferredKind(NamedTuple):
-    """Kind of a column and the reason for it.
+    """Kind of a column, with the reason for it.
 
     Attributes
     ----------
     kind : str
-        One of AS, "dropped", "id" or "constant", or "" while there is no value.
+        One of AS, or "dropped", "id" or "constant". "" while the column has no value.
     why : str
         Reason in words.
     """
@@ -62,9 +68,13 @@ class InferredKind(NamedTuple):
 
 
 def infer_kind(name: str, column: RawColumn, overrides: ColumnOverrides) -> InferredKind:
-    """Return the inferred kind of a column.
+    """Return the kind of a column and the reason for it.
 
-    Cost: O(rows), and for texts O(distinct texts).
+    A kind that the overrides declare is returned as it is. Otherwise the kind is inferred from the
+    values. Cost: O(rows), and for texts O(distinct texts).
+
+    name: name of the column.
+    column: its first values.
     """
     declared = dict(overrides.kinds).get(name)
     if name in overrides.drop:
@@ -91,9 +101,12 @@ def infer_kind(name: str, column: RawColumn, overrides: ColumnOverrides) -> Infe
 
 
 def likely_id(X: RawRows | np.ndarray, names: Sequence[str]) -> str | None:
-    """Return the first column of X that probably identifies the subject of a row.
+    """Return the name of the first column that looks like an id.
 
-    X: RawRows or (rows, features).
+    An id identifies the subject of a row. Returns None if no column looks like one.
+
+    X: RawRows or an array (rows, features).
+    names: names of the columns.
     """
     columns = X.columns if isinstance(X, RawRows) else [RawColumn("number", values) for values in X.T]
     return next((name for name, column in zip(names, columns, strict=True) if _looks_like_id(name, column)), None)
@@ -102,8 +115,11 @@ def likely_id(X: RawRows | np.ndarray, names: Sequence[str]) -> str | None:
 def _looks_like_id(name: str, column: RawColumn) -> bool:
     """Return True if a column probably identifies the subject of a row.
 
-    It must have no missing value. Either its name is that of an id and its distinct values are more
-    than a tenth of the rows, or each row has a different single word.
+    Such a column has no missing value, and one of these holds:
+
+    - The column's name is usual for ids, the values are whole numbers or strings, and there are
+      more distinct values than a tenth of the rows.
+    - Each row has a different value, and `_is_id` holds.
     """
     if column.missing.any() or column.kind not in ("text", "integer", "number"):
         return False
@@ -116,12 +132,19 @@ def _looks_like_id(name: str, column: RawColumn) -> bool:
 
 
 def _has_id_name(name: str) -> bool:
-    """Return True if a name is usual for ids."""
+    """Return True if a column name is usual for ids."""
     return bool(_ID.fullmatch(name) or _CAMEL.fullmatch(name))
 
 
 def _is_id(name: str, column: RawColumn, distinct: int) -> bool:
-    """Return True if a column of distinct values only numbers its rows."""
+    """Return True if the values of a column only number its rows.
+
+    The caller has checked that all values differ. There must be at least 20 strings, which are
+    single words or stand in a column with a name that is usual for ids. Numbers must be whole, in
+    a column with such a name.
+
+    distinct: number of distinct values.
+    """
     named = _has_id_name(name)
     if column.kind == "text":
         return distinct >= ENOUGH and (named or _mean_words(column) < 2.0)
@@ -129,12 +152,12 @@ def _is_id(name: str, column: RawColumn, distinct: int) -> bool:
 
 
 def _mean_words(column: RawColumn) -> float:
-    """Return the mean number of words of the distinct texts."""
+    """Return the mean number of words of the column's distinct texts."""
     return sum(len(text.split()) for text in column.labels) / len(column.labels)
 
 
 def _describe_kind(kind: str) -> str:
-    """Return a kind of numbers in words."""
+    """Return in words which numbers a column holds."""
     return {"boolean": "true or false", "integer": "whole numbers", "date": "dates", "time": "times"}.get(
         kind, "numbers"
     )

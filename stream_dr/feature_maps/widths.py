@@ -1,6 +1,6 @@
 """Upper bounds on the number of columns of a table's encoding, and of words.
 
-Cost: O(columns).
+Encoding turns each column of a table into one or more numeric columns. Cost: O(columns).
 """
 
 from collections.abc import Sequence
@@ -12,28 +12,35 @@ from stream_dr.feature_maps.taken_for import ColumnOverrides
 
 
 def hashed_word_count(encoding: EncodingSpec, columns: Sequence[TableColumn], begins: dict[str, str]) -> int:
-    """Return the number of hashed words of each text that begins.
+    """Return the number of hashed words for each text column.
 
-    begins: kinds, by name, of the columns that get their kind now.
+    It is the map's own number if that is set, else an equal share of 1,024 for each text column.
+
+    columns: the columns of the table.
+    begins: kind of each column that gets its kind now, by name.
     """
     texts = sum(begins.get(column.name, column.kind) == "text" for column in columns)
     return encoding.words.n_features or max(1, WORDS_IN_ALL // max(1, texts))
 
 
 def max_columns(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> int:
-    """Return an upper bound on the columns that these columns can make."""
+    """Return the largest number of numeric columns that encode these columns."""
     return sum(_max_columns_of(column, column.kind, encoding) for column in columns)
 
 
 def _max_columns_of(column: TableColumn, kind: str, encoding: EncodingSpec) -> int:
-    """Return the most columns that may be made of a column of this kind."""
+    """Return the largest number of numeric columns that encode one column.
+
+    kind: kind of the column.
+    """
     return len(column.places) + 1 if column.kind == "text" else _max_columns_of_kind(column.name, kind, encoding)
 
 
 def check_most_columns(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str], widest: int) -> None:
-    """Raise TooManyFeatures if more than `widest` columns may be made of a table's.
+    """Raise TooManyFeatures if a table may be encoded in too many columns.
 
-    kinds: kind of each raw column by name, "" if it has no value yet.
+    kinds: kind of each column of the table by name, "" if it has no value yet.
+    widest: largest number of numeric columns.
     """
     total = max_columns_of_kinds(encoding, overrides, kinds)
     if total > widest:
@@ -42,9 +49,12 @@ def check_most_columns(encoding: EncodingSpec, overrides: ColumnOverrides, kinds
 
 
 def diagonal_reason(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> str:
-    """Return the reason why only the diagonal of a table's scatter is stored.
+    """Return the reason why only the diagonal of the scatter matrix is stored.
 
-    Returns "" if all of it can be stored.
+    The reason is that the table may be encoded in too many columns. If exact scatter is possible,
+    return "".
+
+    columns: the columns of the table.
     """
     most = {column.name: _max_columns_of(column, column.kind, encoding) for column in columns}
     total = sum(most.values())
@@ -56,7 +66,14 @@ def diagonal_reason(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> s
 
 
 def too_wide_message(total: int, most: dict[str, int], widest: int) -> str:
-    """Return the message that a table may become too wide, naming its widest column."""
+    """Return the message that a table may be encoded in too many columns.
+
+    The message names the column with the largest number of numeric columns.
+
+    total: largest number of numeric columns of the table.
+    most: the same for each column, by name.
+    widest: largest number allowed.
+    """
     name = max(most, key=most.__getitem__)
     return (
         f"up to {total} columns may be made of this table's {len(most)} (of {name} {most[name]}), and exact scatter is "
@@ -65,10 +82,11 @@ def too_wide_message(total: int, most: dict[str, int], widest: int) -> str:
 
 
 def max_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> int:
-    """Return an upper bound on the columns made of a table's raw columns.
+    """Return the largest number of numeric columns that encode a table.
 
-    kinds: kind of each raw column by name, "" if it has no value yet. Texts whose first value comes
-    in a later batch may exceed the bound.
+    If the first value of a text column comes in a later batch, the number may be exceeded.
+
+    kinds: kind of each column of the table by name, "" if it has no value yet.
     """
     declared = _declared_kinds(overrides)
     texts = any(declared.get(name, kind) == "text" for name, kind in kinds.items())
@@ -77,9 +95,15 @@ def max_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kin
 
 
 def _max_columns_by_name(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> dict[str, int]:
-    """Return the maximum number of columns for each raw column, without shared words."""
+    """Return the largest number of numeric columns for each column, by name.
+
+    Words that text columns share are not counted.
+
+    kinds: kind of each column of the table by name, "" if it has no value yet.
+    """
     declared = _declared_kinds(overrides)
-    # Dates of one family may turn out to have times, and strings may be categories or texts.
+    # Dates may turn out to have times of day, and strings may be categories or texts. So each kind
+    # is replaced by the one that needs the most columns.
     raw = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}
     return {
         name: _max_columns_of_kind(name, declared.get(name, raw.get(kind, kind)), encoding)
@@ -88,7 +112,7 @@ def _max_columns_by_name(encoding: EncodingSpec, overrides: ColumnOverrides, kin
 
 
 def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
-    """Return the declared kinds of columns by name."""
+    """Return the kinds that the map's settings declare, by column name."""
     return (
         dict.fromkeys(overrides.categories, "category")
         | dict(overrides.kinds)
@@ -97,9 +121,12 @@ def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
 
 
 def _max_columns_of_kind(name: str, kind: str, encoding: EncodingSpec) -> int:
-    """Return the most columns that may be made of a column, its indicator of gaps included.
+    """Return the largest number of numeric columns that encode a column.
 
-    kind: "" for a column without a value so far, which counts as a category.
+    The column that marks missing values is included.
+
+    name: name of the column.
+    kind: its kind, "" for a column without a value so far, which counts as a category.
     """
     categories = (MOST_ONE_HOT if name in encoding.one_hot else encoding.max_categories) + encoding.n_hashed
     words = encoding.words.n_features

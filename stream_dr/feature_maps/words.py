@@ -1,9 +1,9 @@
 """Hashed and weighted counts of words or n-grams, by scikit-learn's HashingVectorizer.
 
-Weights are those of TfidfVectorizer: idf(t) = ln((1 + n) / (1 + df(t))) + 1 for n documents so far,
-df(t) of which have a word in column t.
+Weights are those of TfidfVectorizer. The idf of hashed column t is ln((1 + n) / (1 + df(t))) + 1.
+n is the number of documents so far, and df(t) the number of these that have a word in column t.
 
-Cost: a distinct text is hashed once per batch.
+Cost: each distinct text of a batch is hashed one time.
 """
 
 from functools import lru_cache
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 
 class Words(NamedTuple):
-    """Encoding of texts, with the parameters of scikit-learn.
+    """Settings for the encoding of texts as weighted words.
 
-    `idf` is the `use_idf` of TfidfVectorizer. If n_features is 0, texts share
-    `columns.WORDS_IN_ALL` equally.
+    The fields are parameters of scikit-learn's HashingVectorizer, except `sublinear_tf` and `idf`,
+    which are those of TfidfVectorizer (`idf` is its `use_idf`). If n_features is 0, the texts of a
+    table share 1,024 columns equally (table_columns.py).
     """
 
     n_features: int = 0
@@ -50,16 +51,20 @@ class Words(NamedTuple):
 
 
 def count_words(words: Words, texts: tuple[str, ...]) -> sp.csr_matrix:
-    """Return hashed counts (texts, n_features), float64."""
+    """Return the counts of hashed words, CSR (texts, n_features) float64."""
     if not texts:
         return sp.csr_matrix((0, words.n_features))
     return _vectorizer(words._replace(norm=None, idf=False, sublinear_tf=False)).transform(texts)
 
 
 def weight_words(words: Words, counts: sp.csr_matrix, frequencies: np.ndarray, documents: int) -> sp.csr_matrix:
-    """Return counts weighted by document frequencies, each row of length 1 in `norm`.
+    """Return weighted counts, each row scaled to length 1 in the chosen norm.
 
-    frequencies: (n_features,), number of documents so far with a word in each column.
+    With `idf`, counts are multiplied by the inverse document frequency.
+
+    counts: (texts, n_features) counts of hashed words.
+    frequencies: (n_features,) number of documents so far with a word in each column.
+    documents: number of documents so far.
     """
     from sklearn.preprocessing import normalize
 

@@ -1,4 +1,5 @@
 """Statistics of a stream, one in each file.
 
-Each is an Accumulator, which is mutable and has one owner, and a State, which is immutable.
+Each statistic is a pair of classes. The Accumulator is mutable and has one owner. The State that
+it returns is immutable.
 """

@@ -1,12 +1,13 @@
 """feature_counts: how often each feature is present with each label, for information gain.
 
-The state keeps the weight of the rows with each feature and label (features, labels), the weight
-of the rows with each feature, and rows and weight of each label. "Present" means ≠ 0, in dense
-rows and in sparse ones (a stored zero is absent). Learning costs O(entries · labels of the row) a
-row. Memory is 8 · features · (labels + 1) bytes.
+The state stores four sums over rows: the weight of the rows with each feature and label (features,
+labels), the weight of the rows with each feature, and the number and the weight of the rows with
+each label. A feature is present in a row if its value is not 0, for dense and sparse rows (a
+stored zero is absent). A row costs O(nonzeros · labels of the row). Memory is 8 · features ·
+(labels + 1) bytes.
 
-All of these are sums, so states merge, batches come in any order and rows can be removed. With
-whole weights (1 by default) the sums are exact to the last bit.
+All of these are sums. So states can be merged, batches may come in any order, and rows can be
+removed. If the weights are whole numbers (1 by default), the sums are exact to the last bit.
 """
 
 from typing import NamedTuple
@@ -32,32 +33,34 @@ from stream_dr.targets.targets import Targets, check_label_type, labelled_rows, 
 
 
 class FeatureCounts(NamedTuple):
-    """Counts of features and labels.
+    """Counts of the rows with each feature and each label.
 
     Attributes
     ----------
-    rows, rows_skipped : int
-        Rows learned, and rows left out because they had no target.
+    rows : int
+        Number of rows learned.
+    rows_skipped : int
+        Number of rows left out because they had no target.
     n_features : int
-        Width.
+        Number of features.
     target_kind : str or None
-        "class" or "multilabel", None before the first target.
+        "class" or "multilabel". None before the first target.
     labels : tuple of Label
         Vocabulary in order of first appearance.
     weight : float
-        Σ w.
+        Weight of all rows.
     label_rows : (labels,) int64
-        Rows of each label.
+        Number of rows with each label.
     label_weights : (labels,) float64
-        Weight of each label.
+        Weight of the rows with each label.
     present : (features,) float64
-        Σ w of the rows with each feature.
+        Weight of the rows in which each feature is not 0.
     counts : (features, labels) float64
-        Σ w of the rows with feature and label.
+        Weight of the rows in which the feature is not 0 and that have the label.
     dense : bool
-        True if any rows were dense, so that the width is fixed.
+        True if any rows were dense, so that the number of features is fixed.
     largest : float
-        Largest weight that an unlearn has seen.
+        Largest weight of all rows before any unlearn took rows out.
     """
 
     rows: int
@@ -74,7 +77,7 @@ class FeatureCounts(NamedTuple):
     largest: float = 0.0
 
     def check(self) -> None:
-        """Raise DamagedFile unless its sums are those of n_features and labels."""
+        """Raise DamagedFile unless the counts fit each other."""
         check_learned(self, ("class", "multilabel"))
         d, k = self.n_features, len(self.labels)
         check_array_shapes(self, np.int64, label_rows=(k,))
@@ -84,9 +87,9 @@ class FeatureCounts(NamedTuple):
         check_finite_arrays(self, "label_weights")
 
     def merge(self, other: "FeatureCounts") -> "FeatureCounts":
-        """Return both sums together, labels matched by name.
+        """Return the counts of the rows of both states.
 
-        Costs O(features · labels). Raises CannotMerge.
+        Labels are matched by value. Costs O(features · labels). Raises CannotMerge.
         """
         if self.target_kind and other.target_kind and self.target_kind != other.target_kind:
             raise CannotMerge(f"counts of {self.target_kind} and of {other.target_kind} targets cannot be merged.")
@@ -125,7 +128,7 @@ class FeatureCounts(NamedTuple):
 
 
 def empty_counts() -> FeatureCounts:
-    """Return the state before any row, an exact identity of merge."""
+    """Return the counts of no rows. Merging them changes no bit."""
     none = np.zeros(0)
     return FeatureCounts(0, 0, 0, None, (), 0.0, np.zeros(0, dtype=np.int64), none, none, np.zeros((0, 0)))
 
@@ -142,9 +145,10 @@ class FeatureCountAccumulator(AccumulatorBase):
         self._largest = state.largest
 
     def add(self, block: Block) -> None:
-        """Learn the block's rows that have a target.
+        """Learn the rows of a batch that have a target.
 
-        Raises WidthMismatch, TargetKindMismatch, InvalidTargets, InvalidIndex or NotFinite.
+        The other rows are skipped and counted. Raises WidthMismatch, TargetKindMismatch,
+        InvalidTargets, InvalidIndex or NotFinite.
         """
         check_rows(block)
         labelled, skipped = labelled_rows(block)
@@ -161,7 +165,9 @@ class FeatureCountAccumulator(AccumulatorBase):
     def remove(self, block: Block) -> None:
         """Remove rows learned before.
 
-        Raises CannotUnlearn if more would be removed than was learned. Then nothing has changed.
+        Raises CannotUnlearn if more would be removed than was learned. Raises PrecisionLost, a
+        kind of CannotUnlearn, if too few digits of the remaining sums would be right. After an
+        error nothing has changed.
         """
         check_rows(block)
         labelled, skipped = labelled_rows(block)
@@ -173,7 +179,7 @@ class FeatureCountAccumulator(AccumulatorBase):
         self.rows_skipped -= skipped
 
     def freeze(self) -> FeatureCounts:
-        """Return the counts so far. Copying costs O(features · labels)."""
+        """Return a copy of the counts so far. Costs O(features · labels)."""
         d = self.n_features
         return FeatureCounts(
             self.rows,
@@ -192,12 +198,15 @@ class FeatureCountAccumulator(AccumulatorBase):
 
     @property
     def label_rows(self) -> np.ndarray:
-        """Number of rows (labels,) int64 of each label."""
+        """Number of rows (labels,) int64 with each label."""
         return self._label_rows
 
     @property
     def labels_left(self) -> tuple[Label, ...]:
-        """Labels with a row that was not unlearned, in order of first appearance."""
+        """Labels of at least one remaining row, in order of first appearance.
+
+        A label is missing here once all of its rows were unlearned.
+        """
         return tuple(label for label, rows in zip(self.labels, self._label_rows, strict=True) if rows)
 
     def _check(self, block: Block) -> None:
@@ -211,9 +220,9 @@ class FeatureCountAccumulator(AccumulatorBase):
             check_label_type(self.labels, block.y.labels)
 
     def _grow(self, block: Block) -> None:
-        """Make room for the block's features and labels.
+        """Make room for the features and labels of a batch.
 
-        Features double, since sparse streams widen often.
+        Room for features doubles, since streams of sparse rows widen often.
         """
         new = [] if block.y is None else [label for label in block.y.labels if label not in self.labels]
         width, room = max(self.n_features, block.features), len(self._present)
@@ -229,9 +238,10 @@ class FeatureCountAccumulator(AccumulatorBase):
             self.target_kind = block.y.kind
 
     def _loop_arguments(self, block: Block) -> tuple[np.ndarray, ...]:
-        """Return the block as the loop's arguments.
+        """Return a batch as the first six arguments of `_count_features`.
 
-        These are CSR arrays, labels of each row, and weights.
+        These are the three CSR arrays of the rows, two arrays of the labels of each row, and the
+        weights.
         """
         rows = block.X if block.sparse else sp.csr_matrix(block.X)
         targets: Targets = block.y
@@ -288,14 +298,20 @@ class FeatureCountAccumulator(AccumulatorBase):
 
 
 def _pad(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the array with zeros after its end, of the given shape."""
+    """Return a larger array of zeros with `array` in its first corner."""
     out = np.zeros(shape, dtype=array.dtype)
     out[tuple(slice(0, n) for n in array.shape)] = array
     return out
 
 
 def _widened_sums(state: FeatureCounts, labels: tuple[Label, ...], width: int) -> tuple[np.ndarray, ...]:
-    """Return label_rows, label_weights, present and counts for `labels` and `width` features."""
+    """Return a state's sums for more labels and features.
+
+    The sums are label_rows, label_weights, present and counts. New labels and features have zeros.
+
+    labels: labels of the result.
+    width: number of features of the result.
+    """
     places = {label: at for at, label in enumerate(labels)}
     at = [places[label] for label in state.labels]
     k = len(labels)
@@ -317,9 +333,18 @@ def _count_features(
     present: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Add weights to present[j] and counts[j, label].
+    """Add rows to the counts of their features and labels.
 
-    For every nonzero entry j of every row and each of its labels.
+    For each nonzero entry of row i, with feature j, the row's weight is added to present[j], and
+    to counts[j, label] for each label of the row.
+
+    indptr: (rows + 1,).
+    indices, values: (entries,) of the CSR rows.
+    at: (rows + 1,). Row i has the labels codes[at[i]:at[i + 1]].
+    codes: (labels of all rows,).
+    weights: (rows,).
+    present: (features,).
+    counts: (features, labels).
     """
     for i in range(len(weights)):
         for e in range(indptr[i], indptr[i + 1]):

@@ -1,9 +1,10 @@
 """mapped: state of rows that went through a feature map first.
 
-The inner accumulator sees mapped rows only. Here are the width the rows had before and, for a map
-that goes by name, the names. No accumulator knows of maps and no map of accumulators, so any
-estimator can have any map. The cost is the map's for each row. Merges and unlearns if the inner
-state does.
+A feature map computes the rows that an estimator learns from the rows that the user gives. The
+inner accumulator sees mapped rows only. The classes here store the width of the rows before the
+map, and their column names if the map uses names. Accumulators and maps do not depend on each
+other, so any estimator can have any map. The cost is the cost of the map for each row. Mapped
+states can be merged and unlearned if the inner state can.
 """
 
 import warnings
@@ -39,24 +40,25 @@ from stream_dr.targets.label_codes import Label
 
 
 class MappedState(NamedTuple):
-    """An inner state and the map its rows went through.
+    """An inner state, and the feature map its rows went through.
 
     Attributes
     ----------
     rows, rows_skipped, target_kind, labels
-        The inner state's.
+        As in the inner state.
     n_features : int
-        Width before the map.
+        Number of features before the map.
     feature_map : str
         Spec of the map as JSON.
     names : tuple of str or None
-        Names of the columns, if the map goes by name and all batches had the same.
+        Names of the columns before the map. None if the map does not use names, or if batches had
+        different names.
     inner : State
         State of the mapped rows.
     table : TableState or None
-        Statistics of a map of tables.
+        Running statistics of the columns, for maps that need them (table, text, scaling).
     landmarks : Landmarks or None
-        Landmarks of a map that has some.
+        Landmarks of a Nyström map, which are rows that others are compared with.
     """
 
     rows: int
@@ -71,7 +73,7 @@ class MappedState(NamedTuple):
     landmarks: Landmarks | None = None
 
     def check(self) -> None:
-        """Raise DamagedFile unless the inner state fits the map."""
+        """Raise DamagedFile unless the inner state fits the feature map."""
         check_within(self, 0, WIDEST, "n_features")
         mapping = check_map(self, self.n_features)
         self.inner.check()
@@ -87,7 +89,7 @@ class MappedState(NamedTuple):
             raise field_error(self, "table", "None", "there, rows having been learned")
 
     def merge(self, other: "MappedState") -> "MappedState":
-        """Return both states as one.
+        """Return the state of the rows of both states.
 
         Raises CannotMerge if the maps differ or the inner states cannot be merged.
         """
@@ -102,9 +104,11 @@ class MappedState(NamedTuple):
 
         if self.table is not None and other.table is not None:
             table, new_index = merge_tables(feature_map(self.feature_map), self.table, other.table)
+            """Running statistics of the columns. None if the map needs none."""
+
             inner = self.inner.merge(renumber_features(other.inner, new_index, table.width))
             return _table_mapped_state(inner, self.feature_map, table)
-        # Only one of them has learned anything.
+        # At most one of the states has statistics of columns. It is the one that has learned rows.
         if self.table is not None or other.table is not None:
             return self if self.table is not None else other
 
@@ -132,17 +136,20 @@ class MappedState(NamedTuple):
         )
 
     def _counted(self) -> "MappedState":
-        """Return the state with the inner state's rows, kind of targets and labels."""
+        """Return the state with the counts of its inner state.
+
+        The counts are rows, rows_skipped, kind of targets and labels.
+        """
         around = _mapped_state(self.inner, self.n_features, self.feature_map, self.names)
         return around._replace(table=self.table, landmarks=self.landmarks)
 
 
 class MappedAccumulator:
-    """An accumulator of mapped rows, with one owner.
+    """An accumulator of rows that go through a feature map, with one owner.
 
-    - spec: spec of the map.
-    - build: returns a new inner accumulator, or one that continues from an inner state.
-    - state: state to continue from.
+    - spec: spec of the feature map.
+    - build: function that returns a new inner accumulator, or continues from an inner state.
+    - state: state to continue from, or None.
     """
 
     table: TableState | None = None
@@ -164,9 +171,9 @@ class MappedAccumulator:
 
     @property
     def decided(self) -> JsonDict:
-        """Parameter `feature_map` as the first batch has decided it.
+        """Parameter `feature_map` with what the first batch has decided.
 
-        Empty if it was complete from the start.
+        Empty if the spec was complete from the start.
         """
         return {} if self._spec == self._initial_spec else {"feature_map": whole_spec(self._spec)}
 
@@ -182,7 +189,7 @@ class MappedAccumulator:
 
     @property
     def target_kind(self) -> str | None:
-        """Kind of targets, or None."""
+        """Kind of targets. None before the first target."""
         return self.inner.target_kind
 
     @property
@@ -192,31 +199,32 @@ class MappedAccumulator:
 
     @property
     def label_rows(self) -> np.ndarray | None:
-        """Number of rows (labels,) int64 of each label.
+        """Number of rows (labels,) int64 with each label.
 
-        None if they are not counted.
+        None if the inner accumulator does not count them.
         """
         return self.inner.label_rows
 
     @property
     def labels_left(self) -> tuple[Label, ...]:
-        """Labels with a row that was not unlearned."""
+        """Labels of at least one row that was not unlearned."""
         return self.inner.labels_left
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Names of a table's columns, empty without a map of tables."""
+        """Names of a table's columns. Empty if the map is no map of tables."""
         return ()
 
     @property
     def scatter(self) -> str:
-        """Part of Cxx that the inner accumulator keeps."""
+        """Part of the scatter matrix that the inner accumulator stores."""
         return self.inner.scatter
 
     def add(self, block: Block) -> None:
-        """Learn one batch, mapped, some rows at a time.
+        """Map a batch and learn it, some rows at a time.
 
-        Raises WidthMismatch and whatever the inner accumulator raises. Then nothing has changed.
+        Raises WidthMismatch and whatever the inner accumulator raises. After an error nothing has
+        changed.
         """
         width, names = self._width(block)
 
@@ -238,9 +246,9 @@ class MappedAccumulator:
             self.n_features, self._names = width, names
 
     def remove(self, block: Block, **options: int) -> None:
-        """Remove a batch learned before, mapped. Raises CannotUnlearn.
+        """Map a batch learned before and remove it. Raises CannotUnlearn.
 
-        options: passed to the inner accumulator.
+        options: passed to the inner accumulator's `remove`.
         """
         width = self._width(block)[0]
         if options:
@@ -249,13 +257,13 @@ class MappedAccumulator:
             self._for_each_part(block, lambda part: self.inner.remove(self._map_block(part, width)))
 
     def freeze(self) -> MappedState:
-        """Return the state so far, at the inner accumulator's cost."""
+        """Return the state so far. Costs what freezing the inner accumulator costs."""
         return _mapped_state(self.inner.freeze(), self.n_features, self._spec, self._names)
 
     def _for_each_part(self, block: Block, act: Callable[[Block], None]) -> None:
-        """Call `act` for some rows at a time.
+        """Call `act` with some rows of a batch at a time.
 
-        An error leaves the inner state unchanged.
+        After an error the inner accumulator is as before the first call.
         """
         self._check(block)
         parts = self._row_parts(block)
@@ -284,9 +292,9 @@ class MappedAccumulator:
         return self._map.apply(block.X, width, block.names)
 
     def _width(self, block: Block) -> tuple[int, tuple[str, ...] | None]:
-        """Return the width with this block, and the columns' names.
+        """Return the number of features after this batch, and the columns' names.
 
-        The names are those that all batches have, or None.
+        The names are None unless all batches have the same names. Raises WidthMismatch.
         """
         started, width = self.n_features > 0, block.features
         if self._map.by_name and block.names is not None:
@@ -304,22 +312,25 @@ class MappedAccumulator:
 
 
 class LandmarkAccumulator(MappedAccumulator):
-    """An accumulator of rows' coordinates on landmarks, with one owner.
+    """An accumulator of rows mapped by a Nyström map, with one owner.
 
-    A batch's landmarks are drawn first.
+    The map compares each row with landmarks, which are some of the rows. New landmarks are drawn
+    from a batch before the batch is learned.
     """
 
     def __init__(self, spec: JsonDict, build: Callable[..., Accumulator], state: MappedState | None = None) -> None:
         super().__init__(spec, build, state)
         landmarks = None if state is None else state.landmarks
         self.landmarks: Landmarks = self._map.begin() if landmarks is None else landmarks
-        if landmarks is None and self.landmarks.indices is None:  # dense ones that are given say how wide rows are
+        # Landmarks given by the user as dense rows decide the width.
+        if landmarks is None and self.landmarks.indices is None:
             self.n_features = self.landmarks.n_features
 
     def add(self, block: Block) -> None:
-        """Learn one batch.
+        """Draw landmarks from a batch, then learn it.
 
-        Raises WidthMismatch and whatever the inner accumulator raises. Then nothing has changed.
+        Raises WidthMismatch and whatever the inner accumulator raises. After an error nothing has
+        changed.
         """
         check_rows(block)
         self._width(block)
@@ -334,9 +345,9 @@ class LandmarkAccumulator(MappedAccumulator):
     def remove(self, block: Block, **options: int) -> None:
         """Remove a batch learned before.
 
-        Raises CannotUnlearn for rows that were drawn as landmarks. If landmarks were drawn from
-        more rows than there are landmarks, it raises for any rows, which were learned by the
-        landmarks of their time.
+        Raises CannotUnlearn for rows that were drawn as landmarks. Raises it for any rows if
+        landmarks were drawn from more rows than there are landmarks: then landmarks were replaced,
+        and rows were learned with landmarks that are gone.
         """
         check_rows(block)
         if self._map.draws_landmarks and (self._map.first or 0) > self._map.most:
@@ -349,7 +360,7 @@ class LandmarkAccumulator(MappedAccumulator):
         super().remove(block, **options)
 
     def freeze(self) -> MappedState:
-        """Return the state so far, at the inner accumulator's cost."""
+        """Return the state so far. Costs what freezing the inner accumulator costs."""
         return super().freeze()._replace(landmarks=self.landmarks)
 
     def _map_rows(self, block: Block, width: int) -> Rows:
@@ -357,10 +368,11 @@ class LandmarkAccumulator(MappedAccumulator):
 
 
 class TableAccumulator(MappedAccumulator):
-    """Accumulator behind a map with running statistics, with one owner.
+    """An accumulator of rows whose map has running statistics, with one owner.
 
-    It maps a table's columns, or dense rows. A batch is added to the statistics first, then mapped
-    by them. `n_features` is the number of the table's columns.
+    The map encodes the columns of a table, or scales dense rows. A batch is added to the
+    statistics first and then mapped with them. `n_features` is the number of columns before the
+    map.
     """
 
     def __init__(self, spec: JsonDict, build: Callable[..., Accumulator], state: MappedState | None = None) -> None:
@@ -368,10 +380,10 @@ class TableAccumulator(MappedAccumulator):
         self.table = None if state is None else state.table
 
     def add(self, block: Block) -> None:
-        """Learn one batch.
+        """Add a batch to the statistics, then map and learn it.
 
-        Raises SchemaMismatch, InvalidRows, and whatever the inner accumulator raises. Then nothing
-        has changed.
+        Raises SchemaMismatch, InvalidRows, and whatever the inner accumulator raises. After an
+        error nothing has changed.
         """
         rows, before = raw_from_array(block.X, block.names), self.table
         if not rows.rows:
@@ -392,9 +404,9 @@ class TableAccumulator(MappedAccumulator):
         self.n_features = len(self._names)
 
     def _warn_of_diagonal(self, table: TableState) -> None:
-        """Warn OnlyDiagonal if a table is too wide for exact scatter.
+        """Warn OnlyDiagonal if a table may get too many columns for exact scatter.
 
-        This is for scatter="auto" only.
+        Only with scatter="auto".
         """
         if isinstance(self._map, Table) and self.scatter == "auto":
             reason = diagonal_reason(self._map.encoding(), table.columns)
@@ -404,8 +416,10 @@ class TableAccumulator(MappedAccumulator):
     def remove(self, block: Block, **options: int) -> None:
         """Remove a batch learned before.
 
-        Raises CannotUnlearn for rows that were filled by other means, or weighted by another idf,
-        when they were learned. A constant `impute`, or idf=False, leaves no such rows.
+        The batch is mapped again, so the map must still return the rows that were learned. Raises
+        CannotUnlearn for rows with missing numbers that were filled with a mean, or with words
+        weighted by idf, because the means and the idf have changed since. With a constant
+        `impute`, and with idf=False, there are no such rows.
         """
         rows = raw_from_array(block.X, block.names)
         if self.table is None or not is_mapping_fixed(self._map, self.table, rows):
@@ -420,19 +434,19 @@ class TableAccumulator(MappedAccumulator):
 
     @property
     def depends_on_others(self) -> bool:
-        """True if removed rows would leave a trace in others.
+        """True if how a row was mapped depends on other rows.
 
-        The trace would be in how the other rows were mapped.
+        Then removed rows would leave a trace in the mapping of the remaining rows.
         """
         return self.table is not None and depends_on_others(self._map, self.table)
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Names of the table's columns."""
+        """Names of the columns before the map."""
         return () if self.table is None else self.table.names
 
     def freeze(self) -> MappedState:
-        """Return the state so far, at the inner accumulator's cost."""
+        """Return the state so far. Costs what freezing the inner accumulator costs."""
         inner = self.inner.freeze()
         return (
             _mapped_state(inner, 0, self._spec, None)
@@ -444,13 +458,13 @@ class TableAccumulator(MappedAccumulator):
         return table_parts(self._map, self.table or TableState(), block.X)
 
     def _check(self, block: Block) -> None:
-        """Check nothing: a table's columns are checked when they are made."""
+        """Check nothing, since the columns were checked when the table was made."""
 
     def _map_part(self, block: Block) -> Block:
-        """Return some rows, mapped.
+        """Return some rows of a batch, mapped.
 
-        Their width is stated, so that the whole scatter is stored, unless too many columns may
-        come.
+        The rows state their width, so that exact scatter is stored. They do not state it if the
+        table may get more columns than exact scatter allows.
         """
         table = self.table or TableState()
         stated = max_columns(self._map.encoding(), table.columns) <= EXACT_WIDTH

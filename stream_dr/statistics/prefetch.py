@@ -1,8 +1,8 @@
-"""prefetch: ask the processor for a number of an array before it is needed.
+"""prefetch: load an array's element into the cache before it is needed.
 
-A sparse row touches features all over a state of megabytes. A miss of the second-level cache takes
-longer than all of the arithmetic for a nonzero. numba has no such instruction, but LLVM has. It is
-a hint, so no address can be wrong.
+A sparse row has features all over a state of megabytes. Waiting for one that is not in the
+second-level cache takes longer than all of the arithmetic for a nonzero. numba has no instruction
+for prefetching, but LLVM has. The instruction is a hint, so no address can cause an error.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,13 +15,16 @@ from numba.extending import intrinsic
 from stream_dr.compiled import compiled
 
 AHEAD = np.uint64(32)
-"""Number of nonzeros between asking and using, unless the loop sets its own."""
+"""Number of nonzeros between the prefetch of an element and its use.
+
+Loops may use a number of their own.
+"""
 
 
 def _prefetch_line(typing_context: object, address: types.Type) -> tuple[object, Callable[..., ir.Constant]]:
-    """Return the signature of the hint and the function that generates its code.
+    """Return the type signature of the hint, and the function that generates it.
 
-    The hint asks for the cache line at an address, which will be written to and used again.
+    The hint loads the cache line at an address, for writing and for use again soon.
     """
 
     def generate(
@@ -42,9 +45,10 @@ _hint: Callable[..., object] = intrinsic(_prefetch_line)
 
 @compiled(inline="always")
 def prefetch(array: np.ndarray, row: int, column: int) -> None:
-    """Ask for array[row, column] in the cache, to be written to.
+    """Load the cache line of array[row, column], which will be written to.
 
-    array: (rows, columns), C-ordered. row, column: np.uint64.
+    array: (rows, columns), C-ordered.
+    row, column: np.uint64.
     """
     place = row * np.uint64(array.strides[0]) + column * np.uint64(array.itemsize)
     _hint(np.uint64(array.ctypes.data) + place)

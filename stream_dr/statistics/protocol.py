@@ -1,16 +1,17 @@
 """Accumulators and states, and how a state becomes named arrays and back.
 
-An Accumulator is mutable and has one owner: `add(block)` learns one batch, `freeze()` returns an
-immutable State that later adds do not change. All checks happen before the first write, so a
-refused batch leaves it unchanged.
+An Accumulator is mutable and has one owner. `add(block)` learns one batch. `freeze()` returns an
+immutable State that later adds do not change. All checks happen before the first write, so a batch
+that raises an error leaves the accumulator unchanged.
 
-A State is a NamedTuple whose fields are ndarrays, int, float, str, bool, None, tuples of labels,
-other such NamedTuples, or tuples of those of one class. Its `check()` raises DamagedFile unless
-its arrays fit each other (checks.py). A state inside another is checked by that one. Additive
-states also have `merge(other) → State` and, through their accumulator, `remove(block)`.
+A State is a NamedTuple. Its fields are ndarrays, int, float, str, bool, None, tuples of labels,
+other NamedTuples of this kind, or tuples of NamedTuples of one class. `check()` raises DamagedFile
+unless the arrays fit each other (checks.py). A state that contains another state calls the other's
+check too. Additive states also have `merge(other) → State` and, through their accumulator,
+`remove(block)`.
 
-`pack` and `unpack` need no knowledge of any state, so a snapshot's format never changes with an
-estimator, and nothing is pickled.
+`pack` and `unpack` work for any state by its fields alone. So a snapshot's format does not change
+with an estimator, and nothing is pickled.
 """
 
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
@@ -28,7 +29,7 @@ from stream_dr.targets.label_codes import Label
 class Packable(Protocol):
     """Immutable NamedTuple that `pack` takes.
 
-    The module's docstring lists its fields.
+    The module's docstring lists the types that its fields may have.
     """
 
     def check(self) -> None:
@@ -40,7 +41,7 @@ Packed = TypeVar("Packed", bound=Packable)
 
 
 class State(Packable, Protocol):
-    """All that an estimator remembers of a stream."""
+    """Everything that an estimator remembers of a stream."""
 
     @property
     def rows(self) -> int:
@@ -54,12 +55,12 @@ class State(Packable, Protocol):
 
     @property
     def n_features(self) -> int:
-        """Width so far, 0 before the first batch."""
+        """Number of features so far, 0 before the first batch."""
         ...
 
     @property
     def target_kind(self) -> str | None:
-        """Kind of targets, or None before there are any."""
+        """Kind of targets. None before the first target."""
         ...
 
     @property
@@ -69,18 +70,18 @@ class State(Packable, Protocol):
 
 
 class AdditiveState(State, Protocol):
-    """State that is a sum.
+    """State that consists of sums over rows.
 
     So the states of two streams can be merged.
     """
 
     def merge(self, other: Any) -> Self:
-        """Return the state of both streams. Raises CannotMerge."""
+        """Return the state of the rows of both streams. Raises CannotMerge."""
         ...
 
 
 class Accumulator(Protocol):
-    """The mutable side of a State, as others read it."""
+    """The mutable side of a State, as other packages use it."""
 
     @property
     def rows(self) -> int:
@@ -94,12 +95,12 @@ class Accumulator(Protocol):
 
     @property
     def n_features(self) -> int:
-        """Width so far, 0 before the first batch."""
+        """Number of features so far, 0 before the first batch."""
         ...
 
     @property
     def target_kind(self) -> str | None:
-        """Kind of targets, decided by the first batch that had any, or None."""
+        """Kind of targets, decided by the first batch that had targets, or None."""
         ...
 
     @property
@@ -109,66 +110,68 @@ class Accumulator(Protocol):
 
     @property
     def labels_left(self) -> tuple[Label, ...]:
-        """Labels with a row that was not unlearned."""
+        """Labels of at least one row that was not unlearned."""
         ...
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Names of a table's columns, empty without a map of tables."""
+        """Names of a table's columns. Empty without a feature map of tables."""
         ...
 
     @property
     def scatter(self) -> str:
-        """Part of the scatter matrix Cxx that is stored.
+        """Part of the scatter matrix of the features that is stored.
 
-        "auto", "exact", "diagonal", "none", or "" for accumulators without a scatter.
+        It is "auto" (not decided yet), "exact", "diagonal" or "none". It is "" for accumulators
+        without a scatter matrix.
         """
         ...
 
     @property
     def label_rows(self) -> np.ndarray | None:
-        """Number of rows (labels,) int64 of each label.
+        """Number of rows (labels,) int64 with each label.
 
-        None if they are not counted.
+        None if the accumulator does not count them.
         """
         ...
 
     @property
     def table(self) -> TableState | None:
-        """Statistics of a table's columns, or None without a map of tables."""
+        """Running statistics of the columns. None if the feature map needs none."""
         ...
 
     @property
     def decided(self) -> JsonDict:
-        """Parameters that the first batch has decided."""
+        """Parameters that the first batch has decided, by name."""
         ...
 
     @property
     def inner(self) -> "Accumulator":
-        """Accumulator of the rows that are learned from.
+        """Accumulator of the rows that are learned.
 
-        They are mapped ones if there is a map.
+        With a feature map, it is the accumulator of the mapped rows.
         """
         ...
 
     def add(self, block: Block) -> None:
-        """Learn one batch, whose targets are a Targets value if there are any."""
+        """Learn one batch. Targets must be a Targets value, if there are any."""
         ...
 
     def remove(self, block: Block) -> None:
         """Remove a batch learned before.
 
-        Raises CannotUnlearn if more would be removed than was learned, or if the state is no sum.
+        Raises CannotUnlearn if more would be removed than was learned, or if the state does not
+        consist of sums.
         """
         ...
 
     def freeze(self) -> State:
-        """Return the State so far. Later adds do not change it."""
+        """Return the state so far. Later adds do not change it."""
         ...
 
 
 class AccumulatorBase:
-    """Defaults of what only some accumulators have."""
+    """Defaults for properties that only some accumulators have."""
 
     labels: tuple[Label, ...]
     table_names: tuple[str, ...] = ()
@@ -177,7 +180,7 @@ class AccumulatorBase:
 
     @property
     def label_rows(self) -> np.ndarray | None:
-        """Number of rows of each label. None, since they are not counted."""
+        """None, since rows of each label are not counted."""
         return None
 
     @property
@@ -187,35 +190,37 @@ class AccumulatorBase:
 
     @property
     def inner(self) -> Self:
-        """The accumulator itself, since there is no map."""
+        """The accumulator itself, since there is no feature map."""
         return self
 
     @property
     def labels_left(self) -> tuple[Label, ...]:
-        """Labels with a row that was not unlearned."""
+        """All labels, since no rows can be unlearned."""
         return self.labels
 
     def remove(self, block: Block) -> None:
-        """Raise CannotUnlearn, since the state is no sum."""
+        """Raise CannotUnlearn, since the state does not consist of sums."""
         raise CannotUnlearn(
             "a sequential recurrence cannot take rows out again. Rebuild from the log without those rows."
         )
 
 
 def pack(state: Packable) -> tuple[dict[str, np.ndarray], JsonDict]:
-    """Return a State as named C-ordered arrays and a JSON-able description.
+    """Return a state as named C-ordered arrays and a JSON-able description.
 
-    `unpack` inverts it exactly.
+    `unpack` restores exactly the same state.
     """
     arrays: dict[str, np.ndarray] = {}
     return arrays, _describe(state, "", arrays)
 
 
 def unpack(kind: type[Packed], arrays: dict[str, np.ndarray], description: JsonDict) -> Packed:
-    """Return the State of class `kind` from the arrays and description of `pack`.
+    """Return the state that `pack` turned into arrays and a description.
 
-    Classes of nested states are those named in the description. Raises DamagedFile for arrays of
-    another state, and any error that a description may cause that `pack` never returns.
+    The description names the classes of nested states. Raises DamagedFile if the arrays belong to
+    another state. A description that `pack` never returns may raise any error.
+
+    kind: class of the state.
     """
     state: Packed = _restore(kind, "", arrays, description)
     state.check()
@@ -256,7 +261,7 @@ def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: Json
     values: dict[str, Any] = {}
     for name, value in fields.items():
         if name not in kind._fields:
-            # An earlier version stored it.
+            # An earlier version stored this field.
             continue
         if not isinstance(value, dict):
             values[name] = value
@@ -278,17 +283,20 @@ def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: Json
 
 
 STATES: dict[str, Any] = {}
-"""Classes of states that may stand inside another state, by name."""
+"""Classes of states that may be a field of another state, by name."""
 
 
 def nested_state(kind: type) -> type:
-    """Make a State restorable where it stands inside another. Class decorator."""
+    """Register a class of states that may be a field of another state.
+
+    A class decorator.
+    """
     STATES[kind.__name__] = kind
     return kind
 
 
 class Absent(NamedTuple):
-    """Placeholder of a part that a state does not keep."""
+    """Placeholder for a part that a state does not store."""
 
 
 nested_state(Absent)

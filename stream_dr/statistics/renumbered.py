@@ -1,6 +1,7 @@
 """renumbered: a state with its features renumbered.
 
-It is as if its rows had been mapped otherwise. Costs a copy of the state.
+The result is the state that rows with these feature numbers would have given. Costs a copy of the
+state.
 """
 
 from typing import Any
@@ -25,14 +26,16 @@ _AXES: dict[type, dict[str, tuple[int, ...]]] = {
     Largest: {"features": (0,)},
     FeatureCounts: {"present": (0,), "counts": (0,)},
 }
-"""Axes of a field's array that are features, by class and field."""
+"""Axes of each field's array that run over features, by class and field."""
 
 
 def renumber_features(state: Any, new_index: np.ndarray, width: int) -> Any:
-    """Return `state` with feature i renumbered to new_index[i].
+    """Return the state with feature i renumbered to new_index[i].
 
-    new_index: (features,) int64, of `width` features. Raises CannotMerge for states whose rows or
-    components have no feature numbers.
+    Raises CannotMerge for states of other classes than those handled here.
+
+    new_index: (features,) int64.
+    width: number of features of the result.
     """
     if isinstance(state, MomentState):
         parts = {
@@ -57,9 +60,13 @@ def renumber_features(state: Any, new_index: np.ndarray, width: int) -> Any:
 
 
 def _placed(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarray, width: int) -> np.ndarray:
-    """Return the array with `width` features along each of the axes.
+    """Return the array with features renumbered along some axes.
 
-    An array that is not kept is returned as it is.
+    An empty array is returned as it is.
+
+    axes: axes that run over features.
+    new_index: new index of each feature.
+    width: number of features of the result.
     """
     if any(array.shape[i] == 0 for i in axes):
         return array
@@ -70,9 +77,10 @@ def _placed(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarray, wid
 
 
 def _reservoir(state: Reservoir, new_index: np.ndarray, width: int) -> Reservoir:
-    """Return a sample with renumbered features.
+    """Return a sample of rows with its features renumbered.
 
-    Its rows are CSR behind a map of tables.
+    Rows mapped by a map of tables are CSR. Only they can be renumbered, so dense rows stay as they
+    are.
     """
     if not state.rows or state.indices is None:
         return state._replace(n_features=width)

@@ -1,18 +1,21 @@
 """reservoir: a uniform sample of the rows so far.
 
-It has at most `capacity` rows, dense or CSR. Row number i draws u_i, keyed by (seed, first row,
-i), and has the key −log(u_i) / w_i. The rows with the smallest keys are sampled. With equal
-weights that is a uniform sample without replacement, with others it is A-Res (Efraimidis and
-Spirakis 2006, whose key u^(1/w) is this one turned round). A row of weight 0 is never sampled. So
-the sample depends on the set of rows and their numbers only, never on how they were batched.
+The sample has at most `capacity` rows, dense or CSR. Row number i draws a uniform number u_i from
+(seed, first row, i). Its key is −log(u_i) / w_i, with the row's weight w_i. The rows with the
+smallest keys are the sample. With equal weights this is a uniform sample without replacement. With
+other weights it is A-Res (Efraimidis and Spirakis 2006, who take the largest u^(1/w)). A row of
+weight 0 is never sampled. So the sample depends only on the rows and their numbers, not on how
+they were batched.
 
-Merge: without weights the keys of each side are drawn again as the smallest order statistics of
-its N exponentials, keyed by (seed, N_A, N_B). Then the smallest of both stay, so the number
-taken from A is hypergeometric in (N_A, N_B). With weights the keys stay.
+Merging two samples of N_A and N_B rows without weights draws new keys for both: the smallest order
+statistics of N_A and of N_B exponentials, from (seed, N_A, N_B). The rows with the smallest keys
+of both are the merged sample. So the number of rows taken from A is hypergeometric in (N_A, N_B).
+With weights the old keys are used.
 
-A row costs O(1), and O(entries) for the few that are sampled, about capacity · log(N / capacity)
-of N. Memory is 8 · capacity · features bytes dense, 12 · capacity · entries sparse. Merges. Does
-not unlearn, since a row that made room is gone.
+A row costs O(1). A sampled row costs O(nonzeros), and of N rows about capacity · log(N / capacity)
+are sampled at some time. Memory is 8 · capacity · features bytes for dense rows, and 12 · capacity
+· nonzeros for sparse rows. Samples can be merged. They cannot unlearn, since the rows that an
+unlearned row pushed out are gone.
 """
 
 import hashlib
@@ -37,32 +40,32 @@ from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import check_label_type, labelled_rows, refuse_kind
 
 ROW_DRAW, MERGE_DRAW = 11, 12
-"""Purposes of the draws (see feature_maps/draws.py)."""
+"""Numbers that distinguish draws for different purposes (feature_maps/draws.py)."""
 
 
 class Reservoir(NamedTuple):
-    """The sample, ordered by row number.
+    """A uniform sample of rows, ordered by row number.
 
     Attributes
     ----------
     rows, rows_skipped, n_features, target_kind, labels
-        As in every state.
+        As in every state (protocol.py).
     capacity : int
         Largest number of rows in the sample.
     seed : int
-        Seed of the draws. The first row's hash is mixed in once there is one.
+        Seed of the draws. From the first row on, a hash of that row is mixed into it.
     weighted : bool
         True if any row had a weight other than 1.
     numbers : (sampled,) int64
-        Numbers of the rows in the stream.
+        Number of each sampled row in the stream.
     keys : (sampled,) float64
-        Keys of the rows.
+        Random key of each sampled row. The rows with the smallest keys are the sample.
     codes : (sampled,) int32
-        Codes into labels, −1 if no labels are stored.
+        Label of each sampled row as an index into `labels`, −1 if no labels are stored.
     values : (sampled, features) float64, or (entries,)
-        The rows, or their CSR values.
+        The sampled rows if they are dense, else their CSR values.
     indices, indptr : int32 and int64 arrays, or None
-        CSR arrays of sparse rows.
+        CSR arrays of sparse rows. None for dense rows.
     """
 
     rows: int
@@ -81,7 +84,7 @@ class Reservoir(NamedTuple):
     indptr: np.ndarray | None = None
 
     def check(self) -> None:
-        """Raise DamagedFile unless numbers, keys, codes and rows are of one sample."""
+        """Raise DamagedFile unless numbers, keys, codes and rows fit each other."""
         check_learned(self, ("class",))
         n = len(self.numbers)
         check_within(self, 1, 2**31, "capacity")
@@ -96,21 +99,21 @@ class Reservoir(NamedTuple):
 
         low, high = (0, len(self.labels)) if self.labels else (-1, 0)
         check_within(self, low, high, "codes")
-        # Without any row the width is unknown.
+        # Without rows the width is unknown, so the empty array's own width is used.
         narrower = not self.rows and self.indices is None
         check_csr_arrays(self, n, self.values.shape[-1] if narrower else self.n_features)
 
     @property
     def kept(self) -> Rows:
-        """Rows in the sample (sampled, features), ndarray or CSR."""
+        """Rows in the sample (sampled, features), as ndarray or CSR."""
         if self.indices is None or self.indptr is None:
             return self.values
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), self.n_features))
 
     def merge(self, other: "Reservoir") -> "Reservoir":
-        """Return a sample of both streams, `other` coming after self.
+        """Return a sample of both streams. The rows of `other` come after self's.
 
-        Costs O(capacity · features). Raises CannotMerge.
+        Raises CannotMerge. Costs O(capacity · features).
         """
         if self.capacity != other.capacity:
             raise CannotMerge("reservoirs of different capacity cannot be merged; start both with the same.")
@@ -176,7 +179,7 @@ class ReservoirAccumulator(AccumulatorBase):
         self._rows = state.kept
 
     def add(self, block: Block) -> None:
-        """Offer the block's rows to the sample.
+        """Learn a batch: let its rows compete for a place in the sample.
 
         Raises WidthMismatch, TargetKindMismatch, InvalidTargets, InvalidIndex or NotFinite.
         """
@@ -195,9 +198,9 @@ class ReservoirAccumulator(AccumulatorBase):
         self.rows_skipped += skipped
 
     def freeze(self) -> Reservoir:
-        """Return the sample so far, ordered by row number.
+        """Return a copy of the sample so far, ordered by row number.
 
-        Copying costs O(capacity · features).
+        Costs O(capacity · features).
         """
         order = np.argsort(self._numbers, kind="stable")
         return Reservoir(
@@ -226,9 +229,9 @@ class ReservoirAccumulator(AccumulatorBase):
             check_label_type(self.labels, block.y.labels)
 
     def _learn_labels(self, block: Block) -> np.ndarray:
-        """Return codes (rows,) into self.labels, to which new labels are added.
+        """Return the rows' labels as indices (rows,) into self.labels.
 
-        −1 if labels are not stored.
+        New labels are added to self.labels. If labels are not stored, all indices are −1.
         """
         if not self.keep_labels or block.y is None:
             return np.full(block.rows, -1, dtype=np.int32)
@@ -237,7 +240,10 @@ class ReservoirAccumulator(AccumulatorBase):
         return _recode(block.y.codes, block.y.labels, self.labels)
 
     def _offer(self, block: Block, codes: np.ndarray) -> None:
-        """Keep the smallest keys of the sample's and the block's rows."""
+        """Replace sampled rows by rows of the batch that have smaller keys.
+
+        codes: (rows,) label of each row, as an index into self.labels.
+        """
         draws = -np.log(open_uniforms(self.seed, ROW_DRAW, self.rows, block.rows)[:, 0])
         if block.weights is not None:
             self._weighted = self._weighted or bool(np.any(block.weights != 1.0))
@@ -258,10 +264,12 @@ class ReservoirAccumulator(AccumulatorBase):
 
 
 def _stream_seed(seed: int, first: Rows) -> int:
-    """Return the seed of a stream's draws.
+    """Return the seed for the draws of a stream, 63 bits of a hash.
 
-    It is 63 bits of a hash of the user's seed and the first row's values (1, features), dense or
-    CSR. Zeros and the order of the features do not count.
+    The hash is of the user's seed and of the first row's nonzero values in ascending order. So
+    zeros and the order of the features do not matter.
+
+    first: (1, features), dense or CSR.
     """
     values = first.data if sp.issparse(first) else first[0]
     digest = hashlib.sha256(str(seed).encode())
@@ -270,9 +278,10 @@ def _stream_seed(seed: int, first: Rows) -> int:
 
 
 def _fresh_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:
-    """Return new keys for both samples.
+    """Return new random keys for the sampled rows of both samples.
 
-    They are drawn as the smallest order statistics of N_A and of N_B exponentials (Rényi).
+    If a sample was drawn from N rows, its keys are the smallest order statistics of N exponentials
+    (Rényi), in random order.
     """
     drawn = []
     for side, state in enumerate((a, b)):
@@ -284,14 +293,20 @@ def _fresh_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _recode(codes: np.ndarray, old: tuple[Label, ...], new: tuple[Label, ...]) -> np.ndarray:
-    """Return codes into `old` as codes into `new`. −1 stays."""
+    """Return indices into the labels `old` as indices into the labels `new`.
+
+    −1 stays −1.
+    """
     places = {label: at for at, label in enumerate(new)}
     table = np.asarray([*(places[label] for label in old), -1], dtype=np.int32)
     return table[codes]
 
 
 def _stack_rows(a: Rows, b: Rows, width: int) -> Rows:
-    """Return rows b under rows a, float64, (both, width). CSR if a is."""
+    """Return the rows of a, then the rows of b, as float64 with `width` features.
+
+    The result is CSR if a is CSR.
+    """
     if sp.issparse(a):
         return sp.vstack([_widen(a, width), _widen(b, width)], format="csr", dtype=np.float64)
     below = np.zeros((b.shape[0], width))
@@ -305,7 +320,11 @@ def _widen(X: Rows, width: int) -> sp.csr_matrix:
 
 
 def _all_rows(a: Reservoir, b: Reservoir) -> Rows:
-    """Return both samples' rows under each other, CSR if either is."""
+    """Return the rows of both samples, a's first.
+
+    The result is CSR if either sample's rows are CSR. Raises CannotMerge for dense rows of
+    different widths.
+    """
     if a.indices is None and b.indices is None and a.n_features != b.n_features:
         raise CannotMerge(f"states of {a.n_features} and {b.n_features} features cannot be merged.")
     first = a.kept if b.indices is None else sp.csr_matrix(a.kept)
@@ -313,7 +332,7 @@ def _all_rows(a: Reservoir, b: Reservoir) -> Rows:
 
 
 def _parts(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Return values, indices and indptr of rows."""
+    """Return rows as the fields values, indices and indptr of a Reservoir."""
     if not sp.issparse(rows):
         return rows, None, None
     return rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64)

@@ -1,1 +1,1 @@
-"""Targets of rows, and the parsing of what a caller passes as y."""
+"""Targets of rows, and the parsing of the targets y that a caller passes."""

@@ -1,4 +1,4 @@
-"""Construction of Targets from a normalised y and its kind."""
+"""Construction of Targets from a list or an array that normalise.py returned."""
 
 import numpy as np
 
@@ -7,9 +7,13 @@ from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 
 
 def build_targets(y: Form, kind: str) -> Targets:
-    """Return the Targets of a normalised y.
+    """Return y as Targets.
 
-    kind: kind that `targets_kind` returned for y. Raises InvalidTargets for an invalid label or number.
+    y: a list of label collections, or an array (rows, k) or (rows,), as `normalise_targets`
+        returns it.
+    kind: kind of y, as `targets_kind` returned it.
+
+    Raises InvalidTargets for an invalid label or number.
     """
     if isinstance(y, list):
         return multilabel_targets(y)
@@ -30,9 +34,9 @@ def build_targets(y: Form, kind: str) -> Targets:
 
 
 def _from_indicator(y: np.ndarray) -> Targets:
-    """Return a (rows, labels) table of 0 and 1 as label sets.
+    """Return the label sets of an indicator array (rows, labels) of 0 and 1.
 
-    A label is the number of its column.
+    The label of a column is the column's number.
     """
     codes = np.nonzero(y)[1].astype(np.int32)
     indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(y, axis=1)))).astype(np.int64)

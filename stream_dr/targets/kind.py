@@ -1,9 +1,12 @@
 """Decision which of the three kinds of targets y is.
 
-An earlier batch or `target` decides. Otherwise the form of y does. A list of label collections is
-multilabel. (rows, k) of only 0 and 1 is multilabel, and any other continuous. (rows,) of str, int or
-bool is class. (rows,) of floats is class if the method takes one label per row and every value is
-whole, else continuous.
+An earlier batch or the parameter `target` decides. Otherwise the form of y decides:
+
+- A list of label collections is multilabel.
+- An array (rows, k) of only 0 and 1 is multilabel. Any other (rows, k) is continuous.
+- An array (rows,) of str, int or bool is class.
+- An array (rows,) of floats is class if the estimator takes one label per row and every value is
+  whole. Otherwise it is continuous.
 """
 
 from collections.abc import Sequence
@@ -19,10 +22,12 @@ from stream_dr.targets.targets import KINDS, Targets, refuse_kind
 
 
 def decided_kind(target: str, known: str | None) -> str | None:
-    """Return the kind that an earlier batch or the caller has decided, or None.
+    """Return the kind of targets that is decided already, or None.
 
-    target: kind from the caller, "auto" or one of KINDS. known: kind of earlier batches. Raises
-    TargetKindMismatch if the two differ.
+    Raises TargetKindMismatch if earlier batches and the caller differ.
+
+    target: kind given by the caller, "auto" or one of KINDS.
+    known: kind of the targets of earlier batches, or None.
     """
     if target != "auto" and known in KINDS and known != target:
         raise TargetKindMismatch(
@@ -32,10 +37,15 @@ def decided_kind(target: str, known: str | None) -> str | None:
 
 
 def targets_kind(y: Form, kinds: Sequence[str], wanted: str | None) -> str:
-    """Return the kind of a normalised y, the wanted one if y can be read so.
+    """Return the kind of the targets y.
 
-    kinds: kinds that the estimator can learn from. Raises InvalidTargets if y is of no kind. Raises
-    TargetKindMismatch if it cannot be of the wanted one.
+    y: a list of label collections, or an array (rows, k) or (rows,), as `normalise_targets`
+        returns it.
+    kinds: kinds that the estimator can learn from.
+    wanted: kind that is decided already, or None.
+
+    Raises InvalidTargets if y is of no kind. Raises TargetKindMismatch if y cannot be of the
+    wanted kind.
     """
     if isinstance(y, list):
         return "multilabel"
@@ -48,8 +58,13 @@ def targets_kind(y: Form, kinds: Sequence[str], wanted: str | None) -> str:
 
 
 def check_kind(kind: str, kinds: Sequence[str], wanted: str | None) -> None:
-    """Raise TargetKindMismatch unless the kind is wanted and among the estimator's."""
-    # This error names estimators that can learn from such targets.
+    """Raise TargetKindMismatch unless the kind fits the estimator and earlier targets.
+
+    kind: kind of the targets.
+    kinds: kinds that the estimator can learn from.
+    wanted: kind that is decided already, or None.
+    """
+    # refuse_kind raises an error that names estimators for such targets.
     if kind not in kinds and (kind == "multilabel" or wanted in (None, kind)):
         refuse_kind(kind, kinds)
     if wanted not in (None, kind):
@@ -60,19 +75,23 @@ def check_kind(kind: str, kinds: Sequence[str], wanted: str | None) -> None:
 
 
 def look_like_numbers(targets: Targets) -> bool:
-    """Return True if labels are probably numbers or ids and no classes.
+    """Return True if labels are probably numbers or ids instead of classes.
 
-    There are more than 100 of them, and more than a tenth of the rows.
+    This is so if there are more than 100 distinct labels, and more than a tenth of the number of
+    rows.
     """
     return targets.kind == "class" and len(targets.labels) > max(100, targets.rows / 10)
 
 
 def refuse_ambiguous(y: object, targets: Targets) -> None:
-    """Raise InvalidTargets if y may mean one label per row but was read otherwise.
+    """Raise InvalidTargets if y could be read in two ways.
 
-    targets: y as read by its form alone. Whole numbers written as floats, and a single column of whole
-    numbers, are classes for an estimator that takes one label per row. They are measurements or an
-    indicator for one that takes several.
+    Whole numbers written as floats, and a single column of whole numbers, are classes for an
+    estimator that takes one label per row. For an estimator that takes several labels, they are
+    measurements or an indicator of one label.
+
+    y: targets as the caller passed them.
+    targets: y as its form alone decides.
     """
     if isinstance(y, Targets) or not targets.rows:
         return
@@ -88,7 +107,10 @@ def refuse_ambiguous(y: object, targets: Targets) -> None:
 
 
 def _kind_of_table(y: np.ndarray, wanted: str | None) -> str:
-    """Return the kind of y (rows, k)."""
+    """Return the kind of targets y (rows, k).
+
+    wanted: kind that is decided already, or None.
+    """
     if y.dtype.kind not in "biuf":
         raise InvalidTargets(f"a 2-D y must be numbers, not {y.dtype}; pass lists of labels for several labels a row.")
     if wanted == "class":
@@ -104,7 +126,11 @@ def _kind_of_table(y: np.ndarray, wanted: str | None) -> str:
 
 
 def _kind_of_column(y: np.ndarray, kinds: Sequence[str], wanted: str | None) -> str:
-    """Return the kind of y (rows,)."""
+    """Return the kind of targets y (rows,).
+
+    kinds: kinds that the estimator can learn from.
+    wanted: kind that is decided already, or None.
+    """
     if np.iscomplexobj(y):
         raise InvalidTargets("Complex data not supported: targets are complex numbers.")
     if y.dtype.kind == "f" and _are_measurements(y[~np.isnan(y)], kinds, wanted):
@@ -117,10 +143,13 @@ def _kind_of_column(y: np.ndarray, kinds: Sequence[str], wanted: str | None) -> 
 
 
 def _are_measurements(y: np.ndarray, kinds: Sequence[str], wanted: str | None) -> bool:
-    """Return True if floats (rows,) without NaN are measurements.
+    """Return True if floats are measurements, False if they stand for labels.
 
-    Otherwise they are whole numbers that stand for labels. Raises InvalidTargets or
-    TargetKindMismatch.
+    Labels are whole numbers. Raises InvalidTargets or TargetKindMismatch.
+
+    y: (rows,) without NaN.
+    kinds: kinds that the estimator can learn from.
+    wanted: kind that is decided already, or None.
     """
     values = y.astype(np.float64, copy=False)
     if not np.all(np.abs(values) <= LARGEST):

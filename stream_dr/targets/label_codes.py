@@ -1,9 +1,11 @@
-"""Labels as a table of distinct labels and an integer code for each row.
+"""Labels of rows as a table of distinct labels and an integer code for each row.
 
-Cost: O(rows) dictionary look-ups in C for lists, one sort for arrays.
+The code of a row is the index of the row's label in the table. Cost: O(rows) dictionary look-ups
+in C for lists, one sort for arrays.
 
-Why this way: parsing the labels of a batch must cost less than learning from it, so plain lists and
-arrays take paths without a Python loop. All else takes the general path.
+Why this way: parsing the labels of a batch must cost less than learning from it. So lists of one
+type and arrays of integers are handled without a Python loop over the rows. A general function
+handles everything else.
 """
 
 from collections.abc import Sequence
@@ -18,21 +20,32 @@ from stream_dr.errors import InvalidTargets
 Label = str | int | bool
 
 INTEGERS = (-(2**63), 2**64 - 1)
-"""Smallest and largest integer label, those of Arrow's columns and JSON's readers."""
+"""Smallest and largest integer that can be a label.
+
+Arrow columns and readers of JSON can represent only these.
+"""
 
 SEVERAL, NARROW = 100, 1 << 12
-"""Minimum number and maximum range of integers that are encoded by a table of the range."""
+"""Limits for encoding integers by a table of all integers in their range.
+
+SEVERAL: smallest number of integers.
+NARROW: largest difference between the largest and the smallest of them.
+"""
 
 EXACT = 2**53
-"""From this number on, a double may stand for more than one integer."""
+"""Number from which on a double may stand for more than one integer."""
 
 
 def encode_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:
-    """Return the distinct labels in order of appearance, the codes and the presence of each row.
+    """Return distinct labels, a code for each row, and presence.
 
-    labels: sequence or 1-D array of one label per row. Codes are (rows,) int32, −1 for None. Presence
-    is (rows,) bool, or None if all are present. Raises InvalidTargets for labels of mixed or other
-    types, and for numbers out of range.
+    The labels are in order of appearance. The codes (rows,) int32 are indices into the labels, −1
+    for None. Presence (rows,) is True for rows with a label, or None instead of the array if all
+    rows have one.
+
+    labels: sequence or 1-D array of one label per row.
+
+    Raises InvalidTargets for labels of mixed or other types, and for numbers out of range.
     """
     if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu" and len(labels) >= SEVERAL:
         low, high = int(labels.min()), int(labels.max())
@@ -48,10 +61,12 @@ def encode_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray, np.ndarra
 
 
 def encode_sets(label_sets: Sequence[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray] | None:
-    """Return distinct labels, codes and indptr of label sets, or None for the general path.
+    """Return distinct labels, codes and indptr of the rows' label sets.
 
-    Codes (entries,) are int32, sorted and distinct within a row, and indptr (rows + 1,) is int64. None
-    is returned unless all rows are lists or tuples of labels of one plain type.
+    The codes (entries,) int32 are indices into the labels, sorted and distinct within a row. Row i
+    has the codes codes[indptr[i]:indptr[i + 1]]. indptr is (rows + 1,) int64. Returns None unless
+    every row is a list or tuple and all labels are str, all int or all bool. Then a slower
+    function must encode the sets.
     """
     if not set(map(type, label_sets)) <= {list, tuple}:
         return None
@@ -66,7 +81,10 @@ def encode_sets(label_sets: Sequence[Any]) -> tuple[tuple[Label, ...], np.ndarra
 def distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return codes sorted and distinct within each row, and the new indptr.
 
-    codes: (entries,), each ≥ 0. The results are int32 and int64.
+    codes: (entries,), each ≥ 0.
+    indptr: (rows + 1,). Row i has the codes codes[indptr[i]:indptr[i + 1]].
+
+    The new codes are int32, the new indptr is int64.
     """
     rows, wide = len(indptr) - 1, int(codes.max(initial=0)) + 1
     keys = np.repeat(np.arange(rows) * wide, np.diff(indptr)) + codes
@@ -77,9 +95,12 @@ def distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, 
 
 
 def renumber_by_appearance(codes: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the used codes in order of appearance, and all codes renumbered in that order.
+    """Return the codes that occur, and all codes renumbered.
 
-    labels: number of labels, above every code. The new codes are int32, and −1 is unchanged.
+    The codes that occur are in order of appearance, and the new code of a row is the index in this
+    order. −1 stays −1. The new codes are int32.
+
+    labels: number of labels, larger than every code.
     """
     used, first = np.unique(codes, return_index=True)
     used = used[np.argsort(first)]
@@ -90,9 +111,9 @@ def renumber_by_appearance(codes: np.ndarray, labels: int) -> tuple[np.ndarray, 
 
 
 def plain_labels(labels: Any) -> tuple[Label, ...]:
-    """Return labels as plain str, int or bool.
+    """Return labels as Python's str, int or bool.
 
-    Raises InvalidTargets unless they are of one type and in range.
+    Whole floats become int. Raises InvalidTargets unless all labels are of one type and in range.
     """
     plain = tuple(item.item() if isinstance(item, np.generic) else item for item in labels)
     check_exact([v for v in plain if isinstance(v, float) and v.is_integer()])
@@ -106,11 +127,11 @@ def plain_labels(labels: Any) -> tuple[Label, ...]:
 
 
 def label_array(labels: Sequence[Label]) -> np.ndarray:
-    """Return labels of one type as an array that represents each exactly.
+    """Return labels of one type as an array without changing any of them.
 
-    It is an array of objects if no type of numpy can represent all.
+    The array has objects if no type of numpy can represent all labels exactly.
     """
-    # numpy's strings drop null characters at the end.
+    # numpy's strings lose null characters at their end.
     if any(type(label) is str and label.endswith("\0") for label in labels):
         return np.array(labels, dtype=object)
     array = np.asarray(labels)
@@ -120,9 +141,9 @@ def label_array(labels: Sequence[Label]) -> np.ndarray:
 
 
 def check_exact(numbers: ArrayLike) -> None:
-    """Raise InvalidTargets for a whole float that stands for more than one integer.
+    """Raise InvalidTargets for a float so large that it may stand for two integers.
 
-    numbers: list or array.
+    numbers: list or array of whole numbers.
     """
     array = np.asarray(numbers)
     short = array.dtype.kind == "f" and array.dtype.itemsize < 8
@@ -136,7 +157,10 @@ def check_exact(numbers: ArrayLike) -> None:
 
 
 def _check_range(table: Sequence[Any]) -> None:
-    """Raise InvalidTargets for an integer or string that no Arrow column can represent."""
+    """Raise InvalidTargets for a label that no Arrow column can represent.
+
+    table: distinct labels of one type.
+    """
     if table and type(table[0]) is str:
         _check_text(table)
     if not table or type(table[0]) is not int or (INTEGERS[0] <= min(table) and max(table) <= INTEGERS[1]):
@@ -146,7 +170,10 @@ def _check_range(table: Sequence[Any]) -> None:
 
 
 def _check_text(table: Sequence[str]) -> None:
-    """Raise InvalidTargets for a string with a lone surrogate."""
+    """Raise InvalidTargets for a string with half a character (a lone surrogate).
+
+    table: distinct labels.
+    """
     try:
         "".join(table).encode()
     except UnicodeEncodeError:
@@ -155,19 +182,26 @@ def _check_text(table: Sequence[str]) -> None:
 
 
 def _encode_plain(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return the distinct labels and codes of labels of one plain type."""
+    """Return the distinct labels and a code for each row.
+
+    items: label of each row, all str, all int or all bool.
+    """
     table = {label: code for code, label in enumerate(dict.fromkeys(items))}
     _check_range(tuple(table))
     return tuple(table), np.fromiter(map(table.__getitem__, items), dtype=np.int32, count=len(items))
 
 
 def _encode_narrow(labels: np.ndarray, low: int, high: int) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return the distinct labels and codes of integers from low to high."""
-    # Modulo 2**64, so that it works for every integer type.
+    """Return the distinct labels and a code for each row.
+
+    labels: (rows,) integers.
+    low, high: smallest and largest of them.
+    """
+    # Subtract modulo 2**64, so that it works for every integer type.
     offsets = (labels.astype(np.uint64) - np.uint64(low % 2**64)).astype(np.intp)
     rows = len(labels)
     first = np.full(high - low + 1, rows)
-    # The first row of a repeated label is written last.
+    # Write rows from last to first, so that a label's first row remains.
     first[offsets[::-1]] = np.arange(rows - 1, -1, -1)
     used = np.flatnonzero(first < rows)
     used = used[np.argsort(first[used])]
@@ -178,7 +212,10 @@ def _encode_narrow(labels: np.ndarray, low: int, high: int) -> tuple[tuple[Label
 
 
 def _encode_any(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:
-    """Return distinct labels, codes and presence of labels of any type."""
+    """Return distinct labels, a code for each row, and presence.
+
+    The results are those of `encode_labels`. Labels may be of any type.
+    """
     table: dict[Label, int] = {}
     codes = np.empty(len(items), dtype=np.int32)
     for i, item in enumerate(items):

@@ -1,8 +1,11 @@
-"""Normalisation of what a caller passes as y to one of three forms.
+"""Normalisation of the targets y that a caller passes to one of three forms.
 
-The forms are a list of label collections, an array (rows, k), and an array (rows,). A row without a
-target is None in a list and in an array of objects, and NaN in an array (rows,) of floats. None, NA
-and NaT of pandas, NaN among objects and masked entries all become one of these.
+- A list with one collection of labels per row. A row without a target is None.
+- An array (rows, k) of numbers.
+- An array (rows,) of labels or numbers. A row without a target is None in an array of objects, and
+  NaN in an array of floats.
+
+None, NA and NaT of pandas, NaN among objects, and masked entries all become None or NaN.
 """
 
 import numbers
@@ -24,20 +27,24 @@ from stream_dr.rows.interfaces import (
 )
 
 Form = list[Any] | np.ndarray
-"""List with one collection of labels or None per row, or an array (rows, k) or (rows,)."""
+"""A list with a collection of labels or None for each row, or an array.
+
+The array is (rows, k) or (rows,).
+"""
 
 _PLAIN = {str, int, bool, type(None)}
-"""Types of entries that are used unchanged."""
+"""Types of labels that are used unchanged."""
 
 
 def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
-    """Return y as a list of label collections, a (rows, k) array or a (rows,) array.
+    """Return y as a list of label collections, an array (rows, k) or an array (rows,).
 
-    one_label: True if a single column (rows, 1) is one label per row. A column of text always is.
-    numeric: True if a list of lists is a table of numbers. A rectangle of floats always is.
+    one_label: True if y (rows, 1) is one label per row. A single column of text is so in any case.
+    numeric: True if lists of lists are a table of numbers. Lists of equal length with only floats
+        are so in any case.
 
-    Raises InvalidTargets if y is not one target per row. Raises TargetKindMismatch for lists that
-    differ in length if numbers are needed.
+    Raises InvalidTargets if y is not one target per row. Raises TargetKindMismatch if numbers are
+    needed and lists differ in length.
     """
     if not isinstance(y, Sized | Shaped | NumpyArrayLike | NumpyConvertible) or isinstance(
         y, str | bytes | Mapping | Set
@@ -69,18 +76,20 @@ def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
 
 
 def is_text(y: np.ndarray) -> bool:
-    """Return True for an array of strings, or of objects with a string among them."""
+    """Return True for an array of strings, or of objects that include a string."""
     return y.dtype.kind in "SU" or (y.dtype.kind == "O" and any(isinstance(v, str | bytes) for v in y.ravel()))
 
 
 def _unwrap_container(y: Any) -> Any:
-    """Return the array or sequence in a masked array, column, table or sparse matrix.
+    """Return the values of a container as an array or a sequence.
 
-    Columns and tables may be those of pandas, polars or Arrow.
+    Containers are masked arrays, sparse matrices, and columns and tables of pandas, polars or
+    Arrow.
     """
     if np.ma.isMaskedArray(y):
         y = y.tolist()
-    # As floats, missing values would become NaN and integers would lose digits.
+    # Convert to objects first. As floats, missing values would become NaN and integers would lose
+    # digits.
     if _has_missing_of_pandas(y):
         y = y.astype(object)
 
@@ -94,8 +103,8 @@ def _unwrap_container(y: Any) -> Any:
 
 
 def _has_missing_of_pandas(y: object) -> bool:
-    """Return True if y is of pandas and has missing values in a type of pandas' own."""
-    # Recognised by its methods, since pandas is optional.
+    """Return True if y has missing values in a data type of pandas' own."""
+    # Containers of pandas are recognised by their methods, since pandas is optional.
     if not isinstance(y, MissingAware):
         return False
     types = [y.dtype] if isinstance(y, Typed) else list(y.dtypes) if isinstance(y, TypedColumns) else []
@@ -104,7 +113,13 @@ def _has_missing_of_pandas(y: object) -> bool:
 
 
 def _from_array(y: np.ndarray, one_label: bool) -> Form:
-    """Return an array, with a single column as (rows,) if it is one label per row."""
+    """Return an array, or its single column if that is one label per row.
+
+    The single column is returned as (rows,). An array (rows,) of objects is returned as
+    `_from_objects` returns its entries.
+
+    one_label: True if y (rows, 1) is one label per row.
+    """
     if y.ndim == 2 and y.shape[1] == 1 and (one_label or is_text(y)):
         y = y[:, 0]
     if y.ndim not in (1, 2):
@@ -113,20 +128,26 @@ def _from_array(y: np.ndarray, one_label: bool) -> Form:
 
 
 def _from_scalars(items: list[Any], types: set[type]) -> Form:
-    """Return labels or numbers as an array (rows,) that represents each exactly."""
+    """Return labels or numbers as an array (rows,) without changing any of them.
+
+    types: types of the items.
+    """
     if types <= {np.bool_, bool}:
         return np.asarray(items, dtype=bool)
     if all(issubclass(kind, numbers.Real) and kind is not bool for kind in types):
         array = np.asarray(items)
         whole = all(issubclass(kind, numbers.Integral) for kind in types)
-        # Integers beyond every integer type would become floats.
+        # numpy would turn integers too large for its integer types into floats.
         if array.dtype.kind in ("iu" if whole else "iuf"):
             return array
     return _from_objects(items)
 
 
 def _from_objects(items: list[Any]) -> Form:
-    """Return a column of objects as a list of collections, floats or objects."""
+    """Return one object per row as label collections or an array (rows,).
+
+    Missing values become None, or NaN if all other objects are floats.
+    """
     if set(map(type, items)) <= _PLAIN:
         return _object_array(items)
     items = [None if _is_missing(v) else v for v in items]
@@ -139,25 +160,25 @@ def _from_objects(items: list[Any]) -> Form:
 
 
 def _object_array(items: list[Any]) -> np.ndarray:
-    """Return items as an array of objects."""
+    """Return items as an array (rows,) of objects."""
     return np.fromiter(items, dtype=object, count=len(items))
 
 
 def _is_missing(value: object) -> bool:
     """Return True for None, NaN, and NA and NaT of pandas."""
-    # Recognised by name, since pandas is optional.
+    # NA and NaT are recognised by their class names, since pandas is optional.
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
 def _are_collections(types: set[type]) -> bool:
-    """Return True if some of the types are collections."""
+    """Return True if any of the types is a collection."""
     return any(issubclass(kind, list | tuple | set | frozenset | np.ndarray) for kind in types)
 
 
 def _is_numeric_table(rows: list[Any]) -> bool:
-    """Return True if all rows have one length above 0 and hold floats only."""
+    """Return True if all rows are non-empty, of equal length and only floats."""
     lengths = {len(row) if isinstance(row, Sized) else -1 for row in rows}
     return (
         len(lengths) == 1 and max(lengths) > 0 and all(isinstance(v, float | np.floating) for row in rows for v in row)

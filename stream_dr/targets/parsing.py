@@ -1,4 +1,7 @@
-"""Parsing of what a caller passes as y to Targets, by normalise.py, kind.py and build.py."""
+"""Parsing of the targets y that a caller passes.
+
+normalise.py brings y to one of three forms, kind.py decides the kind, and build.py builds Targets.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +14,10 @@ from stream_dr.targets.targets import Targets
 
 
 def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto", known: str | None = None) -> Targets:
-    """Return the Targets of what a caller passes as y.
+    """Return the targets y that a caller passes as Targets.
 
-    Raises InvalidTargets if y cannot be read or has another length. Raises TargetKindMismatch if it is
-    of another kind.
+    Raises InvalidTargets if y cannot be read or does not have one target per row. Raises
+    TargetKindMismatch if y is of another kind than is needed.
 
     Parameters
     ----------
@@ -25,9 +28,9 @@ def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto",
     kinds : sequence of str
         Kinds that the estimator can learn from.
     target : str
-        "auto" or one of KINDS.
+        Kind given by the caller, "auto" or one of KINDS.
     known : str or None
-        Kind that an earlier batch has decided.
+        Kind of the targets of earlier batches.
     """
     wanted = decided_kind(target, known)
     if isinstance(y, Targets):

@@ -1,10 +1,10 @@
 """Targets, the parsed labels or numbers of the rows of a Block.
 
-There are three kinds: `class` (one label per row), `multilabel` (a set of labels per row, which may
-be empty) and `continuous` (k numbers per row). Each distinct label is stored only once, in order of
-appearance in the batch, and rows refer to it by code. A batch is small whatever its vocabulary, and
-a State merges vocabularies by label. A row without a target (null) is marked absent. Supervised
-accumulators skip and count it.
+There are three kinds: `class` (one label per row), `multilabel` (a set of labels per row, which
+may be empty) and `continuous` (k numbers per row). Each distinct label of a batch is stored one
+time, in order of appearance. Rows refer to it by a code, which is its index. So a batch is small
+even if a stream has many labels. A State combines the labels of batches by their value. A row
+without a target (null) is marked absent. Supervised accumulators skip and count such rows.
 
 Why this way: lists, arrays and Arrow columns are parsed in one place, and no numeric loop sees a
 string.
@@ -21,25 +21,28 @@ from stream_dr.rows.block import LARGEST, Block
 from stream_dr.targets.label_codes import Label, distinct_within, encode_labels, encode_sets
 
 KINDS = ("class", "multilabel", "continuous")
+"""Kinds of targets: one label, a set of labels, or numbers for each row."""
 
 
 class Targets(NamedTuple):
-    """Targets of one batch.
+    """Targets of the rows of one batch.
 
     Attributes
     ----------
     kind : "class", "multilabel" or "continuous"
+        One label, a set of labels, or k numbers for each row.
     labels : tuple of str, int or bool
-        Distinct labels of one type in order of appearance, empty for continuous.
+        Distinct labels of one type, in order of appearance. Empty for continuous targets.
     codes : ndarray
-        int32 indices of labels. Of class, (rows,) with −1 if absent. Of multilabel, (entries,) row by
-        row, sorted and distinct within a row. Of continuous, empty.
+        Labels of the rows as int32 indices into `labels`. For class, (rows,) with −1 if absent.
+        For multilabel, (entries,) row by row, sorted and distinct within a row. For continuous,
+        empty.
     indptr : ndarray (rows + 1,) or None
-        int64, only for multilabel. The codes of row i are codes[indptr[i]:indptr[i + 1]].
+        Only for multilabel, int64. Row i has the codes codes[indptr[i]:indptr[i + 1]].
     values : ndarray (rows, k) or None
-        float64, only for continuous. Arbitrary in absent rows.
+        Only for continuous, float64. Absent rows have arbitrary values.
     present : ndarray (rows,) or None
-        bool. None if every row has a target.
+        bool, False for rows without a target. None if every row has a target.
     """
 
     kind: str
@@ -57,9 +60,9 @@ class Targets(NamedTuple):
         return len(self.codes) if self.indptr is None else len(self.indptr) - 1
 
     def take(self, rows: np.ndarray) -> "Targets":
-        """Return the targets of these rows, with the same labels.
+        """Return the targets of some rows, with the same labels.
 
-        rows: integer or boolean index.
+        rows: integer or boolean index of the rows.
         """
         rows = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows, dtype=np.int64)
         present = None if self.present is None else self.present[rows]
@@ -76,9 +79,9 @@ class Targets(NamedTuple):
         return self._replace(codes=self.codes[picks], indptr=indptr, present=present)
 
     def row_labels(self) -> list[Any]:
-        """Return the label, list of labels or list of numbers of each row.
+        """Return each row's label, list of labels or list of numbers.
 
-        The entry of an absent row is None.
+        The entry of a row without a target is None.
         """
         rows: list[Any]
         if self.values is not None:
@@ -94,7 +97,10 @@ class Targets(NamedTuple):
 
 
 def class_targets(labels: Any) -> Targets:
-    """Return targets of kind "class" from one label per row, None if absent."""
+    """Return targets of kind "class" from one label per row.
+
+    None is the label of a row without a target.
+    """
     table, codes, present = encode_labels(labels)
     return Targets("class", table, codes, present=present)
 
@@ -102,8 +108,10 @@ def class_targets(labels: Any) -> Targets:
 def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
     """Return targets of kind "multilabel" from one collection of labels per row.
 
-    None is an absent target, and [] a row without labels. Raises InvalidTargets for labels of mixed
-    types and for None in a collection. Raises TargetKindMismatch for a single label.
+    None stands for a row without a target, and [] for a row with an empty set of labels.
+
+    Raises InvalidTargets for labels of mixed types and for None in a collection. Raises
+    TargetKindMismatch for a single label instead of a collection.
     """
     plain = encode_sets(label_sets)
     if plain is not None:
@@ -123,7 +131,9 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
 
 
 def continuous_targets(values: ArrayLike) -> Targets:
-    """Return targets of kind "continuous" from (rows,) or (rows, k) finite numbers.
+    """Return targets of kind "continuous" from finite numbers.
+
+    values: (rows,) or (rows, k).
 
     Raises InvalidTargets.
     """
@@ -142,9 +152,10 @@ def continuous_targets(values: ArrayLike) -> Targets:
 
 
 def refuse_kind(kind: str, kinds: Sequence[str]) -> None:
-    """Raise TargetKindMismatch for targets of a kind that the estimator cannot learn from.
+    """Raise TargetKindMismatch because an estimator cannot learn these targets.
 
-    kinds: kinds that it can learn from.
+    kind: kind of the targets.
+    kinds: kinds that the estimator can learn from.
     """
     if kind == "multilabel":
         raise TargetKindMismatch(
@@ -160,7 +171,7 @@ def refuse_kind(kind: str, kinds: Sequence[str]) -> None:
 def labelled_rows(block: Block) -> tuple[Block, int]:
     """Return the rows of a block that have a target, and the number of other rows.
 
-    The block itself is returned if all have one.
+    If all rows have a target, the block itself is returned.
     """
     if block.y is None:
         return block._replace(X=block.X[:0], weights=None, ids=None), block.rows
@@ -172,7 +183,12 @@ def labelled_rows(block: Block) -> tuple[Block, int]:
 
 
 def _distinct_labels(labels: object, row: int) -> list[Any]:
-    """Return the distinct labels of a row, or raise TargetKindMismatch for a single label."""
+    """Return the distinct labels of a row's collection.
+
+    Raises TargetKindMismatch if `labels` is a single label.
+
+    row: number of the row, for the message.
+    """
     if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
         raise TargetKindMismatch(
             f"row {row} has the single label {labels!r} where a list of labels is needed (multilabel targets).", row=row
@@ -181,12 +197,15 @@ def _distinct_labels(labels: object, row: int) -> list[Any]:
 
 
 def all_absent(targets: Targets) -> bool:
-    """Return True if no row has a target, so that the kind of the targets means nothing."""
+    """Return True if no row has a target.
+
+    Then the kind of the targets means nothing.
+    """
     return targets.present is not None and not targets.present.any()
 
 
 def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:
-    """Raise InvalidTargets if new labels are of another type than known ones."""
+    """Raise InvalidTargets if new labels have another type than known labels."""
     if known and new and type(known[0]) is not type(new[0]):
         raise InvalidTargets(
             f"labels are {type(new[0]).__name__} ({new[0]!r}); rows so far had "
@@ -197,7 +216,10 @@ def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:
 def check_allowed(allowed: Sequence[Label], new: Sequence[Label]) -> None:
     """Raise InvalidTargets for a new label that is not allowed.
 
-    The error names the nearest allowed label. Any label is allowed if `allowed` is empty.
+    The message names the most similar allowed label.
+
+    allowed: the allowed labels. If empty, any label is allowed.
+    new: labels of a batch.
     """
     known = set(allowed)
     others = [label for label in new if label not in known]

@@ -1,4 +1,5 @@
 """Additive moments of rows and targets.
 
-They are weights, means, centred sums and cross sums.
+The moments are the rows' weight, the means, the centred sums of the features, and the cross sums
+of features and targets.
 """

@@ -1,12 +1,13 @@
 """MomentAccumulator: one pass over rows into the additive MomentState [mathematics §1].
 
-Rows are dense or sparse. Everything is checked first (batch_plan.py) and written afterwards, so a
-refused batch leaves no trace. Rows without targets are skipped and counted if targets are needed.
-A row with an empty set of labels counts in N, mean and scatter but in no cross sum.
+Rows are dense or sparse. Every check of a batch happens before the first write (batch_plan.py), so
+a batch that raises an error changes nothing. If the encoding needs targets, rows without targets
+are skipped and counted. A row with an empty set of labels counts in the weight N, the mean and the
+scatter, but in no cross sum.
 
-A dense row costs d² / 2 (exact) or d, plus d k multiplications. A sparse row without exact scatter
-costs nonzeros · (labels + 1). Memory is the state and one chunk of 8 MB. Arrays of a batch are
-read where they are.
+A dense row of d features and k target columns costs d k multiplications, plus d² / 2 with exact
+scatter or d without. A sparse row without exact scatter costs nonzeros · (labels + 1). Memory is
+the state and one chunk of 8 MB. The arrays of a batch are read in place, not copied.
 """
 
 import numpy as np
@@ -35,23 +36,24 @@ __all__ = ["Centred", "MomentAccumulator", "MomentState", "empty_state"]
 class MomentAccumulator(AccumulatorBase):
     """The mutable side of MomentState.
 
-    Raises InvalidParameter, or CannotMerge for a state of another spec.
+    Raises InvalidParameter. Raises CannotMerge for a state that was learned with other parameters.
 
     Parameters
     ----------
     encoding : Encoding
         "none" (unsupervised), "indicator", "zhou" or a Fourier.
     scatter : str
-        "exact" (d ≤ 4,096), "diagonal", "none", or "auto": exact if the first batch states a width
-        ≤ 4,096, else diagonal.
+        Part of the scatter matrix to store: "exact" (all pairs, d ≤ 4,096), "diagonal", "none" or
+        "auto". With "auto" the scatter is exact if the first batch states a width of at most
+        4,096, else diagonal.
     decay : float in (0, 1]
-        Row i of the stream weighs decay^(number of rows after it).
+        Row i of the stream weighs decay^(number of rows after row i).
     state : MomentState or None
         State to continue from. Its arrays are copied.
     label_sets : bool
-        Keep sums per label set.
+        True to store sums per distinct set of labels.
     class_scatter : bool
-        Keep each class's scatter, where it is exact.
+        True to store the scatter of each class, if the scatter is exact.
     """
 
     def __init__(
@@ -74,11 +76,11 @@ class MomentAccumulator(AccumulatorBase):
         self._load(fresh if state is None else state)
 
     def add(self, block: Block) -> None:
-        """Learn one batch. On error nothing has changed.
+        """Learn one batch.
 
-        Its rows (rows, features) are dense or CSR. Raises NotFinite, WidthMismatch,
+        The batch's rows (rows, features) are dense or CSR. Raises NotFinite, WidthMismatch,
         TooManyFeatures, EmptyInput, TargetKindMismatch, InvalidTargets, InvalidWeights or
-        LimitExceeded (label sets).
+        LimitExceeded (too many label sets). After an error nothing has changed.
         """
         batch = plan_batch(self, self._codes, block)
         if batch.rows:
@@ -91,16 +93,19 @@ class MomentAccumulator(AccumulatorBase):
         self.rows_skipped += batch.skipped
 
     def remove(self, block: Block, age: int = 0) -> None:
-        """Remove a batch learned before, given with its weights [mathematics §1, unlearn].
+        """Remove a batch learned before [mathematics §1, unlearn].
 
-        Costs O(d k), with exact scatter O(d²). Raises CannotUnlearn if more would be removed than
-        was learned, its PrecisionLost if the remaining sums are known to fewer than six digits,
-        and whatever `add` raises. Then nothing has changed.
+        The batch must have the weights with which it was learned. Costs O(d k), with exact scatter
+        O(d²).
 
-        age: number of rows learned since the batch's last row. It matters under decay only. The
-        batch's rows are taken as consecutive, so row i weighs w_i · decay^(age + rows − 1 − i)
-        now. Without the newest rows (age 0) or the oldest the state is as if they had never come.
-        Without rows from between, the older ones stay as old as they were.
+        Raises CannotUnlearn if more would be removed than was learned. Raises PrecisionLost, a
+        kind of CannotUnlearn, if fewer than six digits of the remaining sums would be right. Also
+        raises whatever `add` raises. After an error nothing has changed.
+
+        age: number of rows learned after the batch's last row. It matters with decay < 1 only. The
+            batch's rows count as consecutive, so row i now weighs w_i · decay^(age + rows − 1 −
+            i). If the newest rows (age 0) or the oldest rows are removed, the state is as if they
+            had never come. If other rows are removed, the rows before them keep their age.
         """
         batch = plan_batch(self, self._codes, block)
         weights = aged_weights(batch.weights, self.decay, age)
@@ -110,7 +115,7 @@ class MomentAccumulator(AccumulatorBase):
         self._load(set_clock_back(subtract_state(self.freeze(), part.freeze()), part.rows, age))
 
     def freeze(self) -> MomentState:
-        """Return the state so far, copied. Costs O(d k), with exact scatter O(d²)."""
+        """Return a copy of the state so far. Costs O(d k), with exact scatter O(d²)."""
         return MomentState(
             self.encoding,
             self.scatter,
@@ -144,12 +149,15 @@ class MomentAccumulator(AccumulatorBase):
 
     @property
     def labels_left(self) -> tuple[Label, ...]:
-        """Labels with a row that was not unlearned, in order of first appearance."""
+        """Labels of at least one remaining row, in order of first appearance.
+
+        A label is missing here once all of its rows were unlearned.
+        """
         return tuple(label for label, rows in zip(self.labels, self._targets.label_rows, strict=True) if rows)
 
     @property
     def one_label(self) -> bool:
-        """True if rows must have just one label."""
+        """True if every row must have exactly one label."""
         return self._classes is not None
 
     def _load(self, state: MomentState) -> None:
@@ -169,9 +177,11 @@ class MomentAccumulator(AccumulatorBase):
         self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
 
     def _plan_sets(self, batch: BatchPlan) -> tuple[np.ndarray | None, dict[tuple[int, ...], int]]:
-        """Return each row's label set, and the sets that are new.
+        """Return the number of each row's label set, and the new sets.
 
-        Writes nothing. Raises LimitExceeded.
+        The numbers are (rows,) int64, or None if no label sets are stored. The new sets are those
+        that no earlier row had, with their numbers. Nothing is written. Raises LimitExceeded if
+        there are too many sets.
         """
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return None, {}
@@ -180,7 +190,7 @@ class MomentAccumulator(AccumulatorBase):
     def _learn_plan(self, batch: BatchPlan) -> None:
         """Learn a batch that another accumulator has checked.
 
-        Both have the same spec, and this one is empty.
+        This accumulator is empty. Both accumulators have the same parameters.
         """
         ids, new = self._plan_sets(batch)
         if batch.rows:
@@ -189,9 +199,11 @@ class MomentAccumulator(AccumulatorBase):
         self.rows, self.rows_skipped = batch.rows, batch.skipped
 
     def _begin(self, batch: BatchPlan, new_sets: dict[tuple[int, ...], int]) -> None:
-        """Apply what the batch decides, and make room for it.
+        """Set the properties that the batch decides, and grow the arrays.
 
-        Room is for its features, labels and label sets.
+        The arrays get room for the batch's features, labels and label sets.
+
+        new_sets: sets of label codes that no earlier row had, with their numbers.
         """
         if self.target_kind is None and batch.target_kind is not None:
             self._targets = TargetSums(empty_targets(batch.target_kind, 0 if batch.labels else batch.columns))
@@ -230,7 +242,10 @@ class MomentAccumulator(AccumulatorBase):
         self._largest = self._largest.scaled(factor)
 
     def _learn(self, batch: BatchPlan, ids: np.ndarray | None, start: int, stop: int) -> None:
-        """Learn rows start:stop, at most max_span(decay) of them."""
+        """Learn rows start:stop of a batch, at most max_span(decay) rows.
+
+        ids: (rows,) number of each row's label set, or None.
+        """
         self._scale = advance_scale(self._scale, self.decay, stop - start, self._renormalise)
         weights = clock_weights(batch.weights[start:stop], self.decay, self._scale)
         size = stop - start if isinstance(self._features, SparseSums) else chunk_rows(self.n_features)
@@ -244,9 +259,9 @@ class MomentAccumulator(AccumulatorBase):
         self._clock += stop - start
 
     def _learn_rows(self, X: Rows, w: np.ndarray, batch: BatchPlan, start: int, stop: int) -> None:
-        """Learn rows X (rows, ≤ d) of stored weights w.
+        """Learn rows X (rows, ≤ d), which are rows start:stop of the batch.
 
-        They are rows start:stop of the batch.
+        w: (rows,) weights divided by the state's scale, as the sums are.
         """
         encoded = None if batch.encoded is None else encoded_rows(batch.encoded, start, stop)
         before = self._targets.mean(self._weight)

@@ -1,8 +1,8 @@
 """Batch plan: every check of a batch, before anything is written.
 
-An error leaves the accumulator unchanged because nothing has been written yet, not because it was
-undone. Costs O(labels) for the targets, and one look at every value unless the block says that it
-was checked.
+An error leaves the accumulator unchanged, because at that time nothing has been written. Checking
+costs O(labels) for the targets. It reads every value of the rows, unless the block says that its
+values were checked.
 """
 
 from typing import NamedTuple, Protocol
@@ -18,7 +18,7 @@ from stream_dr.targets.targets import Targets, check_label_type, labelled_rows
 
 
 class PlannedAccumulator(Protocol):
-    """The accumulator, as far as a batch plan reads it."""
+    """The properties of an accumulator that a batch plan reads."""
 
     encoding: Encoding
     scatter: str
@@ -35,24 +35,26 @@ class PlannedAccumulator(Protocol):
 
     @property
     def one_label(self) -> bool:
-        """True if rows must have just one label."""
+        """True if every row must have exactly one label."""
         ...
 
 
 class BatchPlan(NamedTuple):
-    """A batch that may be learned, and the accumulator's properties after it.
+    """A checked batch, and the accumulator's properties after learning it.
 
     Attributes
     ----------
     X : (rows, ≤ width)
-        Dense or CSR.
+        The rows to learn, dense or CSR.
     weights : (rows,) float64
+        Weights of the rows.
     encoded : Encoded or None
-        Its targets. None for unsupervised learners.
+        Targets of the rows as numeric columns. None for unsupervised learners.
     skipped : int
-        Rows left out.
+        Number of rows left out because they have no target.
     scatter, width, columns, dense, target_kind, target_width, labels
-        The accumulator's after the batch.
+        Properties of the accumulator after the batch, as in MomentState. `width` is its
+        n_features, and `columns` its number of target columns.
     """
 
     X: Rows
@@ -74,15 +76,18 @@ class BatchPlan(NamedTuple):
 
     @property
     def sparse(self) -> bool:
-        """True if rows are CSR."""
+        """True if the rows are CSR."""
         return not isinstance(self.X, np.ndarray)
 
 
 def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Block) -> BatchPlan:
-    """Return the plan of a batch.
+    """Check a batch and return its plan.
 
-    codes: the learner's vocabulary, label → column. Raises NotFinite, WidthMismatch,
-    TooManyFeatures, EmptyInput, InvalidWeights, InvalidTargets, TargetKindMismatch.
+    learner: accumulator that will learn the batch.
+    codes: target column of each label that the accumulator knows.
+
+    Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, InvalidWeights, InvalidTargets or
+    TargetKindMismatch.
     """
     _check_width(learner, block)
     check_rows(block)
@@ -115,9 +120,13 @@ def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Bloc
 
 
 def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return the vocabulary with the batch's new labels at its end.
+    """Return the vocabulary with the batch's new labels, and label columns.
 
-    Returns each label's column in addition. The columns are (labels of the batch,) int32.
+    The new labels come at the end. The columns are (labels of the batch,) int32: for each label of
+    the batch, its place in the vocabulary.
+
+    codes: place of each label that is known already.
+    labels: the vocabulary before the batch.
     """
     new = [label for label in y.labels if label not in codes]
     column = np.empty(len(y.labels), dtype=np.int32)

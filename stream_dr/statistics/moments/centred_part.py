@@ -1,11 +1,12 @@
 """CentredPart: weight, mean and centred second moments of rows [mathematics §1].
 
-Two parts a and b join as Chan, Golub and LeVeque have it, C = C_a + C_b + (N_a N_b / N) δ δᵀ with
-δ = x̄_b − x̄_a. Taking b out is the same with its weight negative.
+The sums of two sets of rows a and b are joined by the formula of Chan, Golub and LeVeque, C = C_a
++ C_b + (N_a N_b / N) δ δᵀ. C is the centred scatter, N the weight, and δ = x̄_b − x̄_a the
+difference of the means. Removing b is the same formula with b's weight negative.
 
-A mean is stored as two numbers, high and low. At an offset of 1e9 the difference of two means is
-otherwise known to 1e-7 only, and with it every joining term. With two numbers sums are right to
-1e-15 at any offset.
+A mean is stored as the sum of two float64 numbers, `mean` and `low`. With one number and an offset
+of 1e9, the difference δ would be known to 1e-7 only, and so would every term with δ. With two
+numbers the sums are right to 1e-15 at any offset.
 """
 
 from typing import NamedTuple
@@ -20,21 +21,25 @@ from stream_dr.statistics.protocol import nested_state
 class CentredPart(NamedTuple):
     """Centred sums of rows (n, d) with k target columns, float64.
 
+    Below, x is a row, y its targets, w its weight, and x̄ and ȳ are the weighted means.
+
     Attributes
     ----------
     exact : bool
-        True if the whole scatter is stored.
+        True if the scatter of all pairs of features is stored, False if only its diagonal is.
     weight : float
-        N.
+        N = Σ w.
     mean, low : (d,)
-        The mean is their sum.
+        x̄ = mean + low. `low` holds the digits that do not fit into `mean`.
     diagonal : (d,), or (0,) if exact
+        Σ w (x − x̄)² of each feature.
     scatter : (d, d) if exact, or (0, 0)
+        Σ w (x − x̄)(x − x̄)ᵀ.
     cross : (d, k)
         Σ w (x − x̄)(y − ȳ)ᵀ.
     nonzero : (d,)
-        Number of rows of weight that are not 0 there, NaN if unknown. A column is known to be 0
-        again once these were all unlearned.
+        Number of rows of weight above 0 that are not 0 in this feature, NaN if unknown. A feature
+        is exactly 0 again once all of these rows were unlearned.
     """
 
     exact: bool
@@ -47,9 +52,13 @@ class CentredPart(NamedTuple):
     nonzero: np.ndarray = np.zeros(0)
 
     def check(self, width: int, columns: int, exact: bool) -> None:
-        """Raise DamagedFile unless it has these numbers of features and target columns.
+        """Raise DamagedFile unless the arrays have the stated shapes.
 
-        NaN is allowed in nonzero.
+        width: number of features.
+        columns: number of target columns.
+        exact: True if the scatter of all pairs must be stored.
+
+        NaN is allowed in `nonzero`.
         """
         check_equal(self, "exact", exact)
         check_at_least(self, 0.0, "weight")
@@ -64,23 +73,30 @@ class CentredPart(NamedTuple):
 
     @property
     def counts(self) -> np.ndarray:
-        """`nonzero` (d,), or NaN if the state does not have it."""
+        """Numbers of nonzero rows (d,) of each feature, NaN if they are not stored."""
         return self.nonzero if len(self.nonzero) == len(self.mean) else np.full(len(self.mean), np.nan)
 
     @property
     def variances(self) -> np.ndarray:
-        """Diagonal (d,) of the scatter. Read only."""
+        """Diagonal (d,) of the centred scatter Σ w (x − x̄)². Read only."""
         return np.diagonal(self.scatter) if self.exact else self.diagonal
 
     def scaled(self, factor: float) -> "CentredPart":
-        """Return the part with every sum, not the mean, multiplied by factor."""
+        """Return these sums multiplied by factor.
+
+        The means stay as they are.
+        """
         sums = (self.diagonal * factor, self.scatter * factor, self.cross * factor)
         return CentredPart(self.exact, self.weight * factor, self.mean, self.low, *sums, self.nonzero)
 
     def aligned(self, width: int, columns: np.ndarray, total: int) -> "CentredPart":
-        """Return the part with `width` features and `total` target columns.
+        """Return these sums with more features and other target columns.
 
-        Column j becomes columns[j].
+        New features and columns are zero.
+
+        width: number of features of the result.
+        columns: (k,) new index of each target column.
+        total: number of target columns of the result.
         """
         cross = np.zeros((width, total))
         cross[: len(self.cross), columns] = self.cross
@@ -90,9 +106,9 @@ class CentredPart(NamedTuple):
         return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, padded(self.counts, (width,)))
 
     def clamped(self) -> "CentredPart":
-        """Return the part with no variance below zero.
+        """Return these sums with negative variances set to zero.
 
-        Columns that are 0 in every remaining row become exact zeros.
+        Features that are 0 in every remaining row get sums of exactly 0.
         """
         part = self._replace(diagonal=np.maximum(self.diagonal, 0.0), scatter=self.scatter.copy())
         if self.exact:
@@ -106,10 +122,13 @@ class CentredPart(NamedTuple):
         return part
 
     def join(self, other: "CentredPart", target_step: np.ndarray | None, sign: float = 1.0) -> "CentredPart":
-        """Return the sums of both. With sign −1 those without other.
+        """Return the sums of this part's rows and of other's rows.
 
-        Both have the same width, columns and kind of scatter. A part without weight is an exact
-        identity. target_step: (k,) other's ȳ − ours. Costs O(d² + d k).
+        With sign −1, return the sums of this part's rows without other's rows. Both parts have the
+        same width, target columns and form of scatter. Joining a part of weight 0 changes no bit.
+        Costs O(d² + d k).
+
+        target_step: (k,) other's target mean ȳ minus this part's.
         """
         a, b = self, other
         if b.weight == 0.0 or a.weight == 0.0:
@@ -135,16 +154,22 @@ class CentredPart(NamedTuple):
 
 
 def empty_part(width: int, columns: int, exact: bool) -> CentredPart:
-    """Return the sums of no rows."""
+    """Return the centred sums of no rows.
+
+    width: number of features.
+    columns: number of target columns.
+    exact: True for the scatter of all pairs of features.
+    """
     diagonal, scatter = np.zeros(0 if exact else width), np.zeros((width, width) if exact else (0, 0))
     mean, low, nonzero = np.zeros((3, width))
     return CentredPart(exact, 0.0, mean, low, diagonal, scatter, np.zeros((width, columns)), nonzero)
 
 
 def dd_add(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return high + low + step as high and low again.
+    """Return high + low + step as a pair (high, low) again.
 
-    Nothing is lost (Knuth's two-sum).
+    Such a pair stands for the sum of its two numbers and has about 32 digits. No digit of high +
+    step is lost (Knuth's two-sum).
     """
     total = high + step
     added = total - high
@@ -154,9 +179,9 @@ def dd_add(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndar
 
 
 def padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return array in the corner of zeros of a larger shape.
+    """Return a larger array of zeros with `array` in its first corner.
 
-    The array itself is returned if it has that shape.
+    If the array has that shape already, the array itself is returned.
     """
     if array.shape == shape:
         return array

@@ -1,14 +1,17 @@
 """CentredSums: the mutable side of CentredPart [mathematics §1].
 
-It is for dense rows, and sparse rows of exact scatter. A chunk of rows is centred on its own mean
-and joined by Chan, Golub and LeVeque's formula, whose last term is one more row of the matrix
-product. Sparse rows are shifted instead (`shifted_rows`) if few of their values are nonzero.
-Products go into the sums in place if rows are few (dense_kernels), so a small batch allocates
-nothing of size d² or d k.
+It takes dense rows, and sparse rows if the scatter is exact. A chunk of rows is centred on the
+chunk's own mean. Its sums are then joined to the sums so far by the formula of Chan, Golub and
+LeVeque. The last term of that formula is computed as one more row of the matrix product, the
+joining row.
 
-A row costs d² / 2 (or d) + d k multiplications. Sparse rows cost nonzeros² / 2, and d² a batch.
-Temporary memory is one chunk of 8 MB. Only the lower triangle of the scatter is updated.
-The frozen part is symmetric.
+Sparse rows with few nonzeros are not centred but shifted (shifted_rows.py). Products of few rows
+are added in place (dense_kernels.py), so a small batch allocates nothing of size d² or d k.
+
+A dense row of d features and k target columns costs d k multiplications, plus d² / 2 with exact
+scatter or d without. A sparse row costs nonzeros² / 2, and a batch d² in addition. Temporary
+memory is one chunk of 8 MB. Only the lower triangle of the scatter is updated. `freeze` returns
+the symmetric matrix.
 """
 
 from typing import NamedTuple
@@ -26,9 +29,9 @@ CHUNK_VALUES = 1 << 20
 """Number of values of a dense batch that are centred at a time (8 MB)."""
 
 DENSE_SHARE = 0.15
-"""Share of nonzeros above which a chunk of sparse rows is multiplied as dense rows.
+"""Share of nonzeros from which sparse rows are multiplied as dense rows.
 
-It is faster from there on.
+From this share on the dense product is faster.
 """
 
 
@@ -41,16 +44,17 @@ def chunk_rows(width: int) -> int:
 
 
 class Joining(NamedTuple):
-    """Terms by which a chunk joins the sums.
+    """Terms with which a chunk of rows is joined to the sums so far.
 
     Attributes
     ----------
     step : (d,)
-        From our mean to the chunk's.
+        Mean of the chunk minus the mean so far.
     share : float
-        Share of the step by which our mean moves.
+        Share of `step` by which the mean so far moves.
     root : float
-        √(N n / (N + n)). root · step is the chunk's joining row.
+        √(N n / (N + n)), N being the weight so far and n the chunk's weight. The outer product of
+        root · step (the joining row) with itself is what the join adds to the scatter.
     """
 
     step: np.ndarray
@@ -59,7 +63,7 @@ class Joining(NamedTuple):
 
 
 class CentredSums:
-    """The mutable side of CentredPart."""
+    """The mutable side of CentredPart: centred sums that grow by rows."""
 
     def __init__(self, part: CentredPart) -> None:
         """Continue from `part`, whose arrays are copied."""
@@ -70,34 +74,43 @@ class CentredSums:
 
     @property
     def variances(self) -> np.ndarray:
-        """Diagonal (d,) of the scatter. Read only."""
+        """Diagonal (d,) of the centred scatter Σ w (x − x̄)². Read only."""
         return np.diagonal(self._scatter) if self.exact else self._diagonal
 
     def freeze(self) -> CentredPart:
-        """Return the sums so far, copied."""
+        """Return a copy of the sums so far."""
         scatter = mirrored(self._scatter) if self.exact else self._scatter
         mean, low, diagonal, cross = (a.copy() for a in (self.mean, self.low, self._diagonal, self._cross))
         return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, self._nonzero.copy())
 
     def rescale(self, factor: float) -> None:
-        """Multiply every sum, not the mean, by factor."""
+        """Multiply every sum by factor. The means stay as they are."""
         self.weight *= factor
         for sums in (self._diagonal, self._scatter, self._cross):
             sums *= factor
 
     def grow(self, width: int, columns: int) -> None:
-        """Make room for more features (constant zero so far) and more target columns."""
+        """Make room for more features and more target columns.
+
+        New features count as 0 in all rows so far.
+
+        width: number of features.
+        columns: number of target columns.
+        """
         self._cross = padded(self._cross, (width, columns))
         self.mean, self.low, self._nonzero = (padded(a, (width,)) for a in (self.mean, self.low, self._nonzero))
         self._scatter = padded(self._scatter, (width, width)) if self.exact else self._scatter
         self._diagonal = self._diagonal if self.exact else padded(self._diagonal, (width,))
 
     def add(self, X: Rows, weights: np.ndarray, total: float, targets: "TargetRows | None" = None) -> np.ndarray | None:
-        """Add rows of weights (b,) summing to total, and their targets.
+        """Add rows with their weights and targets.
 
-        X: (b, ≤ d), dense of any float type or CSR. Returns the rows √w (x − their mean) and the
-        joining row (b + 1, d). Returns None for rows that weigh nothing, and for sparse rows that
-        were not made dense.
+        Returns an array (b + 1, d): the rows √w (x − their mean), then the joining row. Returns
+        None if the rows weigh nothing, or if sparse rows were added without making them dense.
+
+        X: (b, ≤ d), dense of any float type or CSR.
+        weights: (b,).
+        total: sum of the weights.
         """
         if not total > 0.0:
             return None
@@ -126,7 +139,7 @@ class CentredSums:
     def _add_row(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
         """Add one row, which is its own mean.
 
-        Only the joining row adds to the sums.
+        Its centred part is zero, so only the joining row adds to the sums.
         """
         self._nonzero += X[0] != 0.0
         high = X[0].astype(np.float64)
@@ -154,10 +167,12 @@ class CentredSums:
             self._cross += np.outer(joining.root * joining.step, own[-1])
 
     def _join(self, high: np.ndarray, low: np.ndarray, total: float) -> Joining:
-        """Move weight and mean to include a chunk.
+        """Include a chunk of rows in the weight and the mean.
 
-        high, low: the chunk's mean.
-        total: its weight.
+        Returns the terms that the caller adds to the other sums.
+
+        high, low: (d,) mean of the chunk as the sum of two numbers.
+        total: weight of the chunk.
         """
         if self.weight == 0.0:
             self.weight, self.mean, self.low = total, high, low
@@ -171,18 +186,18 @@ class CentredSums:
 
 
 class TargetRows(NamedTuple):
-    """A chunk's targets, for the cross sums.
+    """Targets of a chunk of b rows, as the cross sums need them.
 
     Attributes
     ----------
     encoded : Encoded
-        Labels as columns.
+        Targets as k numeric columns.
     columns : int
-        k.
+        Number of target columns k.
     before : (k,)
-        ȳ before the chunk.
+        Mean of the targets learned before the chunk.
     values : (b + 1, k) or None
-        Continuous targets already centred, with their joining row. None for labels.
+        Continuous targets, centred and weighted, and their joining row. None for labels.
     """
 
     encoded: Encoded
@@ -191,10 +206,14 @@ class TargetRows(NamedTuple):
     values: np.ndarray | None = None
 
     def rows(self, weights: np.ndarray, total: float, root: float) -> np.ndarray:
-        """Return weighted targets of a chunk, centred, and a row for the chunk's mean.
+        """Return the chunk's centred targets and their joining row (b + 1, k).
 
-        The rows are √w (y − ȳ of the chunk), and last root · (ȳ of the chunk − ȳ before). The
-        result is (b + 1, k).
+        Rows 0 … b − 1 are √w (y − ȳ), with ȳ the chunk's mean. The last row is root · (ȳ − mean of
+        the targets before the chunk).
+
+        weights: (b,) weights w of the rows.
+        total: sum of the weights.
+        root: √(N n / (N + n)), N being the weight before the chunk and n the chunk's weight.
         """
         if self.values is not None:
             return self.values

@@ -1,8 +1,9 @@
 """ClassScatter: scatter of each class about its own mean.
 
-It is for WMV [mathematics §2]. It holds weight, mean and Σ w (x − m_j)(x − m_j)ᵀ of each of k
-classes. These are the sums of dense rows, once a class. A row costs d² multiplications. Memory is
-8·k·d² bytes (160 MB for 20 classes at d = 1,000), so it is stored with exact scatter only.
+The estimator WMV needs this scatter [mathematics §2]. For each of k classes j, the weight, the
+mean m_j and the sum Σ w (x − m_j)(x − m_j)ᵀ over the rows of the class are stored. A row of d
+features costs d² multiplications. Memory is 8·k·d² bytes (160 MB for 20 classes at d = 1,000). The
+scatter of classes is therefore stored only if the scatter of all rows is exact.
 """
 
 from typing import NamedTuple, Self
@@ -18,14 +19,18 @@ from stream_dr.statistics.protocol import nested_state
 
 @nested_state
 class ClassScatter(NamedTuple):
-    """Frozen scatter of classes, float64, stored units.
+    """Frozen scatter of k classes of rows with d features, float64.
+
+    Sums are in stored units: true sum = scale of the state · stored sum.
 
     Attributes
     ----------
     weights : (k,)
+        Weight of each class.
     mean, low : (k, d)
-        The means are their sums.
+        Mean m of each class = mean + low. `low` holds the digits that do not fit into `mean`.
     scatter : (k, d, d)
+        Σ w (x − m)(x − m)ᵀ over the rows of each class.
     """
 
     weights: np.ndarray
@@ -35,13 +40,14 @@ class ClassScatter(NamedTuple):
 
     @classmethod
     def empty(cls) -> Self:
-        """Return the scatter of no class."""
+        """Return the scatter of no classes."""
         return cls(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0, 0)))
 
     def check(self, width: int, classes: int) -> None:
-        """Raise DamagedFile unless it has these numbers of features and classes.
+        """Raise DamagedFile unless the arrays have the stated shapes.
 
-        Without a class it has no width.
+        width: number of features. It does not matter if there are no classes.
+        classes: number of classes.
         """
         k, d = classes, width if classes else 0
         check_array_shapes(self, np.float64, weights=(k,), mean=(k, d), low=(k, d), scatter=(k, d, d))
@@ -49,16 +55,23 @@ class ClassScatter(NamedTuple):
         check_at_least(self, 0.0, "weights")
 
     def part(self, j: int) -> CentredPart:
-        """Return class j's sums."""
+        """Return the sums of class j as a CentredPart without targets."""
         sums = (self.mean[j], self.low[j], np.zeros(0), self.scatter[j], np.zeros((self.mean.shape[1], 0)))
         return CentredPart(True, float(self.weights[j]), *sums)
 
     def scaled(self, factor: float) -> Self:
-        """Return it with every sum multiplied by factor."""
+        """Return a copy with every weight and scatter multiplied by factor."""
         return self._replace(weights=self.weights * factor, scatter=self.scatter * factor)
 
     def aligned(self, width: int, columns: np.ndarray, total: int) -> Self:
-        """Return it with `total` classes of `width` features, class j at columns[j]."""
+        """Return a copy with more features and renumbered classes.
+
+        New features and classes are zero.
+
+        width: number of features of the result.
+        columns: (k,) new index of each class.
+        total: number of classes of the result.
+        """
         k, d = self.mean.shape
         if not k:
             return self
@@ -69,9 +82,12 @@ class ClassScatter(NamedTuple):
         return type(self)(weights, mean, low, scatter)
 
     def join(self, other: "ClassScatter", sign: float, keep: np.ndarray) -> "ClassScatter":
-        """Return the scatter of both. With sign −1 that without other.
+        """Return the scatter of this value's rows and of other's rows.
 
-        Classes not in keep (k,) bool are emptied. Both have the same width and classes.
+        With sign −1, return the scatter of this value's rows without other's rows. Both values
+        have the same features and classes.
+
+        keep: (k,) bool, False for classes that are set to zero.
         """
         if len(self.weights) == 0:
             return self
@@ -84,7 +100,7 @@ class ClassScatter(NamedTuple):
 
 
 def stacked(parts: list[CentredPart]) -> ClassScatter:
-    """Return parts of k ≥ 1 classes as one value."""
+    """Return the sums of k ≥ 1 classes, one CentredPart each, as one value."""
     return ClassScatter(
         np.array([p.weight for p in parts]),
         np.stack([p.mean for p in parts]),
@@ -94,33 +110,37 @@ def stacked(parts: list[CentredPart]) -> ClassScatter:
 
 
 class ClassScatterSums:
-    """The mutable side of ClassScatter."""
+    """The mutable side of ClassScatter: centred sums of each class."""
 
     def __init__(self, part: ClassScatter) -> None:
         """Continue from `part`, whose arrays are copied."""
         self._classes = [CentredSums(part.part(j)) for j in range(len(part.weights))]
 
     def freeze(self) -> ClassScatter:
-        """Return the sums so far, copied."""
+        """Return a copy of the sums so far."""
         return stacked([c.freeze() for c in self._classes]) if self._classes else ClassScatter.empty()
 
     def rescale(self, factor: float) -> None:
-        """Multiply every sum by factor."""
+        """Multiply every sum by factor. The means stay as they are."""
         for c in self._classes:
             c.rescale(factor)
 
     def grow(self, width: int, columns: int) -> None:
-        """Make room for more features and more classes."""
+        """Make room for more features and more classes.
+
+        width: number of features.
+        columns: number of classes.
+        """
         for c in self._classes:
             c.grow(width, 0)
         for _ in range(columns - len(self._classes)):
             self._classes.append(CentredSums(empty_part(width, 0, exact=True)))
 
     def add(self, X: Rows, weights: np.ndarray, codes: np.ndarray) -> None:
-        """Add rows (rows, ≤ d), dense or CSR.
+        """Add rows X (rows, ≤ d), dense or CSR, each to its class.
 
-        weights: (rows,), stored ones.
-        codes: (rows,), classes.
+        weights: (rows,) weights divided by the state's scale, as the sums are.
+        codes: (rows,) class of each row.
         """
         for j in np.unique(codes):
             own = np.flatnonzero(codes == j)

@@ -1,12 +1,13 @@
-"""clock: the weights under decay, where row i weighs w_i · decay^(rows after it) [mathematics §1].
+"""clock: the weights of rows under decay [mathematics §1].
 
-All sums are linear in the weights, so they are kept in units of a `scale` s: true sum = s · stored
-sum. A batch of b rows moves s to s · decay^b, and its row i enters with w_i · decay^(b−1−i) / s.
-Stored sums are not touched, so sparse one-row updates do not cost O(d k). When s has become small,
-everything stored is multiplied by a power of two, which is exact.
+Row i weighs w_i · decay^(number of rows after row i). All sums are linear in the weights. So sums
+are stored divided by a number, the `scale` s: true sum = s · stored sum. A batch of b rows changes
+s to s · decay^b, and row i of the batch enters with the weight w_i · decay^(b−1−i) / s. The sums
+stored so far are not touched, so sparse one-row updates do not cost O(d k). Once s has become
+small, all stored sums are multiplied by a power of two, which is exact.
 
-A batch costs O(rows). The result equals ageing row by row to 1e-15 for every batching. (A flat
-factor per batch would be 386 % off.)
+A batch costs O(rows). However rows are batched, the result equals ageing row by row to 1e-15. (One
+flat factor per batch would be off by up to 386 %.)
 """
 
 from collections.abc import Callable
@@ -18,14 +19,21 @@ _SMALLEST = 2.0**-16
 
 
 def max_span(decay: float) -> int:
-    """Return how many rows can be weighed together. decay^span stays above 2^-16."""
+    """Return the largest number of rows that can be weighed together.
+
+    It is the number for which decay^rows stays above 2^-16.
+    """
     return 1 << 62 if decay == 1.0 else max(1, int(16 * np.log(2) / -np.log(decay)))
 
 
 def advance_scale(scale: float, decay: float, rows: int, renormalise: Callable[[float], None]) -> float:
-    """Return the scale after `rows` ≤ max_span(decay) more rows.
+    """Return the scale after `rows` more rows.
 
-    `renormalise(factor)` must multiply all stored sums by factor.
+    The scale is the factor s in: true sum = s · stored sum.
+
+    rows: number of rows, at most max_span(decay).
+    renormalise: called with a factor if the scale has become small. It must multiply all stored
+        sums by that factor.
     """
     after = scale * decay**rows
     if after >= _SMALLEST:
@@ -36,9 +44,11 @@ def advance_scale(scale: float, decay: float, rows: int, renormalise: Callable[[
 
 
 def clock_weights(weights: np.ndarray, decay: float, scale: float) -> np.ndarray:
-    """Return stored weights of a batch's rows (rows,).
+    """Return the weights (rows,) with which a batch's rows enter the sums.
 
-    scale: the scale after the batch.
+    Row i weighs w_i · decay^(rows of the batch after row i) / scale.
+
+    scale: scale of the stored sums after the batch (true sum = scale · stored sum).
     """
     if decay == 1.0:
         return weights
@@ -46,5 +56,9 @@ def clock_weights(weights: np.ndarray, decay: float, scale: float) -> np.ndarray
 
 
 def aged_weights(weights: np.ndarray, decay: float, age: int) -> np.ndarray:
-    """Return the weights of consecutive rows now, `age` rows after the last of them."""
+    """Return the weights (rows,) that consecutive rows have now.
+
+    weights: (rows,) weights with which the rows were learned.
+    age: number of rows learned after the last of these rows.
+    """
     return weights if decay == 1.0 else weights * decay ** (age + np.arange(len(weights) - 1, -1, -1.0))

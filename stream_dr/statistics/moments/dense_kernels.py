@@ -1,11 +1,11 @@
 """Centring of dense rows, and their products, by numpy and BLAS.
 
-Only the lower triangle of a scatter is updated, as the product of a matrix with its own
-transpose gives it.
+Only the lower triangle of a scatter matrix is updated, because the matrix is symmetric.
 
-numpy and scipy each bring a BLAS with threads of its own, and threads of one that has just worked
-spin on the cores that the other needs. So a batch has all its products from one of them: from
-numpy, as a caller's own products are, or for few rows from scipy, whose dsyrk adds in place.
+numpy and scipy each bring a BLAS library with its own threads. After a product, the threads of one
+library keep spinning for a while on cores that the other library needs. So all products of a batch
+come from one library. Batches of many rows use numpy, since the caller's own products do. Batches
+of few rows use scipy, whose dsyrk adds to a matrix in place.
 """
 
 import numpy as np
@@ -14,29 +14,35 @@ from scipy.linalg.blas import dgemm, dsyr, dsyrk
 from stream_dr.statistics.moments.centred_part import dd_add
 
 FEW = 256
-"""Number of rows below which products are added in place. An addition of d² costs as much as their
-product.
+"""Number of rows below which products are added in place.
+
+For few rows, adding a separate product of size d² costs as much as computing the product.
 """
 
 
 def centre_rows(
     X: np.ndarray, weights: np.ndarray, total: float, rows: np.ndarray, nonzero: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Write √w (X − mean) into rows (b, d) and return the mean as high + low (d,).
+    """Write √w (X − mean) into rows and return the mean as (high, low).
 
-    X is (b, d), total is Σ w > 0. The number of rows of weight that are not 0 is added to nonzero
-    (d,). Costs O(b d).
+    The mean is the sum of high (d,) and low (d,). It is computed twice, the second time from the
+    rows less the first mean. So the error is 1e-16 of the rows' standard deviation, not of the
+    size of their values. Costs O(b d).
 
-    The mean is computed twice, the second time of what the first leaves. So it is right to 1e-16
-    of the rows' spread, not of their size.
+    X: (b, d).
+    weights: (b,) weights w.
+    total: sum of the weights, above 0.
+    rows: (b, d) float64, the output.
+    nonzero: (d,), to which each feature's number of nonzero rows of weight above 0 is added.
     """
     weighing = X if weights.all() else X[weights > 0]
     zero = weighing == 0.0
     nonzero += len(weighing) - np.count_nonzero(zero, axis=0) if zero.any() else len(weighing)
 
-    # As float64, because numpy multiplies other types without BLAS.
+    # Copy to float64, because numpy multiplies other types without BLAS.
     rows[:] = X
-    # By einsum, because BLAS's threads would spin on the product's cores.
+    # The means use einsum. Threads of BLAS would go on spinning on the cores that the product
+    # needs.
     point = np.einsum("i,ij->j", weights, rows) / total
     rows -= point
     step = np.einsum("i,ij->j", weights, rows) / total
@@ -47,7 +53,11 @@ def centre_rows(
 
 
 def add_product(scatter: np.ndarray, rows: np.ndarray) -> None:
-    """Add rowsᵀ rows (b, d) to the lower triangle of scatter (d, d)."""
+    """Add rowsᵀ rows to the lower triangle of scatter.
+
+    scatter: (d, d).
+    rows: (b, d).
+    """
     if len(rows) < FEW:
         dsyrk(1.0, rows.T, beta=1.0, c=scatter.T, overwrite_c=1)
     else:
@@ -55,7 +65,12 @@ def add_product(scatter: np.ndarray, rows: np.ndarray) -> None:
 
 
 def add_cross_product(cross: np.ndarray, rows: np.ndarray, targets: np.ndarray) -> None:
-    """Add rowsᵀ targets to cross sums (d, k), for rows (b, d) and targets (b, k)."""
+    """Add rowsᵀ targets to the cross sums.
+
+    cross: (d, k).
+    rows: (b, d).
+    targets: (b, k).
+    """
     if len(rows) < FEW:
         dgemm(1.0, targets.T, rows.T, beta=1.0, c=cross.T, trans_b=1, overwrite_c=1)
     else:
@@ -63,13 +78,20 @@ def add_cross_product(cross: np.ndarray, rows: np.ndarray, targets: np.ndarray) 
 
 
 def add_outer(scatter: np.ndarray, step: np.ndarray, factor: float) -> None:
-    """Add factor · step stepᵀ to the lower triangle of scatter (d, d)."""
+    """Add factor · step stepᵀ to the lower triangle of scatter.
+
+    scatter: (d, d).
+    step: (d,).
+    """
     if len(step):
         dsyr(factor, step, a=scatter.T, overwrite_a=1)
 
 
 def mirrored(scatter: np.ndarray) -> np.ndarray:
-    """Return the symmetric (d, d) matrix whose lower triangle scatter holds."""
+    """Return a symmetric copy of scatter (d, d).
+
+    The lower triangle of scatter is copied to the upper triangle.
+    """
     out = np.tril(scatter)
     out += np.tril(scatter, -1).T
     return out

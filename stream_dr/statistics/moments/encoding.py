@@ -1,17 +1,15 @@
-"""Encoding of targets as k numeric columns.
-
-Their cross sums with the features are stored.
+"""Encoding of targets as k numeric columns, of which cross sums are stored.
 
 - "none": unsupervised, targets are not read.
 - "indicator": labels are 1 where a row has the label. Continuous targets are their values.
-- "zhou": labels are 1/√m where a row has the label, m the row's number of labels [2S, HSL with
-  Zhou's Laplacian]. A row without labels has zeros.
-- `Fourier`: ψ(y) = √(2/q) cos(ωᵀy + b), random features of an RBF kernel on continuous y [SRP;
+- "zhou": labels are 1/√m where a row has the label, m being the row's number of labels [2S, HSL
+  with Zhou's Laplacian]. A row without labels has zeros.
+- `Fourier`: ψ(y) = √(2/q) cos(ωᵀy + b), q random features of an RBF kernel on continuous y [SRP;
   mathematics §2].
 
-Labels stay sparse, one code a label and one value a row, so a batch costs O(its labels). ω and b
-are drawn from (seed, column index), so states of different machines, and of a target that is
-wider, agree on them without exchanging anything.
+Labels stay sparse, with one code per label and one value per row, so a batch costs O(number of its
+labels). ω and b are drawn from (seed, column index). So two machines draw equal numbers without
+exchanging anything, and a wider target draws the same numbers for its first entries.
 """
 
 from typing import NamedTuple
@@ -29,9 +27,9 @@ ENCODINGS = ("none", "indicator", "zhou")
 class Fourier(NamedTuple):
     """Random Fourier features of continuous targets [mathematics §2].
 
-    ψ(y) = √(2/size) cos(ωᵀy + b) with ω ~ N(0, I/bandwidth²), b ~ U(0, 2π). Labels stay their
-    indicator: on one label a row, an RBF kernel of the indicator is the delta kernel up to a
-    factor.
+    ψ(y) = √(2/size) cos(ωᵀy + b) with ω ~ N(0, I/bandwidth²) and b ~ U(0, 2π). Targets that are
+    labels are encoded as indicators instead: for one label a row, an RBF kernel of the indicator
+    is the delta kernel up to a factor.
 
     Attributes
     ----------
@@ -48,7 +46,12 @@ class Fourier(NamedTuple):
     seed: int = 0
 
     def draw(self, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return ω (width, size) and b (size,), column j drawn from (seed, j)."""
+        """Return the frequencies ω (width, size) and phases b (size,).
+
+        Column j is drawn from (seed, j).
+
+        width: number of entries of a target y.
+        """
         omega, phase = np.empty((width, self.size)), np.empty(self.size)
         for j in range(self.size):
             random = np.random.default_rng((self.seed, j))
@@ -57,7 +60,10 @@ class Fourier(NamedTuple):
         return omega, phase
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
-        """Return ψ of values (rows, width) as (rows, size) float64."""
+        """Return the features ψ (rows, size) float64 of targets.
+
+        values: (rows, width) continuous targets.
+        """
         omega, phase = self.draw(values.shape[1])
         return np.sqrt(2.0 / self.size) * np.cos(values @ omega + phase)
 
@@ -66,18 +72,18 @@ Encoding = str | Fourier
 
 
 class Encoded(NamedTuple):
-    """The targets of one batch as columns, sparse for labels.
+    """The targets of one batch as k numeric columns, sparse for labels.
 
     Attributes
     ----------
     codes : (entries,) int32
-        Columns, row by row.
+        Columns of the rows' labels, row by row.
     indptr : (rows + 1,) int64 or None
-        Row i's codes are codes[indptr[i]:indptr[i + 1]]. None if every row has just one.
+        Row i has the codes codes[indptr[i]:indptr[i + 1]]. None if every row has exactly one.
     row_values : (rows,) or None
-        Value of each of the row's entries. None for 1.
+        Value that a row has in each of its columns. None if all values are 1.
     values : (rows, k) float64 or None
-        Continuous targets.
+        Continuous targets. None for labels.
     """
 
     codes: np.ndarray
@@ -96,15 +102,20 @@ def check_encoding(encoding: Encoding) -> None:
 
 
 def check_encoding_kind(encoding: Encoding, kind: str) -> None:
-    """Raise TargetKindMismatch if targets of this kind have no such encoding."""
+    """Raise TargetKindMismatch if the encoding cannot encode these targets.
+
+    kind: "class", "multilabel" or "continuous".
+    """
     if encoding == "zhou" and kind == "continuous":
         raise TargetKindMismatch("continuous targets were given; this encoding needs labels: class or multilabel.")
 
 
 def encode(targets: Targets, encoding: Encoding, columns: np.ndarray) -> Encoded:
-    """Return targets (every row present) as columns.
+    """Return targets as numeric columns.
 
-    columns: (labels of the batch,) int32 maps the batch's codes to ours.
+    Every row must have a target.
+
+    columns: (labels of the batch,) int32, the accumulator's column of each label of the batch.
     """
     if targets.values is not None:
         values = encoding(targets.values) if isinstance(encoding, Fourier) else targets.values
@@ -117,7 +128,7 @@ def encode(targets: Targets, encoding: Encoding, columns: np.ndarray) -> Encoded
 
 
 def dense_columns(encoded: Encoded, start: int, stop: int, k: int) -> np.ndarray:
-    """Return rows start:stop of the encoded targets as (rows, k) float64."""
+    """Return rows start:stop of encoded targets as a dense array (rows, k)."""
     if encoded.values is not None:
         return encoded.values[start:stop]
     out = np.zeros((stop - start, k))
@@ -132,7 +143,7 @@ def dense_columns(encoded: Encoded, start: int, stop: int, k: int) -> np.ndarray
 
 
 def encoded_rows(encoded: Encoded, start: int, stop: int) -> Encoded:
-    """Return rows start:stop of encoded targets."""
+    """Return rows start:stop of encoded targets, encoded as before."""
     values = None if encoded.values is None else encoded.values[start:stop]
     row_values = None if encoded.row_values is None else encoded.row_values[start:stop]
     if values is not None:

@@ -1,11 +1,12 @@
-"""Largest: the largest sums that unlearning has taken rows from [mathematics §1].
+"""Largest: the largest sums from which rows were unlearned [mathematics §1].
 
-A sum that rows are taken from keeps the rounding that it had while they were in it. So the largest
-sizes tell how many digits remain. A total says nothing of a small column beside a large one, so
-the scatter of every column and of every target, and the weight, are stored.
+If rows are subtracted from a sum, the sum still has the rounding error that it had with these
+rows. The largest size of the sum therefore says how many digits are still right. The size of a
+total says nothing about a small column next to a large one. So the sizes are stored for the
+scatter of every column, for every target, and for the weight.
 
-An unlearn costs O(d + k), learning nothing. Memory is 8·(d + k) bytes once something was
-unlearned.
+An unlearn costs O(d + k), for d features and k target columns. Learning costs nothing. Memory is
+8·(d + k) bytes once something was unlearned.
 """
 
 from typing import NamedTuple
@@ -17,23 +18,30 @@ from stream_dr.statistics.moments.centred_part import padded
 from stream_dr.statistics.protocol import nested_state
 
 EPS = float(np.finfo(np.float64).eps)
+"""Distance from 1.0 to the next float64, about 2.2e-16."""
 
 MOST_LOST = 1e-6
-"""Relative error left by unlearning above which it is refused."""
+"""Largest relative error that unlearning may leave in the sums.
+
+An unlearn that would leave more raises PrecisionLost.
+"""
 
 
 @nested_state
 class Largest(NamedTuple):
-    """Sizes of a state's sums, in its stored units. All 0 before any unlearn.
+    """Largest sizes of a state's sums before any unlearn took rows out.
+
+    All sizes are 0 before the first unlearn. They are in stored units: true size = scale of the
+    state · stored size.
 
     Attributes
     ----------
     weight : float
-        N.
+        Weight N of all rows.
     features : (≤ d,)
-        Scatter of each column.
+        Centred scatter Σ w (x − x̄)² of each feature.
     targets : (≤ k,)
-        n_j of labels, scatter of numbers.
+        Weight of each label, or centred scatter of each continuous target.
     """
 
     weight: float = 0.0
@@ -41,9 +49,10 @@ class Largest(NamedTuple):
     targets: np.ndarray = np.zeros(0)
 
     def check(self, width: int, columns: int) -> None:
-        """Raise DamagedFile unless it has at most these sizes.
+        """Raise DamagedFile unless the arrays have at most the stated lengths.
 
-        width, columns: numbers of features and target columns.
+        width: number of features.
+        columns: number of target columns.
         """
         check_array_shapes(self, np.float64, features=(min(len(self.features), width),))
         check_array_shapes(self, np.float64, targets=(min(len(self.targets), columns),))
@@ -51,17 +60,21 @@ class Largest(NamedTuple):
         check_at_least(self, 0.0, "weight")
 
     def scaled(self, factor: float) -> "Largest":
-        """Return the sizes of sums multiplied by factor."""
+        """Return all sizes multiplied by factor."""
         return Largest(self.weight * factor, self.features * factor, self.targets * factor)
 
     def aligned(self, columns: np.ndarray, total: int) -> "Largest":
-        """Return it with `total` target columns, column j at columns[j]."""
+        """Return a copy with renumbered target columns.
+
+        columns: (k,) new index of each target column.
+        total: number of target columns of the result.
+        """
         targets = np.zeros(total)
         targets[columns[: len(self.targets)]] = self.targets
         return self._replace(targets=targets)
 
     def join(self, other: "Largest") -> "Largest":
-        """Return the larger of both, sum by sum."""
+        """Return for each sum the larger size of the two values."""
         return Largest(
             max(self.weight, other.weight),
             np.maximum(*_pad_to_longer(self.features, other.features)),
@@ -69,9 +82,12 @@ class Largest(NamedTuple):
         )
 
     def relative_error(self, now: "Largest") -> float:
-        """Return the relative error of the sums `now`.
+        """Return the relative error that unlearning has left in the sums.
 
-        They have it for having been this large. It is the worst of N, columns and targets.
+        It is the largest value of EPS · largest size / present size, over the weight, all features
+        and all targets.
+
+        now: the present sizes of the sums.
         """
         pairs = [(np.array([self.weight]), np.array([now.weight])), _pad_to_longer(self.features, now.features)]
         worst = 0.0
@@ -83,6 +99,6 @@ class Largest(NamedTuple):
 
 
 def _pad_to_longer(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return both with zeros up to the length of the longer one."""
+    """Return both arrays, the shorter one padded with zeros to equal length."""
     shape = (max(len(a), len(b)),)
     return padded(a, shape), padded(b, shape)

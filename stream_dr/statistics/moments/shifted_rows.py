@@ -1,10 +1,10 @@
 """Sparse rows shifted so that their scatter is exact, without being made dense.
 
-A feature that is nonzero in half of a batch's weight or more is shifted by the mean of its
-nonzeros, which makes its zeros entries. The other features are not shifted. |mean|/std of every
-column is then at most about 1, so sums about zero of the shifted rows lose nothing, and the rows
-have at most twice the nonzeros. A shift costs O(nonzeros + d). Adding a row's products costs
-nonzeros² / 2 additions.
+A feature that is nonzero in at least half of a batch's weight is shifted by the mean of its
+nonzeros. Its zeros then become stored entries. The other features are not shifted. After that,
+|mean|/std of every column is at most about 1, so sums about zero lose no digits. The shifted rows
+have at most twice the nonzeros. A shift costs O(nonzeros + d) for d features. Adding a row's
+products costs nonzeros² / 2 additions.
 """
 
 from typing import NamedTuple
@@ -15,16 +15,20 @@ from stream_dr.compiled import compiled
 
 
 class Shifted(NamedTuple):
-    """Shifted rows √w (x − shift) in CSR.
+    """Rows √w (x − shift) in CSR form.
 
     Attributes
     ----------
     indptr : (rows + 1,) int64
+        Where each row's entries begin and end.
     indices : (entries,) int32
+        Feature of each entry.
     values : (entries,) float64
+        Values of the entries.
     shift : (d,) float64
+        Number subtracted from each feature, 0 for features that are not shifted.
     rest : (d,) float64
-        Mean of x − shift.
+        Weighted mean of x − shift.
     """
 
     indptr: np.ndarray
@@ -37,13 +41,16 @@ class Shifted(NamedTuple):
 def shifted_rows(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, total: float, nonzero: np.ndarray
 ) -> Shifted:
-    """Return CSR rows shifted.
+    """Shift CSR rows so that sums about zero lose no digits.
+
+    A feature that is nonzero in at least half of the weight is shifted by the mean of its
+    nonzeros.
 
     indptr: (rows + 1,).
     indices, values: (entries,).
     weights: (rows,) float64.
-    total: sum of the weights, > 0.
-    nonzero: (d,), to which the number of rows of weight that are not 0 is added.
+    total: sum of the weights, above 0.
+    nonzero: (d,), to which each feature's number of nonzero rows of weight above 0 is added.
     """
     shift, rest = np.zeros((2, len(nonzero)))
     columns = _shifts(indptr, indices, values, weights, total, shift, nonzero)
@@ -63,12 +70,14 @@ def _shifts(
     shift: np.ndarray,
     nonzero: np.ndarray,
 ) -> np.ndarray:
-    """Fill shift (d,), add to nonzero (d,) and return the shifted features.
+    """Write the shift of each feature, and return the shifted features.
 
     indptr: (rows + 1,).
-    indices, values: (entries,).
+    indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
     total: sum of the weights.
+    shift: (d,), the output, zero before the call.
+    nonzero: (d,), to which each feature's number of nonzero rows of weight above 0 is added.
     """
     there = np.zeros(len(shift))
     for i in range(len(weights)):
@@ -81,7 +90,7 @@ def _shifts(
                     there[j] += weights[i]
                     shift[j] += (v - shift[j]) * (weights[i] / there[j])
 
-    # Features nonzero in half of the weight or more keep their shift.
+    # Shift only features that are nonzero in at least half of the weight.
     columns = np.empty(len(shift), dtype=np.int64)
     used = 0
     for j in range(len(shift)):
@@ -107,18 +116,19 @@ def _shift(
     out_indices: np.ndarray,
     out_values: np.ndarray,
 ) -> int:
-    """Write the shifted rows and rest (d,), and return the number of entries.
+    """Write the shifted rows √w (x − shift) and return their number of entries.
 
-    Shifted features come first in a row.
+    In each row of the output, the shifted features come first.
 
     indptr: (rows + 1,).
-    indices, values: (entries,).
+    indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
     total: sum of the weights.
     columns: (shifted features,).
-    shift, rest: (d,).
-    out_indptr: (rows + 1,).
-    out_indices, out_values: (room,).
+    shift: (d,).
+    rest: (d,), an output, the weighted mean of x − shift. Zero before the call.
+    out_indptr: (rows + 1,), an output.
+    out_indices, out_values: outputs with room for all entries.
     """
     place = np.full(len(shift), -1)
     for t in range(len(columns)):
@@ -141,7 +151,7 @@ def _shift(
                     out_values[used] = v
                     used += 1
 
-            # Weigh the row's entries and add them to the mean of the shifted rows.
+            # Add the entries to the mean of the shifted rows, then multiply them by √w.
             for e in range(first, used):
                 rest[out_indices[e]] += weights[i] * out_values[e]
                 out_values[e] *= root

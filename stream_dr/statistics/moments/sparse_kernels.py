@@ -1,17 +1,24 @@
 """Compiled loops over the nonzeros of CSR rows, which touch each nonzero one time.
 
-They add to records (d, 4 + k). The record of a feature holds n, the weight of its nonzeros, c, the
-first of them, Σ w (v − c) and Σ w (v − c)² over them, and the k cross sums Σ w v y. Zero values
-and rows of weight 0 add nothing.
+They add to an array `records` (d, 4 + k) for d features and k target columns. The row of a
+feature, its record, holds
 
-Each loop takes `total`, the weight of the rows so far, and returns it with the weight of these
-rows added one after the other, as a feature's n is. So the n of a feature that no row lacks equals
-N, the total, to the last bit. N − n is later multiplied by the squared mean.
+- n, the weight of the feature's nonzeros,
+- c, the first nonzero,
+- Σ w (v − c) and Σ w (v − c)² over the nonzeros v of weight w,
+- the k cross sums Σ w v y with the targets y.
 
-Sums about c need no division, where Welford's do and are a quarter slower. c is one of the values,
-of weight w, so the sums lose N/w · eps at most. The numbers of a feature lie side by side, so a
-nonzero costs one cache miss, and that line is prefetched. Indices are unsigned, so that the
-compiler leaves out the check for negative ones.
+Zero values and rows of weight 0 add nothing.
+
+Each loop takes `total`, the weight of the rows so far. It adds the weights of its rows to `total`
+one after the other, as they are added to a feature's n, and returns the sum. So the n of a feature
+that is nonzero in all rows equals the total weight N to the last bit. This matters because N − n
+is later multiplied by the squared mean.
+
+Sums about c need no division. Welford's recurrence needs one and is a quarter slower. c is one of
+the values, of weight w, so the sums lose at most N/w · eps. The numbers of a feature lie side by
+side in memory. So a nonzero costs one cache miss, and that cache line is prefetched. Indices are
+unsigned, so that the compiler leaves out the check for negative ones.
 """
 
 import numpy as np
@@ -20,12 +27,18 @@ from stream_dr.compiled import compiled
 from stream_dr.statistics.prefetch import AHEAD, prefetch
 
 LINE = 8
-"""Number of a record's numbers in its first cache line."""
+"""Number of float64 values in a cache line."""
 
 
 @compiled(inline="always")
 def _count(record: np.ndarray, value: float, weight: float) -> None:
-    """Add a nonzero value of a weight to its feature's record (4 + k,)."""
+    """Add a nonzero value to the first four numbers of its feature's record.
+
+    The record (4 + k,) begins with n, c, Σ w (v − c) and Σ w (v − c)². n is the weight of the
+    feature's nonzeros v, and c is the first of them.
+
+    weight: weight w of the value's row.
+    """
     if record[0] == 0.0:
         record[1] = value
     step = value - record[1]
@@ -44,12 +57,14 @@ def add_features(
     records: np.ndarray,
     total: float,
 ) -> float:
-    """Add rows without targets.
+    """Add CSR rows without targets to the sums of their features.
+
+    Returns the weight of all rows so far.
 
     indptr: (rows + 1,).
     indices, values: (entries,).
     weights: (rows,) float64.
-    records: (d, 4 + k).
+    records: (d, 4 + k), a row of sums for each feature.
     total: weight of earlier rows.
     """
     last = np.uint64(len(indices) - 1)
@@ -75,13 +90,16 @@ def add_one_label(
     records: np.ndarray,
     total: float,
 ) -> float:
-    """Add rows with one label each.
+    """Add CSR rows with one label each to the sums of their features.
+
+    Returns the weight of all rows so far.
 
     indptr: (rows + 1,).
     indices, values: (entries,).
     weights: (rows,) float64.
-    codes: (rows,).
-    records: (d, 4 + k).
+    codes: (rows,) label of each row.
+    records: (d, 4 + k), a row of sums for each feature. The cross sums of label j are column 4 +
+        j.
     total: weight of earlier rows.
     """
     last = np.uint64(len(indices) - 1)
@@ -115,10 +133,10 @@ def add_label_sets(
     records: np.ndarray,
     total: float,
 ) -> float:
-    """Add rows with a set of labels each.
+    """Add CSR rows with a set of labels each to the sums of their features.
 
-    Row i has labels codes[label_indptr[i]:label_indptr[i + 1]]. The cross sums of each get
-    scale[i] · x.
+    Row i has the labels codes[label_indptr[i]:label_indptr[i + 1]]. The cross sums of each of
+    these labels grow by scale[i] · x. Returns the weight of all rows so far.
 
     indptr: (rows + 1,).
     indices, values: (entries,).
@@ -126,7 +144,8 @@ def add_label_sets(
     label_indptr: (rows + 1,).
     codes: (labels of all rows,).
     scale: (rows,).
-    records: (d, 4 + k).
+    records: (d, 4 + k), a row of sums for each feature. The cross sums of label j are column 4 +
+        j.
     total: weight of earlier rows.
     """
     last = np.uint64(len(indices) - 1)
@@ -162,13 +181,15 @@ def add_values(
     records: np.ndarray,
     total: float,
 ) -> float:
-    """Add rows with continuous targets, about their reference.
+    """Add CSR rows with continuous targets to the sums of their features.
+
+    Returns the weight of all rows so far.
 
     indptr: (rows + 1,).
     indices, values: (entries,).
     weights: (rows,) float64.
-    targets: (rows, k).
-    records: (d, 4 + k).
+    targets: (rows, k) targets y − r, with r a fixed point near their mean.
+    records: (d, 4 + k), a row of sums for each feature. The last k columns are the cross sums.
     total: weight of earlier rows.
     """
     k = targets.shape[1]

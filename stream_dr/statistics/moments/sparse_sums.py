@@ -1,19 +1,26 @@
-"""SparseSums: sums about a point, for sparse rows without exact scatter.
+"""SparseSums: sums about fixed points, for sparse rows without exact scatter.
 
 A row touches only the sums of its own features.
 
-Each feature has n (weight of its nonzeros), c (the first of them), Σ w (v − c) and Σ w (v − c)²
-over its nonzeros, and the cross sums Σ w x (y − r)ᵀ (d, k). r is a reference near ȳ for continuous
-targets, zero for labels. With μ and q the mean and spread of the nonzeros and N the weight of all
-rows, x̄ = n μ / N and diag(Cxx) = q + n (N − n) / N · μ² [mathematics §1]. This never subtracts
-two large numbers.
+For each feature, these sums over its nonzeros v of weight w are stored:
 
-Centring would cost O(d k) a batch. Cxy = Σ w x (y − r)ᵀ − N x̄ (ȳ − r)ᵀ loses |mean|/std of its
-precision, which is below 1 for a feature absent from half of the rows. Under decay c moves to μ
-whenever the clock renormalises. Otherwise a first value far off would outlive its own weight.
+- n, the weight of the nonzeros, and c, the first nonzero,
+- Σ w (v − c) and Σ w (v − c)²,
+- the cross sums Σ w x (y − r)ᵀ with the targets y. r is a fixed point (the reference) near the
+  mean ȳ for continuous targets, and zero for labels.
 
-A batch costs O(nonzeros · (labels of the row + 1)), whatever d and k. Memory is 8 d (k + 4) bytes.
-Arrays have room to grow, and double when it runs out.
+Let μ be the mean of a feature's nonzeros, q = Σ w (v − μ)², and N the weight of all rows. Then the
+mean over all rows is x̄ = n μ / N, and the diagonal of the centred scatter Cxx is q + n (N − n) /
+N · μ² [mathematics §1]. So two large numbers are never subtracted.
+
+Centring the rows would cost O(d k) a batch. The centred cross sums are computed at the end as Cxy
+= Σ w x (y − r)ᵀ − N x̄ (ȳ − r)ᵀ. This loses a factor |mean|/std of precision, which is below 1 for
+a feature absent from half of the rows. Under decay, c is moved to μ whenever the stored sums are
+rescaled. Otherwise a first value far from the others would cost precision long after its own
+weight is gone.
+
+A batch costs O(nonzeros · (labels of the row + 1)), whatever the number of features d and of
+target columns k. Memory is 8 d (k + 4) bytes. Arrays double when their room runs out.
 """
 
 from typing import NamedTuple, Self
@@ -30,30 +37,43 @@ from stream_dr.statistics.moments.target_sums import TargetSums
 from stream_dr.statistics.protocol import nested_state
 
 WEIGHT, POINT, SUM, SQUARES = range(4)
-"""Columns of `features`."""
+"""Columns of the array `features` (d, 4): n, c, Σ w (v − c) and Σ w (v − c)².
+
+n is the weight of a feature's nonzeros v, and c is the first of them.
+"""
 
 HEAD = 4
-"""Column of a feature's record where its cross sums begin."""
+"""Number of a feature's values before its cross sums."""
 
 FAR = 8.0
-"""Number of standard deviations by which ȳ may leave the reference of continuous targets."""
+"""Largest distance of ȳ from the reference r, in standard deviations.
+
+r is the point about which cross sums of continuous targets y are stored. Beyond this distance r
+moves to the mean ȳ.
+"""
 
 NOTHING = 1e-14
-"""Share of a feature's weight below which it counts as none."""
+"""Share of a feature's weight that counts as rounding.
+
+If no more than this share remains after a subtraction, the weight is set to 0.
+"""
 
 
 @nested_state
 class SparsePart(NamedTuple):
-    """Frozen sums of sparse rows. All float64, stored units.
+    """Frozen sums over sparse rows x with d features and k target columns.
+
+    All arrays are float64, in stored units: true sum = scale of the state · stored sum.
 
     Attributes
     ----------
     features : (d, 4)
-        n, c, Σ w (v − c), Σ w (v − c)² of each feature's nonzeros.
+        n, c, Σ w (v − c) and Σ w (v − c)² over each feature's nonzeros v. n is their weight, and c
+        the first of them.
     cross : (d, k)
-        Cross sums about `reference`.
+        Σ w x (y − r)ᵀ.
     reference : (k,)
-        r.
+        r, a fixed point near the mean of continuous targets y. Zero for labels.
     """
 
     features: np.ndarray
@@ -61,7 +81,11 @@ class SparsePart(NamedTuple):
     reference: np.ndarray
 
     def check(self, width: int, columns: int) -> None:
-        """Raise DamagedFile unless it has these numbers of features and target columns."""
+        """Raise DamagedFile unless the arrays have the stated shapes.
+
+        width: number of features.
+        columns: number of target columns.
+        """
         check_array_shapes(self, np.float64, features=(width, HEAD), cross=(width, columns), reference=(columns,))
         check_finite_arrays(self, "features", "cross", "reference")
         if (self.features[:, WEIGHT] < 0.0).any():
@@ -69,13 +93,14 @@ class SparsePart(NamedTuple):
 
     @property
     def sums(self) -> np.ndarray:
-        """Sums Σ w x (d,)."""
+        """Sums Σ w x (d,) of all rows."""
         return self.features[:, WEIGHT] * self.features[:, POINT] + self.features[:, SUM]
 
     def centred(self, weight: float, target_offset: np.ndarray) -> CentredPart:
-        """Return the same rows' centred sums.
+        """Return the sums of the same rows, centred on their means.
 
-        weight: N. target_offset: ȳ − r (k,).
+        weight: weight N of all rows.
+        target_offset: (k,) mean of the targets minus `reference`.
         """
         n, point, (offset, _) = self.features[:, WEIGHT], self.features[:, POINT], nonzero_spreads(self.features)
         share = n / weight if weight > 0.0 else np.zeros_like(n)
@@ -86,23 +111,30 @@ class SparsePart(NamedTuple):
         return CentredPart(False, weight, mean, low, self.variances(weight), np.zeros((0, 0)), cross, nonzero)
 
     def variances(self, weight: float) -> np.ndarray:
-        """Return the diagonal (d,) of the centred scatter, N being weight.
+        """Return the diagonal (d,) of the centred scatter of all rows.
 
-        It is q + n (N − n) / N · μ². Costs O(d).
+        A feature's entry is q + n (N − n) / N · μ². n is the weight of the feature's nonzeros v, μ
+        their mean, and q = Σ w (v − μ)². Costs O(d).
+
+        weight: weight N of all rows.
         """
         n, (offset, spread) = self.features[:, WEIGHT], nonzero_spreads(self.features)
         share = n / weight if weight > 0.0 else np.zeros_like(n)
         return spread + n * np.maximum(1.0 - share, 0.0) * (self.features[:, POINT] + offset) ** 2
 
     def scaled(self, factor: float) -> "SparsePart":
-        """Return the part with every sum multiplied by factor."""
+        """Return a copy with every sum multiplied by factor."""
         features = self.features * np.array([factor, 1.0, factor, factor])
         return SparsePart(features, self.cross * factor, self.reference)
 
     def aligned(self, width: int, columns: np.ndarray, total: int) -> "SparsePart":
-        """Return the part with `width` features and `total` target columns.
+        """Return a copy with more features and other target columns.
 
-        Column j becomes columns[j].
+        New features and columns are zero.
+
+        width: number of features of the result.
+        columns: (k,) new index of each target column.
+        total: number of target columns of the result.
         """
         cross, reference = np.zeros((width, total)), np.zeros(total)
         cross[: len(self.cross), columns] = self.cross
@@ -110,17 +142,22 @@ class SparsePart(NamedTuple):
         return SparsePart(padded(self.features, (width, HEAD)), cross, reference)
 
     def referred(self, reference: np.ndarray) -> "SparsePart":
-        """Return the same sums about another reference (k,)."""
+        """Return the sums with the cross sums about another reference.
+
+        The cross sums are then Σ w x (y − reference)ᵀ.
+
+        reference: (k,).
+        """
         if np.array_equal(self.reference, reference):
             return self
         cross = self.cross + np.outer(self.sums, self.reference - reference)
         return SparsePart(self.features, cross, reference.copy())
 
     def join(self, other: "SparsePart", sign: float = 1.0) -> "SparsePart":
-        """Return the sums of both, or of self without other.
+        """Return the sums of this part's rows and of other's rows.
 
-        They are about the reference of self. The sign is 1 or −1. Both have the same width and
-        columns.
+        With sign −1, return the sums of this part's rows without other's rows. Both parts have the
+        same width and target columns. The result has the reference of this part.
         """
         other = other.referred(self.reference)
         features = join_features(self.features, other.features, sign)
@@ -130,12 +167,15 @@ class SparsePart(NamedTuple):
 
 
 class SparseSums:
-    """The mutable side of SparsePart."""
+    """The mutable side of SparsePart: sums of sparse rows."""
 
     def __init__(self, width: int, reference: np.ndarray) -> None:
         """Create the sums of no rows.
 
-        Memory that no row needs is not touched.
+        The system provides memory only for the parts of the arrays that rows need.
+
+        width: number of features.
+        reference: (k,) point about which cross sums with the targets are stored.
         """
         self.width, self.columns = width, len(reference)
         self.reference = reference.copy()
@@ -150,18 +190,27 @@ class SparseSums:
         return sums
 
     def freeze(self) -> SparsePart:
-        """Return the sums so far, copied."""
+        """Return a copy of the sums so far."""
         records, end = self._records[: self.width], HEAD + self.columns
         return SparsePart(records[:, :HEAD].copy(), records[:, HEAD:end].copy(), self.reference.copy())
 
     def rescale(self, factor: float) -> None:
-        """Multiply every sum by factor."""
+        """Multiply every sum by factor.
+
+        The point c of each feature then moves to the mean of the feature's nonzeros.
+        """
         self._records[:, [WEIGHT, SUM, SQUARES]] *= factor
         self._records[:, HEAD:] *= factor
         self._recentre()
 
     def grow(self, width: int, columns: int) -> None:
-        """Make room for more features and target columns, doubled when it runs out."""
+        """Make room for more features and more target columns.
+
+        Room doubles when it runs out.
+
+        width: number of features.
+        columns: number of target columns.
+        """
         rows, record = self._records.shape
         if width > rows or HEAD + columns > record:
             rows = rows if width <= rows else max(width, 2 * rows)
@@ -176,9 +225,13 @@ class SparseSums:
         self.width, self.columns = width, columns
 
     def add(self, X: sp.csr_matrix, weights: np.ndarray, encoded: Encoded | None, total: float) -> float:
-        """Add rows (rows, ≤ width) of stored weights (rows,) and their targets.
+        """Add rows X (rows, ≤ width) and their targets.
 
-        total: weight of all rows before. Returns it with theirs.
+        Returns the weight of all rows so far.
+
+        weights: (rows,) weights divided by the state's scale, as the sums are.
+        encoded: targets as numeric columns, None without targets.
+        total: weight of all earlier rows.
         """
         rows, sums = (X.indptr, X.indices, X.data, weights), (self._records, total)
         if encoded is None:
@@ -191,18 +244,22 @@ class SparseSums:
         return float(add_label_sets(*rows, encoded.indptr, encoded.codes, scale, *sums))
 
     def set_reference(self, values: np.ndarray, weights: np.ndarray) -> None:
-        """Take the mean of continuous targets (rows, k) as the reference.
+        """Take the mean of continuous targets as the reference.
 
-        Called before any row of weight. weights: (rows,).
+        Cross sums are stored about the reference. Call this before any row of weight above 0.
+
+        values: (rows, k) targets.
+        weights: (rows,).
         """
         total = float(weights.sum())
         if total > 0.0:
             self.reference = weights / total @ values
 
     def follow_mean(self, targets: TargetSums) -> None:
-        """Move the reference of continuous targets to ȳ.
+        """Move the reference to the mean of continuous targets if it is far.
 
-        This is done when ȳ is eight standard deviations away. Costs O(d k).
+        Cross sums are stored about the reference. It moves if it is more than eight standard
+        deviations from the mean. Costs O(d k).
         """
         values = targets.values
         if targets.labelled or values.weight == 0.0:
@@ -215,16 +272,24 @@ class SparseSums:
             self.reference = values.mean.copy()
 
     def _recentre(self) -> None:
-        """Take the mean of its nonzeros as each feature's point. Costs O(d)."""
+        """Move each feature's point c to the mean of the feature's nonzeros.
+
+        The sums Σ w (v − c) and Σ w (v − c)² are about c. Costs O(d).
+        """
         head = self._records[:, :HEAD]
         offset, spread = nonzero_spreads(head)
         head[:] = _recentre_features(head[:, WEIGHT], head[:, POINT], offset, spread)
 
 
 def _recentre_features(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Return features (d, 4) with their point moved to the mean.
+    """Return features (d, 4) with each point c moved to the mean of the nonzeros.
 
-    n: weight. The mean is point + offset.
+    The columns are n, c, Σ w (v − c) and Σ w (v − c)² over a feature's nonzeros v.
+
+    n: (d,) weight of the nonzeros.
+    point: (d,) old c.
+    offset: (d,) mean of the nonzeros minus old c.
+    spread: (d,) Σ w (v − mean)².
     """
     mean = point + offset
     rest = offset - (mean - point)
@@ -232,11 +297,11 @@ def _recentre_features(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spr
 
 
 def nonzero_spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return offset and spread of each feature's nonzeros.
+    """Return offset (d,) and spread (d,) of each feature's nonzeros v.
 
-    These are the mean less the point, and Σ w (v − mean)².
+    The offset is the mean of v minus c. The spread is Σ w (v − mean)².
 
-    features: (d, 4).
+    features: (d, 4), with the columns n, c, Σ w (v − c) and Σ w (v − c)².
     """
     n, total = features[:, WEIGHT], features[:, SUM]
     offset = np.divide(total, n, out=np.zeros_like(n), where=n > 0.0)
@@ -244,18 +309,24 @@ def nonzero_spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _record_length(columns: int) -> int:
-    """Return how many numbers a feature's record takes.
+    """Return the number of float64 values to reserve for a feature.
 
-    Whole cache lines, or half of one without targets.
+    These are 4 values and the cross sums, rounded up to whole cache lines. Without targets they
+    are 4, which is half a cache line.
+
+    columns: number of target columns.
     """
     return HEAD if columns == 0 else -(-(HEAD + columns) // LINE) * LINE
 
 
 def join_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
-    """Return features (d, 4) of both, or of a without b.
+    """Return the sums `features` (d, 4) of the rows of a and of the rows of b.
 
-    The formula is Chan's. Squares below zero stay as they are: b was no part of a, or they are
-    rounding, which `nonzero_spreads` takes as 0.
+    With sign −1, return the sums of a's rows without b's rows. The columns are n, c, Σ w (v − c)
+    and Σ w (v − c)² over a feature's nonzeros v. The formula is that of Chan, Golub and LeVeque.
+
+    The last column may become negative, by rounding or because b's rows are not among a's. It is
+    not corrected here: `nonzero_spreads` reads a negative value as 0.
     """
     (offset, spread), (other, other_spread) = nonzero_spreads(a), nonzero_spreads(b)
     n = a[:, WEIGHT] + sign * b[:, WEIGHT]

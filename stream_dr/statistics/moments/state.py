@@ -1,12 +1,13 @@
 """MomentState: the additive state of every closed-form projection [mathematics §1].
 
-It holds the rows' weight N, means and second moments of the features (all pairs, or their
-diagonal), cross sums with k target columns, and sums of the targets. On request it holds the
-scatter of each class (WMV) or sums per label set (HSL). Dense rows and exact scatter are kept
-centred, sparse rows of wide streams as sums about zero. `centred()` returns the same for both.
+It holds the rows' weight N, the means and second moments of the d features (all pairs, or the
+diagonal only), the cross sums with k target columns, and sums of the targets. On request it holds
+the scatter of each class (for WMV) or sums per label set (for HSL). Sums of dense rows, and exact
+scatter, are stored centred. Sums of sparse rows of wide streams are stored about fixed points.
+`centred()` returns the same sums for both forms.
 
-Empty is an exact identity, `merge` adds two states, `subtract_state` (unlearn.py) subtracts one. Memory
-is 8·(d·(k + 5) + k²) bytes, with exact scatter 8·d² more (`moment_bytes`).
+Merging an empty state changes no bit. `merge` adds two states, and `subtract_state` (unlearn.py)
+subtracts one. Memory is 8·(d·(k + 5) + k²) bytes, with exact scatter 8·d² more (`moment_bytes`).
 """
 
 from typing import NamedTuple
@@ -37,31 +38,37 @@ from stream_dr.targets.targets import KINDS, check_label_type
 
 
 class Centred(NamedTuple):
-    """Centred sums of a state, float64, which solvers read.
+    """Centred sums of a state, float64, for the solvers.
+
+    Sums are over rows x with weight w and targets y. x̄ and ȳ are the weighted means. Sums are
+    true sums, not divided by the state's scale.
 
     Attributes
     ----------
     weight : float
-        N.
+        N = Σ w.
     rows : int
-        Rows learned.
+        Number of rows learned.
     mean : (d,)
+        x̄.
     diagonal : (d,) or None
-        Diagonal of the scatter.
+        Σ w (x − x̄)² of each feature. None without scatter.
     scatter : (d, d) or None
-        Σ w (x − x̄)(x − x̄)ᵀ.
+        Σ w (x − x̄)(x − x̄)ᵀ. None unless the scatter is exact.
     labels : tuple of Label
-        Vocabulary, () if targets are continuous.
+        Vocabulary. () if targets are continuous.
     label_weights : (k,)
-        n_j. Zeros if targets are continuous.
+        Weight of the rows with each label. Zeros if targets are continuous.
     target_mean : (k,)
+        ȳ.
     cross : (d, k)
         Σ w (x − x̄)(y − ȳ)ᵀ.
     target_scatter : (k, k)
+        Σ w (y − ȳ)(y − ȳ)ᵀ.
     scatter_kind : str
         "exact", "diagonal" or "none".
     noise : float
-        Absolute size of what unlearning may have left in the sums.
+        Absolute error that unlearning may have left in the sums.
     """
 
     weight: float
@@ -81,38 +88,42 @@ class Centred(NamedTuple):
 class MomentState(NamedTuple):
     """Additive sums of rows and targets.
 
-    Sums are in units of `scale`: true sum = scale · stored sum (1 without decay).
+    Sums are stored divided by `scale`: true sum = scale · stored sum. Without decay the scale is
+    1.
 
     Attributes
     ----------
-    encoding, decay
-        The spec.
+    encoding : Encoding
+        Encoding of the targets as k numeric columns.
     scatter : str
         "exact", "diagonal" or "none". "auto" until the first batch decides.
+    decay : float
+        Row i weighs decay^(number of rows after row i).
     rows : int
-        Rows learned.
+        Number of rows learned and not unlearned.
     rows_skipped : int
-        Rows without target.
+        Number of rows left out because they had no target.
     clock : int
-        Rows learned ever, by which decay has aged the sums.
+        Number of rows by which decay has aged the sums. Rows that were unlearned may still count.
     n_features : int
-        d.
+        Number of features d.
     dense : bool
         True if any rows were dense, so that d is fixed.
     target_kind : str or None
-        None until there are targets.
+        "class", "multilabel" or "continuous". None before the first targets.
     target_width : int
-        Numbers a row of continuous targets, before any encoding. 0 otherwise.
+        Number of entries of a continuous target, before any encoding. 0 for other targets.
     labels : tuple of Label
         Vocabulary in order of first appearance.
     scale : float
-        Unit of the sums.
+        Factor from stored sums to true sums.
     weight : float
-        N.
+        Weight N of all rows, stored as the sums are.
     features, targets, class_scatter, label_sets
-        The sums. `Absent` if not kept or before the first batch.
+        Sums of the features, of the targets, of each class, and of each label set. `Absent` if
+        they are not stored, or before the first batch.
     largest : Largest
-        Largest sums that an unlearn has seen.
+        Largest sizes of the sums before any unlearn took rows out.
     """
 
     encoding: Encoding
@@ -135,9 +146,9 @@ class MomentState(NamedTuple):
     largest: Largest = Largest()
 
     def check(self) -> None:
-        """Raise DamagedFile unless its parts are of one stream.
+        """Raise DamagedFile unless all parts belong to one stream.
 
-        They must agree in features, labels and kind of targets.
+        The parts must agree in features, labels and kind of targets.
         """
         check_encoding(self.encoding)
         check_one_of(self, "scatter", ("auto", "exact", "diagonal", "none"))
@@ -188,23 +199,26 @@ class MomentState(NamedTuple):
 
     @property
     def unlearn_cost(self) -> float:
-        """Relative error by unlearning, at most 1e-6.
+        """Relative error that unlearning has left in the sums, at most 1e-6.
 
-        It is the worst of eps · largest / now over the scatter of every column and every target
-        and over N [mathematics §1]. `remove` refuses beyond 1e-6. Costs O(d + k).
+        It is the largest value of EPS · largest size / present size of a sum. The sums are the
+        scatter of every feature, every target, and the weight N [mathematics §1]. `remove` raises
+        PrecisionLost if it would exceed 1e-6. Costs O(d + k).
         """
         return self.largest.relative_error(sum_sizes(self))
 
     def merge(self, other: "MomentState") -> "MomentState":
-        """Return the state of both. Raises CannotMerge.
+        """Return the state of the rows of both states.
 
-        With decay < 1, `other` is the newer part of the stream. Costs O(d k + d²).
+        With decay < 1, `other` is the newer part of the stream. Raises CannotMerge. Costs O(d k +
+        d²).
         """
         return merge_states(self, other)
 
     def centred(self) -> Centred:
-        """Return the centred sums, the same for every form they are kept in.
+        """Return the centred sums for the solvers.
 
+        The result is the same for sums stored centred and for sums stored about fixed points.
         Costs O(d k + d²).
         """
         s, part, targets = self.scale, centred_features(self), self.targets
@@ -227,12 +241,14 @@ class MomentState(NamedTuple):
         )
 
     def label_set_cross(self, columns: Rows) -> np.ndarray:
-        """Return cross sums (d, m) with columns of label sets.
+        """Return Σ_s (t_s − w_s x̄) · columns[s], an array (d, m).
 
-        These are Σ_s (t_s − w_s x̄) · columns[s] over the distinct label sets s.
+        s runs over the distinct label sets. t_s (d,) is the sum of w x over the rows with label
+        set s, w_s their weight, and x̄ the mean of all rows.
 
-        columns: (sets, m), dense or CSR. If they are the sets' labels divided by √degree, the
-        result is XH of HSL's clique. For star they are divided by n_e, too [mathematics §3].
+        columns: (sets, m), dense or CSR. If row s has the set's labels divided by √degree, the
+            result is XH of HSL's clique Laplacian. For the star Laplacian row s is divided by the
+            set's size n_e in addition [mathematics §3].
         """
         assert isinstance(self.label_sets, LabelSets)
         part = centred_features(self)
@@ -246,7 +262,10 @@ def empty_state(
     label_sets: bool = False,
     class_scatter: bool = False,
 ) -> MomentState:
-    """Return the state of no rows, the identity of merge."""
+    """Return the state of no rows. Merging it changes no bit.
+
+    The parameters are those of MomentAccumulator.
+    """
     targets = empty_targets(None, 0)
     classes = ClassScatter.empty() if class_scatter else Absent()
     sets = LabelSets.empty() if label_sets else Absent()
@@ -255,7 +274,10 @@ def empty_state(
 
 
 def centred_features(state: MomentState) -> CentredPart:
-    """Return the features' sums in centred form, in stored units."""
+    """Return the features' sums in centred form.
+
+    The sums are not multiplied by the state's scale.
+    """
     part = state.features
     if isinstance(part, SparsePart):
         offset = state.targets.mean(state.weight) - part.reference
@@ -266,9 +288,10 @@ def centred_features(state: MomentState) -> CentredPart:
 
 
 def sum_sizes(state: MomentState) -> Largest:
-    """Return how large the state's sums are now.
+    """Return the present sizes of the state's sums.
 
-    They are in stored units. Costs O(d + k).
+    They are the weight, the scatter of each feature, and the weight or scatter of each target. The
+    sizes are not multiplied by the state's scale. Costs O(d + k).
     """
     part, targets = state.features, state.targets
     variances = np.zeros(0)
@@ -278,11 +301,14 @@ def sum_sizes(state: MomentState) -> Largest:
 
 
 def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, class_scatter: bool = False) -> int:
-    """Return the most bytes that the arrays of such a state take.
+    """Return the largest number of bytes of such a state's arrays.
 
-    8·(d·(k + 5) + k² + 4·k), with exact scatter 8·d² more, with that of classes 8·k·(d² + 2·d + 1)
-    more. `targets` is the number of labels or columns of numbers. Sums per label set are not
-    included: their number depends on the rows (`label_sets` has bounds of its own).
+    The number is 8·(d·(k + 5) + k² + 4·k) for d features and k target columns. Exact scatter needs
+    8·d² more, and the scatter of classes 8·k·(d² + 2·d + 1) more. Sums per label set are not
+    included, since their number depends on the rows. label_sets.py limits them.
+
+    targets: number of labels, or of entries of a continuous target.
+    exact: True for exact scatter.
     """
     d, k = features, 0 if encoding == "none" else targets
     if isinstance(encoding, Fourier):
@@ -292,14 +318,20 @@ def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, c
 
 
 def stored_parts(state: MomentState) -> tuple[bool, bool]:
-    """Return whether the state keeps label sets, and whether class scatter."""
+    """Return two flags of the optional sums that a state stores.
+
+    The first is True if the state stores sums per label set. The second is True if it stores the
+    scatter of each class.
+    """
     return not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent)
 
 
 def check_stored_parts(state: MomentState, encoding: Encoding, label_sets: bool, class_scatter: bool) -> None:
-    """Raise InvalidParameter unless the state keeps what the parameters need.
+    """Raise InvalidParameter unless the state stores what parameters need.
 
-    That is targets in this encoding, and the parts asked for.
+    encoding: encoding that the targets must have.
+    label_sets: True if sums per label set are needed.
+    class_scatter: True if the scatter of each class is needed.
     """
     if state.encoding != encoding or stored_parts(state) != (label_sets, class_scatter):
         raise InvalidParameter(
@@ -309,9 +341,10 @@ def check_stored_parts(state: MomentState, encoding: Encoding, label_sets: bool,
 
 
 def check_spec(a: MomentState, b: MomentState) -> None:
-    """Raise CannotMerge unless both states were learned with the same spec.
+    """Raise CannotMerge unless both states have the same parameters.
 
-    The spec is encoding, decay, scatter and kept parts.
+    The parameters are encoding, decay, scatter, and whether label sets and class scatter are
+    stored. The scatter "auto" fits any other.
     """
     for name in ("encoding", "decay", "scatter"):
         mine, theirs = getattr(a, name), getattr(b, name)
@@ -322,9 +355,9 @@ def check_spec(a: MomentState, b: MomentState) -> None:
 
 
 def merge_states(older: MomentState, newer: MomentState) -> MomentState:
-    """Return the state of both parts. Raises CannotMerge.
+    """Return the state of the rows of both states. Raises CannotMerge.
 
-    Under decay `newer` came after `older`.
+    Under decay the rows of `newer` came after the rows of `older`.
     """
     check_spec(older, newer)
 
@@ -349,9 +382,10 @@ def merge_states(older: MomentState, newer: MomentState) -> MomentState:
 
 
 def brought_together(a: MomentState, b: MomentState) -> tuple[MomentState, MomentState]:
-    """Return both states with one width, one vocabulary and one form of sums.
+    """Return both states with equal width, labels and form of sums.
 
-    The vocabulary is a's, then b's new labels.
+    The labels are a's labels, then b's labels that a does not have. If one state has centred sums
+    and the other has not, both are centred.
     """
     width = max(a.n_features, b.n_features)
     known = {label: j for j, label in enumerate(a.labels)}
@@ -369,9 +403,12 @@ def brought_together(a: MomentState, b: MomentState) -> tuple[MomentState, Momen
 def align_state(
     state: MomentState, width: int, labels: tuple[Label, ...], columns: np.ndarray, total: int
 ) -> MomentState:
-    """Return the state with `width` features and `total` target columns.
+    """Return the state with more features and other target columns.
 
-    Its column j becomes columns[j].
+    width: number of features of the result.
+    labels: labels of the result.
+    columns: (k,) new index of each target column.
+    total: number of target columns of the result.
     """
     if width == state.n_features and np.array_equal(columns, np.arange(total)):
         return state._replace(labels=labels)
@@ -388,9 +425,9 @@ def align_state(
 
 
 def scale_state(state: MomentState, factor: float) -> MomentState:
-    """Return the state with every stored sum multiplied.
+    """Return the state with every stored sum multiplied by factor.
 
-    Its scale is unchanged.
+    The state's `scale` is unchanged.
     """
     if factor == 1.0:
         return state
@@ -401,7 +438,7 @@ def scale_state(state: MomentState, factor: float) -> MomentState:
 
 
 class JoinedSums(NamedTuple):
-    """Sums of two states that `brought_together` returned, named as in MomentState."""
+    """Sums of two states after a join, named as in MomentState."""
 
     features: CentredPart | SparsePart
     targets: TargetPart
@@ -410,9 +447,10 @@ class JoinedSums(NamedTuple):
 
 
 def joined_sums(a: MomentState, b: MomentState, sign: float) -> JoinedSums:
-    """Return the sums of a and b, or of a without b.
+    """Return the sums of the rows of a and of the rows of b.
 
-    `brought_together` has returned them. The sign is 1 or −1.
+    With sign −1, return the sums of a's rows without b's rows. `brought_together` must have
+    returned a and b.
     """
     targets = joined_targets(a.targets, b.targets, sign)
     if isinstance(a.features, SparsePart) and isinstance(b.features, SparsePart):
@@ -430,7 +468,10 @@ def joined_sums(a: MomentState, b: MomentState, sign: float) -> JoinedSums:
 
 
 def _check_shapes(a: MomentState, b: MomentState) -> None:
-    """Raise CannotMerge if widths, kinds of targets or types of labels differ."""
+    """Raise CannotMerge if two states have rows or targets of other kinds.
+
+    They differ if widths, kinds of targets, numbers of target columns or types of labels do.
+    """
     fixed = {s.n_features for s in (a, b) if s.dense}
     if len(fixed) > 1 or (fixed and max(a.n_features, b.n_features) not in fixed):
         raise CannotMerge(

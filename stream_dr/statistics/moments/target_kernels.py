@@ -1,4 +1,4 @@
-"""Compiled loop over the labels of rows that have several."""
+"""Compiled loop over the labels of rows that have several labels."""
 
 import numpy as np
 
@@ -16,10 +16,11 @@ def add_target_sets(
     total: np.ndarray,
     gram: np.ndarray,
 ) -> None:
-    """Add to the sums of each row's labels.
+    """Add rows with sets of labels to the sums of the labels.
 
-    Row i has labels codes[indptr[i]:indptr[i + 1]] of value y = values[i]. It adds w, w y and, by
-    pairs, w y². It counts as 1 row if w > 0.
+    Row i has the labels codes[indptr[i]:indptr[i + 1]], each with the value y = values[i]. For
+    each of these labels, w = weights[i] is added to label_weights and w y to total, and 1 is added
+    to label_rows if w > 0. For each pair of these labels, w y² is added to gram.
 
     indptr: (rows + 1,).
     codes: (labels of all rows,).

@@ -1,12 +1,13 @@
-"""TargetSums: sums of the targets themselves.
+"""TargetSums: sums of the targets themselves, without the features.
 
-- Labels: n_j and the number of rows of weight above 0 with label j, in sums of their own (N·ȳ_j
-  would leave −2e-16 for an emptied class), Σ w y and, for several labels a row, Σ w y yᵀ about
-  zero. Entries lie in [0, 1], so nothing is lost.
-- Continuous targets: centred sums like those of the features, since their offset may be anything.
+- Labels: for each label, the weight and the number of its rows, and Σ w y of its target column y.
+  If rows have several labels, Σ w y yᵀ about zero too. Entries of y lie in [0, 1], so no digits
+  are lost. The weights have a sum of their own, because N·ȳ would leave −2e-16 for a class without
+  rows.
+- Continuous targets: centred sums as for features, since the targets may have any offset.
 
-A row costs O(labels²), or O(k²) for continuous targets. Memory is 8 k² bytes (8 k for one label a
-row).
+A row costs O(labels²), or O(k²) for k continuous targets. Memory is 8 k² bytes, or 8 k for one
+label a row.
 """
 
 from typing import NamedTuple
@@ -23,20 +24,23 @@ from stream_dr.statistics.protocol import nested_state
 
 @nested_state
 class TargetPart(NamedTuple):
-    """Frozen sums of targets, in stored units.
+    """Frozen sums of the targets y of rows with weights w, in k columns.
+
+    Sums are in stored units: true sum = scale of the state · stored sum.
 
     Attributes
     ----------
     label_weights : (k,) float64
-        n_j.
+        Weight of the rows with each label.
     label_rows : (k,) int64
-        Rows of weight above 0.
+        Number of rows of weight above 0 with each label.
     total : (k,)
         Σ w y.
     gram : (k, k), or (0, 0) for one label a row
         Σ w y yᵀ.
     values : CentredPart
-        Centred sums of continuous targets (0 wide for labels).
+        Centred sums of continuous targets. It has no columns if targets are labels, and the other
+        arrays have none if targets are continuous.
     """
 
     label_weights: np.ndarray
@@ -46,9 +50,10 @@ class TargetPart(NamedTuple):
     values: CentredPart
 
     def check(self, kind: str | None, columns: int) -> None:
-        """Raise DamagedFile unless it has this number of columns of targets of this kind.
+        """Raise DamagedFile unless the arrays have the stated shapes.
 
-        kind: None for no targets.
+        kind: kind of targets. None for no targets.
+        columns: number of target columns.
         """
         labels, values = (0, columns) if kind == "continuous" else (columns, 0)
         gram = (labels, labels) if kind == "multilabel" else (0, 0)
@@ -60,31 +65,41 @@ class TargetPart(NamedTuple):
 
     @property
     def labelled(self) -> bool:
-        """True if targets are labels."""
+        """True if targets are labels, False if they are continuous."""
         return len(self.values.mean) == 0
 
     def mean(self, weight: float) -> np.ndarray:
-        """Return ȳ (k,), N being weight."""
+        """Return the mean ȳ (k,) of the targets.
+
+        weight: weight N of all rows.
+        """
         if not self.labelled:
             return self.values.mean
         return self.total / weight if weight > 0.0 else np.zeros_like(self.total)
 
     def scatter(self, weight: float) -> np.ndarray:
-        """Return Cyy (k, k)."""
+        """Return the centred scatter Σ w (y − ȳ)(y − ȳ)ᵀ (k, k) of the targets.
+
+        weight: weight N of all rows.
+        """
         if not self.labelled:
             return self.values.scatter
         gram = self.gram if len(self.gram) else np.diag(self.total)
         return gram - np.outer(self.total, self.mean(weight))
 
     def scaled(self, factor: float) -> "TargetPart":
-        """Return the part with every weighted sum multiplied by factor."""
+        """Return a copy with every weighted sum multiplied by factor."""
         sums = (self.total * factor, self.gram * factor, self.values.scaled(factor))
         return TargetPart(self.label_weights * factor, self.label_rows, *sums)
 
     def aligned(self, columns: np.ndarray, total: int, several: bool) -> "TargetPart":
-        """Return the part with `total` labels, label j at columns[j].
+        """Return a copy with more labels and renumbered columns.
 
-        several: True if a row may have more than one.
+        Continuous targets are returned as they are.
+
+        columns: (k,) new index of each label.
+        total: number of labels of the result.
+        several: True if a row may have more than one label.
         """
         if not self.labelled:
             return self
@@ -96,16 +111,21 @@ class TargetPart(NamedTuple):
         return TargetPart(weights, rows, sums, gram, self.values)
 
     def mean_minus(self, other: "TargetPart", weight: float, other_weight: float) -> np.ndarray:
-        """Return ȳ − ȳ of other (k,)."""
+        """Return the targets' mean minus other's mean (k,).
+
+        weight: weight of this part's rows.
+        other_weight: weight of other's rows.
+        """
         if self.labelled:
             return self.mean(weight) - other.mean(other_weight)
         return (self.values.mean - other.values.mean) + (self.values.low - other.values.low)
 
 
 def empty_targets(kind: str | None, columns: int) -> TargetPart:
-    """Return the sums of no rows, for `columns` columns of targets of this kind.
+    """Return the target sums of no rows.
 
-    kind: None for no targets.
+    kind: kind of targets. None for no targets.
+    columns: number of target columns.
     """
     continuous = kind == "continuous"
     k = 0 if continuous else columns
@@ -115,7 +135,7 @@ def empty_targets(kind: str | None, columns: int) -> TargetPart:
 
 
 class TargetSums:
-    """The mutable side of TargetPart."""
+    """The mutable side of TargetPart: sums of targets."""
 
     def __init__(self, part: TargetPart) -> None:
         """Continue from `part`, whose arrays are copied."""
@@ -125,18 +145,21 @@ class TargetSums:
         self.values = CentredSums(part.values)
 
     def freeze(self) -> TargetPart:
-        """Return the sums so far, copied."""
+        """Return a copy of the sums so far."""
         weights, rows, total, gram = (a.copy() for a in (self.label_weights, self.label_rows, self.total, self.gram))
         return TargetPart(weights, rows, total, gram, self.values.freeze())
 
     def mean(self, weight: float) -> np.ndarray:
-        """Return ȳ (k,), N being weight."""
+        """Return the mean ȳ (k,) of the targets.
+
+        weight: weight N of all rows.
+        """
         if not self.labelled:
             return self.values.mean
         return self.total / weight if weight > 0.0 else np.zeros_like(self.total)
 
     def rescale(self, factor: float) -> None:
-        """Multiply every weighted sum by factor."""
+        """Multiply every weighted sum by factor. Numbers of rows stay."""
         for sums in (self.label_weights, self.total, self.gram):
             sums *= factor
         self.values.rescale(factor)
@@ -144,7 +167,8 @@ class TargetSums:
     def grow(self, columns: int, several: bool) -> None:
         """Make room for more labels.
 
-        several: True if a row may have more than one.
+        columns: number of labels.
+        several: True if a row may have more than one label.
         """
         self.label_weights, self.total = padded(self.label_weights, (columns,)), padded(self.total, (columns,))
         self.label_rows = padded(self.label_rows, (columns,))
@@ -152,10 +176,14 @@ class TargetSums:
             self.gram = padded(self.gram, (columns, columns))
 
     def add(self, encoded: Encoded, weights: np.ndarray) -> np.ndarray | None:
-        """Add the targets of rows of stored weights (rows,).
+        """Add the targets of rows.
 
-        A row of weight 0 does not count in label_rows. Returns continuous targets centred, with
-        their joining row (rows + 1, k), as the cross sums need them.
+        For continuous targets, returns an array (rows + 1, k) that the cross sums need: the
+        centred targets √w (y − their mean), then the joining row (see CentredSums). For labels,
+        returns None. A row of weight 0 does not count in label_rows.
+
+        encoded: targets as numeric columns.
+        weights: (rows,) weights divided by the state's scale, as the sums are.
         """
         if encoded.values is not None:
             return self.values.add(encoded.values, weights, float(weights.sum()))
@@ -173,9 +201,10 @@ class TargetSums:
 
 
 def joined_targets(a: TargetPart, b: TargetPart, sign: float = 1.0) -> TargetPart:
-    """Return the sums of both. With sign −1 those of a without b.
+    """Return the target sums of the rows of a and of the rows of b.
 
-    Both have the same columns. An emptied label's sums are exactly zero.
+    With sign −1, return the sums of a's rows without b's rows. A label without a remaining row
+    gets sums of exactly 0. Both parts have the same columns.
     """
     rows = a.label_rows + (b.label_rows if sign > 0 else -b.label_rows)
     weights, total = a.label_weights + sign * b.label_weights, a.total + sign * b.total

@@ -1,16 +1,20 @@
 """unlearn: a MomentState without rows it has learned [mathematics §1].
 
-C_A = C − C_B − (N n_B / N_A) δ δᵀ is exact to eps · C before / C after, column by column: 2e-15
-when a tenth is removed, 2e-12 at 99.8 %. The largest sums ever seen are stored (`Largest`), so the
-state knows what removals have cost (`unlearn_cost`). From 1e-6 on they are refused. A class, a
-feature or a state without a remaining row is set to exact zeros. A column that is equal in all
-remaining rows, but not 0, cannot be told from one whose digits are lost.
+The rows B are removed from a state of all rows, and the rows A remain. The centred scatter of A is
+C_A = C − C_B − (N n_B / N_A) δ δᵀ. N, n_B and N_A are the weights of all rows, of B and of A, and
+δ is the mean of B minus the mean of all rows. The relative error is eps · C before / C after,
+column by column: 2e-15 when a tenth is removed, 2e-12 at 99.8 %.
 
-Under decay the clock goes back with the newest rows, and forgets the oldest, so the result is as
-if either had never come. Rows removed from between others leave their time behind: the rows before
-them stay as old as they were.
+The largest sizes of the sums are stored (`Largest`), so the state knows what removals have cost
+(`unlearn_cost`). A removal after which the error would exceed 1e-6 raises PrecisionLost. A class,
+a feature or a state without a remaining row is set to exact zeros. A column that has one and the
+same nonzero value in all remaining rows looks like a column whose digits are lost.
 
-Costs O(d k), with exact scatter O(d²) more.
+Under decay, removing the newest rows sets the clock back, and removing the oldest rows forgets
+them. Either way the result is as if these rows had never come. If rows in between are removed, the
+rows before them stay as old as they were.
+
+Costs O(d k) for d features and k target columns, with exact scatter O(d²) more.
 """
 
 import numpy as np
@@ -33,17 +37,20 @@ from stream_dr.statistics.moments.state import (
 )
 
 TOLERANCE = 1e-9
-"""Relative excess of what is removed that counts as rounding."""
+"""Relative excess of removed over learned sums that counts as rounding."""
 
 ROUNDING = 1e-12
-"""Share of the largest weight ever seen by which sums of weights may be off."""
+"""Possible error of a sum of weights, as a share of the largest weight."""
 
 
 def subtract_state(whole: MomentState, part: MomentState) -> MomentState:
-    """Return `whole` without `part`, rows learned before at the weight they have now.
+    """Return `whole` without the rows of `part`.
 
-    part has no decay of its own. Raises CannotUnlearn if part holds more rows, weight, scatter,
-    labels, label sets or features than whole, and PrecisionLost.
+    Raises CannotUnlearn if `part` has more rows, weight, scatter, labels, label sets or features
+    than `whole`. Raises PrecisionLost if the remaining sums would be known too badly.
+
+    part: state of rows that `whole` has learned. It has no decay of its own. Its rows have the
+        weights that they have in `whole` now.
     """
     skipped = _remaining_rows(whole.rows_skipped, part.rows_skipped, "rows without target")
     if part.rows == 0:
@@ -77,9 +84,12 @@ def subtract_state(whole: MomentState, part: MomentState) -> MomentState:
 
 
 def set_clock_back(state: MomentState, removed: int, age: int) -> MomentState:
-    """Return a decayed `state` with its clock set back after rows were removed.
+    """Return the state with its clock set back after a removal.
 
-    removed: number of consecutive rows removed. age: number of rows that had come after them.
+    The clock counts the rows by which decay has aged the sums.
+
+    removed: number of consecutive rows removed.
+    age: number of rows learned after these rows.
     """
     if state.decay == 1.0 or not 0 < age < state.rows:
         state = state._replace(clock=max(state.clock - removed, 0))
@@ -90,13 +100,17 @@ def set_clock_back(state: MomentState, removed: int, age: int) -> MomentState:
 
 
 def _varying_sizes(state: MomentState) -> Largest:
-    """Return the sizes of its sums, 0 where a column's is only rounding."""
+    """Return the sizes of the state's sums, as a Largest.
+
+    The size of a feature is 0 if its scatter is not larger than the rounding of a constant
+    feature.
+    """
     now = sum_sizes(state)
     return now._replace(features=np.where(now.features > _constant_scatter(state), now.features, 0.0))
 
 
 def _constant_scatter(state: MomentState) -> np.ndarray:
-    """Return the scatter (d,) that a constant column may show."""
+    """Return the scatter (d,) that rounding can give a constant feature."""
     part = state.features
     if isinstance(part, SparsePart):
         return (8 * EPS) ** 2 * part.features[:, WEIGHT] * part.features[:, POINT] ** 2
@@ -104,7 +118,11 @@ def _constant_scatter(state: MomentState) -> np.ndarray:
 
 
 def _largest_still_there(largest: Largest, state: MomentState) -> Largest:
-    """Return the largest sums, 0 for those known to be exact zeros now."""
+    """Return the largest sizes, 0 for sums that are now exactly 0.
+
+    largest: largest sizes before the removal.
+    state: the state after the removal.
+    """
     features = largest.features.copy()
     targets = largest.targets.copy()
     part = state.features
@@ -118,7 +136,11 @@ def _largest_still_there(largest: Largest, state: MomentState) -> Largest:
 
 
 def _exact_zeros(sums: JoinedSums) -> JoinedSums:
-    """Return sums with no negative variance, and exact zeros for labels without rows."""
+    """Return the sums without negative variances.
+
+    Sums of labels without remaining rows, and of features that are 0 in all remaining rows, become
+    exactly 0.
+    """
     features, targets = sums.features, sums.targets
     if isinstance(features, CentredPart):
         features = features.clamped()
@@ -129,7 +151,14 @@ def _exact_zeros(sums: JoinedSums) -> JoinedSums:
 
 
 def _check_scatter(sums: JoinedSums, largest: Largest, rounding: np.ndarray) -> None:
-    """Raise CannotUnlearn if scatter would become negative, as for rows never learned."""
+    """Raise CannotUnlearn if a scatter is clearly below zero.
+
+    Then the removed rows were not all learned before.
+
+    sums: the remaining sums.
+    largest: largest sizes of the sums so far.
+    rounding: (d,) scatter that rounding can give a constant feature.
+    """
     features, values = sums.features, sums.targets.values
     scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.variances
     least = -TOLERANCE * largest.features - rounding
@@ -149,7 +178,13 @@ def _check_contained(whole: MomentState, part: MomentState) -> None:
 
 
 def _check_removable(a: MomentState, b: MomentState, noise: float) -> None:
-    """Check features of sparse rows, labels and label sets of states brought together."""
+    """Raise CannotUnlearn if b has more rows or weight than a.
+
+    This is checked for each feature of sparse rows, each label and each label set. Both states
+    have equal features and labels (`brought_together`).
+
+    noise: error that weights may have.
+    """
     f, g = a.features, b.features
     if isinstance(f, SparsePart) and isinstance(g, SparsePart):
         had, removed = f.features[:, WEIGHT], g.features[:, WEIGHT]

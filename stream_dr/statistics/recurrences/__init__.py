@@ -1,4 +1,5 @@
 """Sample-exact recurrences: CCIPCA and incremental SKM.
 
-Rows are learned one by one, in order, at about the speed of matrix products.
+A recurrence updates its vectors row by row, in the order of the rows. Both run at about the speed
+of matrix products.
 """

@@ -1,7 +1,9 @@
 """BasisState: the frozen basis of a recurrence, and its vectors at unit length.
 
-D and M are kept as they are, not multiplied out, so continuing from a snapshot is bit-equal to
-never having stopped. Memory is 8 · d · (p + c) bytes, and 8 · (2 p + c) · (p + c) for the rest.
+The p vectors and c means are the product of two factors, D (d, p + c) of d features and M (p, p +
+c) of coefficients. Both factors are stored, not their product. So a recurrence that continues from
+a snapshot is bit-equal to one that never stopped. Memory is 8 · d · (p + c) bytes, and 8 · (2 p +
+c) · (p + c) for the rest.
 """
 
 from typing import NamedTuple
@@ -13,32 +15,37 @@ from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.statistics.protocol import nested_state
 
 SMALLEST_UNIT = 2.0**-300
-"""Lower bound of the unit, below that of the longest rows: 2^100 over LARGEST."""
+"""Lower bound of the basis's unit, the power of 2 that rows are multiplied by.
+
+It is smaller than the unit for the longest rows, 2^100 / LARGEST.
+"""
 
 
 @nested_state
 class BasisState(NamedTuple):
-    """A frozen BlockBasis.
+    """A frozen BlockBasis of p vectors and c means.
+
+    The vectors are D Mᵀ: vector i is the sum of D's columns with row i of M as coefficients.
 
     Attributes
     ----------
     columns : (features, p + c) float64
-        D.
+        D. Its last c columns are plain sums of rows.
     mixing : (p, p + c) float64
         M.
     gram : (p + c, p + c) float64
-        Gram matrix of the current vectors and means.
+        Inner products of the p vectors and c means with each other.
     lengths : (2, p) float64
-        Squared lengths of D's first p columns, and the size of the terms that the Gram diagonal
-        was summed from.
+        Row 0 holds the squared lengths of D's first p columns. Row 1 holds, for each vector, the
+        size of the terms whose sum is its squared length.
     shift : (features,) float64 or None
-        Subtracted from dense rows. None for sparse rows, or before any row.
+        Row that is subtracted from dense rows. None for sparse rows, or before any row.
     counts : (c,) float64
-        Rows in each sum.
+        Number of rows in each mean.
     live : int
-        Components started.
+        Number of vectors started so far, at most p.
     turned : int
-        Row number of the last re-multiplication.
+        Number of the row at which D was last multiplied out (D ← D Mᵀ, M ← I).
     unit : float
         Power of 2 that rows are multiplied by. 1 unless rows are longer than 1e50.
     """
@@ -54,9 +61,11 @@ class BasisState(NamedTuple):
     unit: float
 
     def check(self, features: int, means: int, rows: int) -> None:
-        """Raise DamagedFile unless it is a basis of these sizes.
+        """Raise DamagedFile unless the arrays fit the stated sizes.
 
-        features, means, rows: numbers of them.
+        features: number of features.
+        means: number of means.
+        rows: number of rows learned.
         """
         p = len(self.mixing)
         k = p + means
@@ -66,7 +75,7 @@ class BasisState(NamedTuple):
         check_finite_arrays(self, "columns", "mixing", "gram", "lengths", "shift")
 
         check_at_least(self, 0.0, "counts")
-        # A row starts one component at most.
+        # The bound on `live` holds because each row starts at most one vector.
         check_within(self, 0, min(p, rows) + 1, "live")
         check_within(self, 0, rows + 1, "turned")
         if self.shift is not None:
@@ -80,16 +89,16 @@ class BasisState(NamedTuple):
             raise field_error(self, "mixing", "0 on the diagonal", f"not 0 on the diagonal of {self.live} rows")
 
     def vectors(self) -> np.ndarray:
-        """Return v_1 … v_live as columns (features, live), not normalised.
+        """Return the vectors started so far as columns (features, live).
 
-        Costs O(d p (p + c)).
+        They are not normalised. Costs O(d p (p + c)).
         """
         return self.columns @ self.mixing[: self.live].T / self.unit**2
 
     def means(self) -> np.ndarray:
-        """Return the means as columns (features, c).
+        """Return the means of rows as columns (features, c).
 
-        A mean without rows is zero, or the shift of dense rows.
+        A mean of no rows is zero for sparse rows, and the shift for dense rows.
         """
         p = self.mixing.shape[0]
         means = self.columns[:, p:] / np.maximum(self.counts, 1.0)
@@ -97,15 +106,15 @@ class BasisState(NamedTuple):
 
 
 def long_unit_columns(vectors: np.ndarray, smallest: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return vectors at unit length, and their lengths.
+    """Return vectors at unit length, C-ordered, and their former lengths.
 
-    Those up to `smallest` times the longest are left out.
+    Vectors up to `smallest` times as long as the longest vector are left out.
 
-    vectors: (features, k). The result is C-ordered.
+    vectors: (features, k), one vector in each column.
     """
     size = max(vectors.max(initial=0.0), -vectors.min(initial=0.0)) or 1.0
     scaled = vectors / size
-    # A third of the time of np.linalg.norm.
+    # einsum takes a third of the time of np.linalg.norm.
     lengths = np.sqrt(np.einsum("ij,ij->j", scaled, scaled)) * size
     long_enough = lengths > smallest * lengths.max(initial=0.0)
     return np.ascontiguousarray(vectors[:, long_enough] / lengths[long_enough]), lengths[long_enough]

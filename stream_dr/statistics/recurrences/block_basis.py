@@ -1,36 +1,41 @@
-"""BlockBasis: the few long vectors of a recurrence, stored as A = D·M.
+"""BlockBasis: the few long vectors of a recurrence, stored as a product of two factors.
 
-CCIPCA and incremental SKM move p vectors v_i and c means by combinations of each other and of the
-newest row x, A ← A·L + x rᵀ with L upper triangular. On D and M this is `M ← M·L` and
-`D ← D + x (M⁻ᵀ r)ᵀ`. The part of length d touches only the row's features, and the rest has the
-size of p + c. So a sparse row costs what the two products X·V and Xᵀ·C cost.
+CCIPCA and incremental SKM have p vectors v_i and c means. A new row x replaces each of them by a
+combination of all of them and x. With all of them as the columns of a matrix A, this is A ← A·L +
+x rᵀ. L is an upper triangular matrix, and r a vector of coefficients. With the factors A = D·M,
+the same update is `M ← M·L` and `D ← D + x (M⁻ᵀ r)ᵀ`. So in the long columns of D only the row's
+own features change. Everything else has the size p + c. A sparse row therefore costs what two
+products of the row with p + c columns cost.
 
 The basis stores
 
-- D (d, p + c) float64, whose columns of means are plain sums of rows,
-- M (p, p + c), whose row i has the coefficients of v_i,
-- the Gram matrix of the current vectors, so that Dᵀx is the only inner product ever computed,
+- D (d, p + c) float64 for d features, whose columns of means are plain sums of rows,
+- M (p, p + c), whose row i has the coefficients of v_i in D's columns,
+- the Gram matrix (inner products) of the current vectors, so that Dᵀx is the only inner product
+  over features,
 - the squared lengths of D's columns,
-- the shift of dense rows.
+- the shift, a row that is subtracted from dense rows.
 
-Rows are learned one after the other. The result is therefore the same for any batches, to the bit
-if rows are sparse, and within rounding if they are dense.
+Rows are learned one after the other. So the result does not depend on the batches: to the last bit
+for sparse rows, and within rounding for dense rows.
 
-D is re-multiplied (D ← D·M, M ← I, a new Gram matrix) once M is worn. This is so if
+From time to time D is multiplied out (D ← D·M, M ← I, a new Gram matrix), because M and the Gram
+matrix lose digits. This happens when
 
-- the stream has grown 64-fold, or 8-fold for dense rows, whose shift then moves to the mean,
+- the stream has grown 64-fold since the last time, or 8-fold for dense rows of CCIPCA, whose shift
+  then moves to the mean,
 - 262,144 rows have come since the last time,
 - a diagonal entry of M falls below 1e-8,
-- a vector is 1e4 times shorter than the terms it is summed from,
-- in the first 2,048 rows, a residual's squared length has fallen 1e3-fold on its way down. Its
-  inner products then have three digits less than the vectors, and without a new Gram matrix the
-  loss would stay.
+- a vector is 1e4 times shorter than the terms whose sum it is,
+- a row among the first 2,048 lost all but 1/1000 of its squared length when the parts along the
+  vectors were taken off. Inner products of the remainder then have three digits less than the
+  vectors, and would stay so without a new Gram matrix.
 
-The rule depends on the state and the row number alone, never on batches. Re-multiplying costs
-O(d p (p + c)), a few times a stream, and some dozen times if residuals are short.
+The rule depends on the state and the row number alone, never on batches. Multiplying out costs O(d
+p (p + c)). It happens a few times in a stream, and some dozen times if remainders are short.
 
-A state holds D and M as they are, so continuing from a snapshot is bit-equal to never having
-stopped.
+A state holds D and M themselves. So a recurrence that continues from a snapshot is bit-equal to
+one that never stopped.
 """
 
 import numpy as np
@@ -44,30 +49,39 @@ from stream_dr.statistics.recurrences.coefficients import TOO_LONG, WORN
 from stream_dr.statistics.recurrences.loops import learn_dense, learn_sparse
 
 MOST_COMPONENTS = 2_000
-"""Maximum number of components of a recurrence.
+"""Largest number of components of a recurrence.
 
-A row costs their square, and so does the table.
+The time for a row and the memory of `table` grow with the square of this number.
 """
 
 
 class BlockBasis:
-    """The mutable basis of p components and a growing number of means.
+    """The mutable basis of p vectors and a growing number of means.
 
-    It has one owner. Kernels write into its arrays.
+    It has one owner. Compiled loops write into its arrays. The vectors are stored as a product of
+    D and a small matrix M of coefficients. `padded` is p plus the number of means, rounded up to a
+    multiple of 8.
 
     Attributes
     ----------
     columns : (capacity, padded)
-        D.
+        D, of which the first `features` rows are in use.
     table : (padded, 2 · padded)
-        Row i is [Gram row i | M row i].
+        Row i is row i of the Gram matrix (inner products of the vectors and means), then row i of
+        M.
     lengths : (2, padded)
+        As in BasisState, then zeros.
     counts : (means,)
+        Number of rows in each mean.
     shift : (features,) or None
-    live, turned : int
-        As in BasisState.
+        Row that is subtracted from dense rows.
+    live : int
+        Number of vectors started so far.
+    turned : int
+        Number of the row at which D was last multiplied out.
     centred : bool
-        True if the one mean is that of all rows, so that the shift of dense rows may follow it.
+        True if the single mean is the mean of all rows, so that the shift of dense rows may move
+        to it.
     """
 
     def __init__(self, components: int, means: int, centred: bool = False, state: BasisState | None = None) -> None:
@@ -99,7 +113,7 @@ class BlockBasis:
     def grow(self, features: int, means: int | None = None) -> None:
         """Make room for at least `features` features and `means` means.
 
-        Capacity doubles. New entries are zero.
+        The capacity for features doubles. New entries are zero.
         """
         if means is not None and means > self.means:
             self._add_means(means)
@@ -111,9 +125,12 @@ class BlockBasis:
             self.features = features
 
     def turn(self, row: int) -> None:
-        """Re-multiply: D ← D·M, M ← I, with a new Gram matrix and lengths.
+        """Multiply D by M, and set M to the identity.
 
-        A shift that follows the mean moves to it.
+        The Gram matrix and the lengths are computed again. The shift moves to the mean if the
+        basis is `centred`.
+
+        row: number of rows learned so far.
         """
         p, k, size = self.components, self.components + self.means, self.columns.shape[1]
         follow = self.centred and self.shift is not None
@@ -123,7 +140,7 @@ class BlockBasis:
         mixing[self.live :] = 0.0
         scale = np.concatenate([np.ones(p), 1.0 / np.maximum(self.counts, 1.0)])
 
-        # Some thousand features at a time, to bound the temporary memory.
+        # Take some thousand features at a time, to bound the temporary memory.
         gram = np.zeros((k, k))
         for start in range(0, self.features, 4096):
             part = self.columns[start : min(start + 4096, self.features), :k]
@@ -140,7 +157,9 @@ class BlockBasis:
     def check(self, block: Block, method: str) -> None:
         """Raise an error if the recurrence cannot learn this batch.
 
-        InvalidWeights, InvalidRows, InvalidIndex, NotFinite or WidthMismatch.
+        The error is InvalidWeights, InvalidRows, InvalidIndex, NotFinite or WidthMismatch.
+
+        method: name of the recurrence in messages.
         """
         check_rows(block)
         if block.weights is not None:
@@ -159,17 +178,24 @@ class BlockBasis:
     def start(self, block: Block, shift: bool) -> None:
         """Make room for a checked batch.
 
-        The first batch decides the form of rows. With `shift` the first dense row becomes the
-        shift.
+        The first batch decides whether rows are dense or sparse.
+
+        shift: True if the first dense row is to be subtracted from all rows.
         """
         if self.dense is None and not block.sparse:
             self.shift = block.X[0].astype(np.float64) * self.unit if shift else np.zeros(block.features)
         self.grow(block.features)
 
     def learn(self, X: Rows, row: int, a: float, variance: np.ndarray | None, labels: np.ndarray | None) -> None:
-        """Learn rows X, which follow `row` rows learned before.
+        """Learn the rows X, one after the other.
 
-        Re-multiplies when the loop stops for that. a, variance, labels (rows,): see loops.
+        The compiled loop stops when D must be multiplied out or the unit must shrink. This is done
+        here, and the loop goes on.
+
+        row: number of rows learned before.
+        a: parameter `a` of incremental SKM, or `amnesic` of CCIPCA.
+        variance: (1,) mean squared length of rows in CCIPCA. None for incremental SKM.
+        labels: (rows,) classes for incremental SKM. None for CCIPCA.
         """
         if self.dense:
             rows: tuple[np.ndarray | None, ...] = (readonly(X), self.shift)
@@ -186,7 +212,7 @@ class BlockBasis:
                 self._change_unit(float(abs(X[at]).max()) * self.unit)
 
     def freeze(self) -> BasisState:
-        """Return the state so far, copied. Later rows do not change it."""
+        """Return a copy of the state so far. Later rows do not change it."""
         p, k, size = self.components, self.components + self.means, self.columns.shape[1]
         return BasisState(
             columns=self.columns[: self.features, :k].copy(),
@@ -201,12 +227,12 @@ class BlockBasis:
         )
 
     def _change_unit(self, largest: float) -> None:
-        """Shrink the unit to keep entries at most 2^100.
+        """Shrink the unit so that entries of the row and the shift stay below 2^100.
 
-        Entries are those of the row and the shift.
+        The unit is a power of 2 that rows are multiplied by. All factors are powers of 2, so no
+        digit is lost.
 
-        largest: the row's largest entry, in the old unit. This is exact, since all factors are
-        powers of 2.
+        largest: largest entry of the next row, multiplied by the old unit.
         """
         largest = largest if self.shift is None else max(largest, float(abs(self.shift).max(initial=0.0)))
         factor = 2.0 ** (100 - np.ceil(np.log2(largest)))
@@ -221,9 +247,9 @@ class BlockBasis:
         self.unit *= factor
 
     def _drop_zeros(self) -> None:
-        """Drop vectors that a re-multiplication has made zero.
+        """Drop vectors that became zero when D was multiplied out.
 
-        Those after them move up.
+        The vectors after them move up.
         """
         nonzero = np.flatnonzero(np.diag(self.table)[: self.live] > 0.0)
         if len(nonzero) == self.live:
@@ -277,7 +303,11 @@ class BlockBasis:
 
 
 def basis_bytes(features: int, components: int, means: int) -> int:
-    """Return the bytes a basis takes: D, and a table of two squares."""
+    """Return the number of bytes of a basis's arrays.
+
+    components: number of vectors.
+    means: number of means.
+    """
     size = _padded(components + means)
     return 8 * size * (features + 2 * size)
 

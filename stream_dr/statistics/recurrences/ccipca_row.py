@@ -1,22 +1,24 @@
-"""One row of CCIPCA on inner products and coefficients, never on features.
+"""One row of CCIPCA, computed from inner products, without touching features.
 
-Every vector on the way is a combination of the basis and x. So the residual is stored as its
-products with all current vectors (`residual`, first half), its coefficients in D's columns (second
-half) and its coefficient in x (`share`).
+CCIPCA takes from the row x its parts along the vectors v_1, v_2, …, one after the other. What
+remains of the row before vector i is the residual u_i. Each vector and each residual is a
+combination of D's columns (block_basis.py) and x. So the residual is stored as its inner products
+with all current vectors (first half of `residual`), its coefficients in D's columns (second half)
+and its coefficient in x (`share`).
 
-With the Gram matrix of the current vectors, every quantity of the recurrence is a few scalars a
-component. Nothing has the length of a block or of the features. The formulas are in
+With the Gram matrix of the current vectors, every quantity of the recurrence is a few scalars for
+each vector. No array has the length of a block or of the features. The formulas are in
 ccipca_state.py.
 
-The functions have these arguments:
+The functions have these arguments, with k columns of D:
 
 products: (k,), Dᵀx.
-squared: |x − s|² for the shift s.
+squared: |x − s|² for the shift s of dense rows.
 raw: |x|².
-row: the row's number n.
+row: the row's number n, from 1.
 table: (k, 2k), [Gram | M] of BlockBasis, changed in place.
-counts: (1,) rows in the mean if centred, else (0,).
-live: number of vectors started, of `p`.
+counts: (1,) number of rows in the mean if rows are centred, else (0,).
+live: number of vectors started so far, of `p`.
 unit: power of 2 that rows are multiplied by.
 amnesic: ℓ of the formulas.
 residual: (2k,), scratch.
@@ -37,10 +39,14 @@ from stream_dr.statistics.recurrences.row_products import FAST
 
 
 @compiled(fastmath=FAST, inline="always")
-def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesic, residual, weights):  # type: ignore[no-untyped-def]
-    """Learn one row on inner products and coefficients.
+def ccipca_row(
+    products: np.ndarray, squared: float, raw: float, row: int, table: np.ndarray, counts: np.ndarray, live: int,
+    p: int, unit: float, amnesic: float, residual: np.ndarray, weights: np.ndarray,
+) -> tuple[int, float, float]:  # fmt: skip
+    """Learn one row of CCIPCA from its inner products with D's columns.
 
-    Returns the number of live components, the factor by which |u|² fell on its way, and |u_1|².
+    Returns the number of vectors started, |u_1|² over the smallest |u_i|², and |u_1|². u_i is what
+    remains of the row before its part along vector i is taken off.
     """
     size = products.shape[0]
     weights[:] = 0.0
@@ -64,23 +70,19 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
             along = old * along + s * remaining
             ended = not length > 0.0
             c = 0.0 if ended else along / length
-
-        # Row i of the table, and the residual without its part along v_i.
+        # Update row i of the table, and take from the residual its part along v_i.
         in_x = s * share - keep * (table[i, size + p] if centred else 0.0)
         in_x_of_basis = 0.0
         for j in range(size):
-            moved = keep * table[i, j] + s * residual[j]
-            table[i, j] = moved
+            table[i, j] = moved = keep * table[i, j] + s * residual[j]
             residual[j] -= c * moved
-        # M is lower triangular except in the mean's column, so the rest is zero.
+        # Skip M's zeros: M is lower triangular except in the mean's column.
         for j in range(size, size + i + 1):
-            moved = keep * table[i, j] + s * residual[j]
-            table[i, j] = moved
+            table[i, j] = moved = keep * table[i, j] + s * residual[j]
             residual[j] -= c * moved
             in_x_of_basis += weights[j - size] * moved
         for j in range(size + p, 2 * size):
-            moved = keep * table[i, j] + s * residual[j]
-            table[i, j] = moved
+            table[i, j] = moved = keep * table[i, j] + s * residual[j]
             residual[j] -= c * moved
             in_x_of_basis += weights[j - size] * moved
         table[i, i], residual[i] = length, 0.0
@@ -100,23 +102,41 @@ def ccipca_row(products, squared, raw, row, table, counts, live, p, unit, amnesi
 
 
 @compiled(fastmath=FAST, inline="always")
-def average_variance(variance, remaining, row, unit, amnesic):  # type: ignore[no-untyped-def]
-    """Add |u_1|² of a row to the mean in variance[0].
+def average_variance(variance: np.ndarray, remaining: float, row: int, unit: float, amnesic: float) -> None:
+    """Add a row's squared length to the running mean in variance[0].
 
-    It has the amnesic weights that the components have.
+    The mean has the amnesic weights of the vectors: row n enters with the weight (1 + ℓ)/n.
 
-    remaining: |u_1|² in the basis's unit.
+    variance: (1,).
+    remaining: squared length of the centred row, times unit².
     row: the row's number n.
+    unit: power of 2 that rows are multiplied by.
+    amnesic: ℓ.
     """
     ell = amnesic if row > amnesic + 1.0 else 0.0
     variance[0] = (row - 1.0 - ell) / row * variance[0] + (1.0 + ell) / row * remaining / (unit * unit)
 
 
 @compiled(fastmath=FAST, inline="always")
-def learn_mean(products, squared, row, table, counts, live, p, residual):  # type: ignore[no-untyped-def]
-    """Learn the row's mean, and return |x − x̄(n)|².
+def learn_mean(
+    products: np.ndarray,
+    squared: float,
+    row: int,
+    table: np.ndarray,
+    counts: np.ndarray,
+    live: int,
+    p: int,
+    residual: np.ndarray,
+) -> float:
+    """Add the row to the running mean x̄, and return |x − x̄|².
 
-    residual: the row's products. They become those of x − x̄(n).
+    products: (k,) inner products of the row x with the k columns of D.
+    squared: |x − s|² for the shift s of dense rows.
+    row: the row's number.
+    table: (k, 2k), [Gram | M] of BlockBasis, changed in place.
+    counts: (1,) number of rows in the mean.
+    live: number of vectors started so far, of `p`.
+    residual: (2k,) inner products of x with the vectors, which become those of x − x̄.
     """
     size = products.shape[0]
     keep, part = (row - 1.0) / row, 1.0 / row

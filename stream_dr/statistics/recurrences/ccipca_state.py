@@ -1,19 +1,22 @@
 """State of CCIPCA: p vectors and the running mean [CCIPCA, section 2; mathematics §6].
 
-The length of a vector is its eigenvalue. Row n starts with u_1 = x − x̄(n), or x without centring.
-Each live component i in order is updated, then the row is deflated:
+The length of a vector is its eigenvalue. Row number n starts with u_1 = x − x̄(n), or u_1 = x
+without centring. The started vectors v_1, v_2, … are updated in order, and each takes its part off
+the row:
 
     v_i ← (n−1−ℓ)/n v_i + (1+ℓ)/n u_i (u_iᵀ v_i)/‖v_i‖
     u_{i+1} = u_i − (u_iᵀ v_i) v_i/‖v_i‖²
 
-The amnesic parameter ℓ counts as 0 while n ≤ ℓ + 1. The first component that is not live yet takes
-the residual u as it is, if |u|² > 1e-10 |u_1|² and |u_1| > 64 eps |x|, and the row ends there.
-Starting from v = u is not scale-free, since v later has the unit of x². It is what the paper does.
+The amnesic parameter ℓ counts as 0 while n ≤ ℓ + 1. The first vector that has not been started yet
+becomes the remaining row u, if |u|² > 1e-10 |u_1|² and |u_1| > 64 eps |x|. The row ends there.
+Starting from v = u depends on the scale of the data, since v later has the unit of x². The paper
+does it so.
 
 A row costs O(nonzeros · (p + 1) + p (p + 1)). Memory is that of `basis_bytes` (block_basis.py).
 
-In Gram form, a residual shorter than 1e-6 of its terms is rounding and starts no component. Row by
-row on features, 1e-14 would do. Dense rows are shifted first, so it makes no difference for them.
+Lengths are computed from inner products. So a remaining row shorter than 1e-6 of the terms it is
+computed from is rounding, and starts no vector. (Computed from features, the limit could be
+1e-14.) Dense rows are shifted first, so the limit makes no difference for them.
 """
 
 from typing import NamedTuple
@@ -34,11 +37,12 @@ class CCIPCAState(NamedTuple):
     Attributes
     ----------
     rows, rows_skipped, n_features, target_kind, labels
-        As in every state.
+        As in every state (protocol.py). CCIPCA has no targets and skips no rows.
     basis : BasisState
-        Its vectors and, if centred, the sum of rows.
+        The vectors and, if rows are centred, the sum of the rows.
     variance : (1,) float64
-        Mean of |u_1|² by the same amnesic weights. Each eigenvalue is a share of it.
+        Mean squared length of the centred rows, with the same amnesic weights as the vectors. An
+        eigenvalue divided by it is the share of variance.
     """
 
     rows: int
@@ -50,7 +54,7 @@ class CCIPCAState(NamedTuple):
     variance: np.ndarray
 
     def check(self) -> None:
-        """Raise DamagedFile unless basis and variance are those of a stream of n_features."""
+        """Raise DamagedFile unless basis and variance fit n_features and rows."""
         check_learned(self, ())
         self.basis.check(self.n_features, min(len(self.basis.counts), 1), self.rows)
         check_array_shapes(self, np.float64, variance=(1,))
@@ -60,7 +64,12 @@ class CCIPCAState(NamedTuple):
 class CCIPCAAccumulator(AccumulatorBase):
     """The mutable side of CCIPCAState, with one owner.
 
-    Rows come in order, and `add` checks everything before it writes.
+    Rows are learned in order. `add` checks everything before it writes.
+
+    components: number of vectors.
+    amnesic: parameter ℓ of the recurrence. Larger values weigh new rows more.
+    center: True to subtract the running mean from rows.
+    state: state to continue from, or None.
     """
 
     rows_skipped = 0
@@ -75,13 +84,13 @@ class CCIPCAAccumulator(AccumulatorBase):
 
     @property
     def n_features(self) -> int:
-        """Width so far."""
+        """Number of features so far."""
         return self._basis.features
 
     def add(self, block: Block) -> None:
         """Learn a batch of rows. Targets are ignored.
 
-        Raises InvalidWeights, WidthMismatch, InvalidRows.
+        Raises InvalidWeights, WidthMismatch, InvalidRows, InvalidIndex or NotFinite.
         """
         self._basis.check(block, "CCIPCA")
         if block.rows:
@@ -90,5 +99,5 @@ class CCIPCAAccumulator(AccumulatorBase):
             self.rows += block.rows
 
     def freeze(self) -> CCIPCAState:
-        """Return the State so far. Later adds do not change it. Costs O(d p)."""
+        """Return the state so far. Later rows do not change it. Costs O(d p)."""
         return CCIPCAState(self.rows, 0, self.n_features, None, (), self._basis.freeze(), self._variance.copy())

@@ -1,11 +1,12 @@
 """Coefficients: steps that the loops of both recurrences share.
 
-They see inner products and coefficients, never features. `table` is BlockBasis's. Row i holds the
-Gram row of vector i, then its coefficients in D's columns. With k = p + c columns, padded, a step
-costs O(k) or O(p k) a row.
+The steps work on inner products and coefficients, never on features. `table` is the table of
+BlockBasis. Its row i is row i of the Gram matrix (inner products of the vectors), then the
+coefficients of vector i in D's columns. With p vectors, c means and k = p + c columns of D
+(rounded up), a step costs O(k) or O(p k) a row.
 
-CCIPCA and incremental SKM differ only in what a component adds to itself. They start a component,
-keep the Gram matrix symmetric and find that D must be re-multiplied in the same way.
+CCIPCA and incremental SKM differ only in what a row adds to a vector. They start a vector, keep
+the Gram matrix symmetric and decide that D must be multiplied out in the same way.
 """
 
 import numpy as np
@@ -14,61 +15,79 @@ from stream_dr.compiled import compiled
 from stream_dr.statistics.recurrences.row_products import FAST
 
 LONGEST_UNTURNED = 262_144
-"""Maximum number of rows between two re-multiplications of D.
+"""Largest number of rows between two times that D is multiplied out.
 
-It bounds the drift of the Gram matrix.
+It bounds the rounding error that the Gram matrix collects.
 """
+
 SMALLEST = 1e-8
+"""Size of a diagonal entry of M below which D is multiplied out.
+
+M holds the coefficients of the vectors in D's columns.
+"""
+
 CANCELLED = 1e4
+"""Loss by cancellation in a vector from which D is multiplied out.
+
+The loss is the length of the terms whose sum is the vector, over the vector's length.
+"""
+
 LOST = 1e4
-"""Loss by cancellation from which the Gram matrix is rebuilt.
+"""Loss by cancellation from which the Gram matrix is computed again.
 
-It is the size of the terms of a squared length over that length.
+The loss is the size of the terms whose sum is a squared length, over that squared length.
 """
+
 RESOLVED = 1e-12
-"""Share of its terms below which a length is rounding.
+"""Share of its terms below which a squared length is rounding.
 
-It is a share of squares, in Gram form. No component starts from such a residual.
+No vector is started from a remaining row with such a squared length.
 """
+
 DEFLATED = 1e3
-"""Fall of a squared residual that wears the Gram matrix.
+"""Fall of a row's squared length from which the Gram matrix is computed again.
 
-Beyond this factor the Gram matrix has lost three digits.
+The length falls when the row's parts along the vectors are taken off. Beyond this factor the Gram
+matrix has lost three digits.
 """
+
 EARLY = 2048
-"""Number of first rows in which losses are repaired immediately.
+"""Number of first rows in which lost digits are restored immediately.
 
-Later a row weighs too little for the loss to matter.
+Later a single row weighs too little for its lost digits to matter.
 """
+
 HUGE = 1e100
-"""Squared row length past which fourth powers would overflow.
+"""Squared length of a row beyond which fourth powers would overflow.
 
-The unit of the basis is changed before such a row is learned.
+Before such a row is learned, the unit that multiplies rows is made smaller.
 """
+
 GOES_ON, WORN, TOO_LONG = 0, 1, 2
-"""Reasons why a loop stopped.
+"""Reasons why a loop over rows stopped.
 
-GOES_ON: at the end of its rows.
-WORN: after a row that left M worn.
-TOO_LONG: before a row past HUGE.
+GOES_ON: all rows are learned.
+WORN: D must be multiplied out after the last row.
+TOO_LONG: the next row's squared length exceeds HUGE.
 """
-TINY = (64 * 2.0**-52) ** 2
-"""Share of a squared row that is no residual.
 
-A row whose first residual is at most 64 eps of the row starts no component.
+TINY = (64 * 2.0**-52) ** 2
+"""Squared share of a row up to which its first remainder counts as zero.
+
+A row less the mean that is at most 64 eps as long as the row starts no vector.
 """
 
 
 @compiled(fastmath=FAST, inline="always")
-def multiply_mixing(table, products, live, residual):  # type: ignore[no-untyped-def]
-    """Write M·Dᵀx for the live vectors to `residual`.
+def multiply_mixing(table: np.ndarray, products: np.ndarray, live: int, residual: np.ndarray) -> None:
+    """Write the row's inner products with the started vectors to residual.
 
-    These are the row's inner products with the vectors. The other entries become zero.
+    These are M·Dᵀx. The other entries of residual become zero.
 
-    table: (k, 2k).
-    products: (k,), Dᵀx.
-    live: number of vectors started.
-    residual: (2k,).
+    table: (k, 2k), [Gram | M] of BlockBasis.
+    products: (k,), Dᵀx, the row's inner products with D's columns.
+    live: number of vectors started so far.
+    residual: (2k,), the output.
     """
     size = products.shape[0]
     residual[:] = 0.0
@@ -80,13 +99,13 @@ def multiply_mixing(table, products, live, residual):  # type: ignore[no-untyped
 
 
 @compiled(fastmath=FAST, inline="always")
-def mirror_gram_row(table, i, live, p, means):  # type: ignore[no-untyped-def]
-    """Copy Gram row i into Gram column i.
+def mirror_gram_row(table: np.ndarray, i: int, live: int, p: int, means: int) -> None:
+    """Copy row i of the Gram matrix to its column i.
 
-    Only entries of live vectors and of means are copied.
+    Only entries of started vectors and of means are copied.
 
-    table: (k, 2k).
-    live: number of vectors started.
+    table: (k, 2k), whose first half is the Gram matrix.
+    live: number of vectors started so far.
     p: number of vectors, after which the means begin.
     means: number of means.
     """
@@ -97,17 +116,20 @@ def mirror_gram_row(table, i, live, p, means):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST, inline="always")
-def start_component(table, residual, weights, i, length, share, unit):  # type: ignore[no-untyped-def]
-    """Start component i from the residual.
+def start_component(
+    table: np.ndarray, residual: np.ndarray, weights: np.ndarray, i: int, length: float, share: float, unit: float
+) -> None:
+    """Start vector i from what remains of the row.
 
-    The component is not live yet, so its column of D is empty.
+    The vector has not been started before, so its column of D is empty.
 
-    table: (k, 2k), of which row i is written.
-    residual: (2k,), its products with all vectors, then its coefficients in D's columns.
-    weights: (k,), q, of which entry i is written.
-    length: squared length of the residual.
-    share: coefficient of the residual in x.
-    unit: power of 2 that rows are multiplied by. The component has the rows' own unit.
+    table: (k, 2k), [Gram | M] of BlockBasis, of which row i is written.
+    residual: (2k,) the remaining row: its inner products with all vectors, then its coefficients
+        in D's columns.
+    weights: (k,), of which entry i is written. D then grows by x · weightsᵀ.
+    length: squared length of the remaining row.
+    share: coefficient of the remaining row in x.
+    unit: power of 2 that rows are multiplied by. Stored vectors are multiplied by unit².
     """
     size = weights.shape[0]
     in_x = share
@@ -120,12 +142,10 @@ def start_component(table, residual, weights, i, length, share, unit):  # type: 
 
 
 @compiled(fastmath=FAST, inline="always")
-def update_lengths(lengths, products, weights, squared):  # type: ignore[no-untyped-def]
-    """Update the squared lengths of D's columns.
+def update_lengths(lengths: np.ndarray, products: np.ndarray, weights: np.ndarray, squared: float) -> None:
+    """Update the squared lengths of D's columns for D + x qᵀ.
 
-    They become those of D + x qᵀ.
-
-    lengths: (k,).
+    lengths: (k,) squared lengths, changed in place.
     products: (k,), Dᵀx.
     weights: (k,), q.
     squared: |x|².
@@ -135,19 +155,30 @@ def update_lengths(lengths, products, weights, squared):  # type: ignore[no-unty
 
 
 @compiled(fastmath=FAST, inline="always")
-def needs_turn(table, lengths, counts, p, live, row, turned, growth, deflated):  # type: ignore[no-untyped-def]
-    """Return True if D must be re-multiplied after this row.
+def needs_turn(
+    table: np.ndarray,
+    lengths: np.ndarray,
+    counts: np.ndarray,
+    p: int,
+    live: int,
+    row: int,
+    turned: int,
+    growth: float,
+    deflated: float,
+) -> bool:
+    """Return True if D must be multiplied out after this row.
 
-    block_basis.py states the rule. Its costly part runs every 32 rows at most.
+    block_basis.py states the rule. Its costly part runs at most every 32 rows.
 
-    table: (k, 2k).
-    lengths: (k,), squared lengths of D's columns.
-    counts: (c,), rows in each mean.
+    table: (k, 2k), [Gram | M] of BlockBasis.
+    lengths: (k,) squared lengths of D's columns.
+    counts: (c,) number of rows in each mean.
     p: number of vectors, of which the first `live` are started.
     row: number of the row.
-    turned: row number of the last re-multiplication.
-    growth: factor by which the stream may grow until the next one.
-    deflated: |u_1|² over the smallest |u_i|² of the row.
+    turned: number of the row at which D was last multiplied out.
+    growth: factor by which the stream may grow until D is multiplied out again.
+    deflated: squared length of the row over its smallest value while the row's parts along the
+        vectors were taken off.
     """
     size = lengths.shape[0]
     if row >= min(growth * max(turned, 1), turned + LONGEST_UNTURNED):

@@ -1,24 +1,26 @@
 """Loops over sparse and over dense rows, for both recurrences.
 
-They touch features twice a row, before its step on inner products and coefficients, and after it.
-Both loops have these arguments, where k = p + c columns are padded:
+For each row they touch the features twice: to compute inner products before the row's step, and to
+add the row to D after it. Both loops have these arguments, with p vectors, c means and k = p + c
+columns of D, rounded up:
 
 at: number of rows of the batch to skip.
 before: number of rows learned before the batch.
 columns: (capacity, k), D.
-table: (k, 2k), [Gram | M].
-lengths: (2, k), squared lengths of D's columns, and the terms of the Gram diagonal.
-counts: (c,), rows in each mean.
-live: number of vectors started, of `p`.
-turned: row number of the last re-multiplication.
+table: (k, 2k), [Gram | M] of BlockBasis.
+lengths: (2, k), as in BasisState.
+counts: (c,) number of rows in each mean.
+live: number of vectors started so far, of `p`.
+turned: number of the row at which D was last multiplied out.
 unit: power of 2 that rows are multiplied by.
 a: parameter `a` of incremental SKM, or `amnesic` of CCIPCA.
-variance: (1,) of CCIPCA. None for incremental SKM.
-labels: (rows,) int64, classes of incremental SKM. None for CCIPCA.
+variance: (1,) mean squared length of rows in CCIPCA. None for incremental SKM.
+labels: (rows,) int64 classes for incremental SKM. None for CCIPCA.
 
-The methods differ in one row's step. numba leaves out a branch only if an argument that is None
-decides it. So each method has such an argument, since otherwise every loop would be compiled with
-both steps. A loop that took its step as an argument would be compiled anew in every process.
+The two methods differ in the step of a row only. numba leaves out a branch at compile time only if
+the condition is that an argument is None. So each method has an argument that is None for the
+other. Otherwise every loop would be compiled with both steps. The step cannot be an argument
+either, since such a loop would be compiled again in every process.
 """
 
 import numpy as np
@@ -48,12 +50,15 @@ from stream_dr.statistics.recurrences.skm_row import skm_row
 
 
 @compiled(fastmath=FAST)
-def learn_sparse(  # type: ignore[no-untyped-def]
-    indptr, indices, values, at, before, columns, table, lengths, counts, live, turned, p, unit, a, variance, labels
-):
+def learn_sparse(
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, at: int, before: int, columns: np.ndarray,
+    table: np.ndarray, lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float,
+    a: float, variance: np.ndarray | None, labels: np.ndarray | None,
+) -> tuple[int, int, int]:  # fmt: skip
     """Learn sparse rows from row `at` on.
 
-    Returns the number of rows learned, of live components, and the reason why it stopped.
+    Returns the number of rows of the batch learned, the number of vectors started, and the reason
+    why the loop stopped. The other arguments are listed in the module's docstring.
 
     indptr: (rows + 1,) int32.
     indices, values: (entries,).
@@ -87,15 +92,18 @@ def learn_sparse(  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST)
-def learn_dense(  # type: ignore[no-untyped-def]
-    X, shift, at, before, columns, table, lengths, counts, live, turned, p, unit, a, variance, labels
-):
+def learn_dense(
+    X: np.ndarray, shift: np.ndarray, at: int, before: int, columns: np.ndarray, table: np.ndarray,
+    lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float, a: float,
+    variance: np.ndarray | None, labels: np.ndarray | None,
+) -> tuple[int, int, int]:  # fmt: skip
     """Learn dense rows from row `at` on, in blocks.
 
-    Returns the number of rows learned, of live components, and the reason why it stopped.
+    Returns the number of rows of the batch learned, the number of vectors started, and the reason
+    why the loop stopped. The other arguments are listed in the module's docstring.
 
     X: (rows, features).
-    shift: (features,), subtracted from the rows.
+    shift: (features,) row that is subtracted from all rows.
     """
     size, c = columns.shape[1], counts.shape[0]
     working, space = np.empty((c + 1, 2 * size)), np.empty((c + 5, c + 1))
@@ -127,7 +135,8 @@ def learn_dense(  # type: ignore[no-untyped-def]
                 )
                 average_variance(variance, remaining, row, unit, a)
             update_lengths(lengths[0], x, q, squared)
-            growth = 64 if variance is None else 8  # CCIPCA's shift moves to the mean
+            # CCIPCA multiplies D out more often, because the shift then moves to the mean.
+            growth = 64 if variance is None else 8
             if worst > LOST or needs_turn(table, lengths[0], counts, p, live, row, turned, growth, deflated):
                 why = WORN
             done += 1

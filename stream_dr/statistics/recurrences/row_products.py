@@ -1,21 +1,22 @@
-"""Row products: the only loops of the recurrences that see all d features.
+"""Row products: the only loops of the recurrences that touch all d features.
 
-A row x meets the basis twice. `gather_products` returns its inner products with the basis vectors, and
-`scatter_row` adds a multiple of it to each of them. Both touch only the row's own features, so a
-sparse row costs O(nonzeros · columns). With the basis stored as D·M (block_basis.py) a sparse row
-needs nothing else.
+Each row x is used twice. `gather_products` returns its inner products with D's columns, and
+`scatter_row` adds a multiple of x to each column of D. Both touch only the row's own features, so
+a sparse row costs O(nonzeros · columns). Since vectors are stored as D·M (block_basis.py), a
+sparse row needs nothing else.
 
-Dense rows go a block of 16 at a time. `shift_rows` computes the block's x − shift in float64,
-`block_products` XD and XXᵀ, and `add_block` adds XᵀQ. Dense rows are bound by the traffic of D,
-which a block of rows reads once. Columns of D are padded to a multiple of 8, since otherwise the
-compiler's vectorised loop leaves most of a short row to its scalar remainder.
+Dense rows are handled in blocks of 16. `shift_rows` computes the block's x − shift in float64,
+`block_products` computes XD and XXᵀ, and `add_block` adds XᵀQ. The time for dense rows is the time
+to read D from memory, and a block of rows reads D one time only. Columns of D are padded to a
+multiple of 8. Otherwise the compiler's vectorised loop would leave most of a short row to its
+scalar remainder.
 
-While a sparse row is scattered the next one's features are prefetched. This pays if other threads
-or processes move much memory (`python benchmarks/recurrences.py beside`). With `parts` the same
-benchmark shows where the time goes.
+While a sparse row is added to D, the features of the next row are prefetched. This pays if other
+threads or processes move much memory (`python benchmarks/recurrences.py beside`). With `parts` the
+same benchmark shows where the time goes.
 
-numba's cache of a loop in another file does not notice changes here or in coefficients.py. After
-one, remove the `__pycache__` directories or touch loops.py.
+numba's cache of a loop in another file does not notice changes here or in coefficients.py. After a
+change, remove the `__pycache__` directories or touch loops.py.
 """
 
 import numpy as np
@@ -24,25 +25,30 @@ from stream_dr.compiled import compiled
 from stream_dr.statistics.prefetch import prefetch
 
 FAST = {"reassoc", "contract", "nsz"}
-"""Flags of the compiler: sums may be reordered, NaN and infinity stay valid."""
+"""Flags of the compiler.
+
+Sums may be reordered. NaN and infinity stay valid.
+"""
 
 TILE = 512
-"""Features of a dense block handled at a time."""
+"""Number of features of a dense block handled at a time."""
 
 BLOCK = 16
-"""Dense rows of a block."""
+"""Number of dense rows in a block."""
 
 LINE = 8
-"""Columns of D in a line of the cache."""
+"""Number of columns of D in a cache line."""
 
 
 @compiled(fastmath=FAST, inline="always")
-def gather_products(indices, values, start, stop, unit, columns, out):  # type: ignore[no-untyped-def]
-    """Write Dᵀx to out for a sparse row x, and return |x|².
+def gather_products(
+    indices: np.ndarray, values: np.ndarray, start: int, stop: int, unit: float, columns: np.ndarray, out: np.ndarray
+) -> float:
+    """Write the inner products Dᵀx of a sparse row x to out, and return |x|².
 
-    x is unit times entries start … stop.
+    x is `unit` times the entries start … stop of a CSR matrix.
 
-    indices, values: (entries,).
+    indices, values: (entries,) of all rows.
     columns: (features, k), D.
     out: (k,).
     """
@@ -59,13 +65,21 @@ def gather_products(indices, values, start, stop, unit, columns, out):  # type: 
 
 
 @compiled(fastmath=FAST, inline="always")
-def scatter_row(indices, values, start, stop, unit, columns, weights):  # type: ignore[no-untyped-def]
+def scatter_row(
+    indices: np.ndarray,
+    values: np.ndarray,
+    start: int,
+    stop: int,
+    unit: float,
+    columns: np.ndarray,
+    weights: np.ndarray,
+) -> None:
     """Add x qᵀ to D for a sparse row x.
 
-    x is unit times entries start … stop. The next row's features, as many entries after them, are
-    prefetched.
+    x is `unit` times the entries start … stop of a CSR matrix. As many entries after them, about
+    those of the next row, are prefetched.
 
-    indices, values: (entries,).
+    indices, values: (entries,) of all rows.
     columns: (features, k), D.
     weights: (k,), q.
     """
@@ -80,13 +94,13 @@ def scatter_row(indices, values, start, stop, unit, columns, weights):  # type: 
 
 
 @compiled(fastmath=FAST, inline="always")
-def shift_rows(X, first, unit, shift, block, raw):  # type: ignore[no-untyped-def]
-    """Write (unit · X − s)ᵀ to block in float64, and |x|² to raw.
+def shift_rows(X: np.ndarray, first: int, unit: float, shift: np.ndarray, block: np.ndarray, raw: np.ndarray) -> None:
+    """Write (unit · X − s)ᵀ of a block of rows, and the squared lengths.
 
     X: (all rows, features), read from row `first` on.
     shift: (features,), s.
-    block: (features, rows).
-    raw: (rows,).
+    block: (features, rows of the block) float64, an output.
+    raw: (rows of the block,), an output: squared lengths of unit · x before the shift.
     """
     raw[:] = 0.0
     for j in range(X.shape[1]):
@@ -98,13 +112,15 @@ def shift_rows(X, first, unit, shift, block, raw):  # type: ignore[no-untyped-de
 
 
 @compiled(fastmath=FAST, inline="always")
-def block_products(block, columns, products, inner):  # type: ignore[no-untyped-def]
-    """Write blockᵀD to products and blockᵀblock to inner, a tile of features at a time.
+def block_products(block: np.ndarray, columns: np.ndarray, products: np.ndarray, inner: np.ndarray) -> None:
+    """Write the inner products of a block's rows with D and each other.
+
+    They are blockᵀD and blockᵀblock, computed for a tile of features at a time.
 
     block: (features, rows).
     columns: (features, k), D.
-    products: (rows, k).
-    inner: (rows, rows).
+    products: (rows, k), an output.
+    inner: (rows, rows), an output.
     """
     products[:] = 0.0
     inner[:] = 0.0
@@ -121,7 +137,7 @@ def block_products(block, columns, products, inner):  # type: ignore[no-untyped-
 
 
 @compiled(fastmath=FAST, inline="always")
-def add_block(block, columns, weights):  # type: ignore[no-untyped-def]
+def add_block(block: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> None:
     """Add block · Q to D for weights Q, a tile of features at a time.
 
     block: (features, rows).
@@ -138,13 +154,15 @@ def add_block(block, columns, weights):  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST, inline="always")
-def settle_products(products, inner, weights, t):  # type: ignore[no-untyped-def]
-    """Add Σ_s q_s (x_s · x_t) over rows s before t to products[t].
+def settle_products(products: np.ndarray, inner: np.ndarray, weights: np.ndarray, t: int) -> None:
+    """Correct products[t] for the earlier rows of its block.
 
-    products[t] is then Dᵀx_t with these rows added to D.
+    products holds Dᵀx for the D before the block. The earlier rows x_s of the block add x_s q_sᵀ
+    to D, so Σ_s q_s (x_s · x_t) is added to products[t].
 
-    products, weights: (rows, k).
-    inner: (rows, rows).
+    products: (rows, k).
+    inner: (rows, rows) inner products of the rows.
+    weights: (rows, k), whose row s is q_s.
     """
     for s in range(t):
         for k in range(products.shape[1]):

@@ -1,26 +1,31 @@
-"""One row of incremental SKM on inner products and coefficients, never on features.
+"""One row of incremental SKM, computed from inner products, without touching features.
 
-Row 0 of `working` is u, and row j + 1 the mean of class j. Each has its products with all current
-vectors, then its coefficients in D's columns. `shares` are their coefficients in x, and `inner`
-holds their products with each other.
+The step works on c + 1 vectors: u, which begins as the row x, and the mean of each of c classes.
+Row 0 of `working` is u, and row j + 1 is the mean of class j. A row of `working` holds the
+vector's inner products with all current vectors, then its coefficients in D's columns
+(block_basis.py). `shares` holds the coefficients of the c + 1 vectors in x, and `inner` their
+inner products with each other.
 
-With the Gram matrix of the current vectors, every quantity of the recurrence is a few scalars a
-component. Nothing has the length of a block or of the features. The formulas are in skm_state.py.
+With the Gram matrix of the current vectors, every quantity of the recurrence is a few scalars for
+each vector. No array has the length of a block or of the features. The formulas are in
+skm_state.py.
 
-CCIPCA's loop skips the zeros of the triangular M, this one does not. It moves c + 1 vectors a
-component, and whole rows, which the compiler vectorises, are as fast at p = 10 and faster at
-p = 50 (`python benchmarks/recurrences.py text`: 0.56 of the two sparse products against 0.49).
+CCIPCA's loop skips the zeros of the triangular M. This loop does not: for each vector it updates
+the c + 1 working vectors as whole rows, which the compiler vectorises. That is as fast at p = 10
+and faster at p = 50 (`python benchmarks/recurrences.py text`: 0.56 of the two sparse products
+against 0.49).
 
-The functions have these arguments:
+The functions have these arguments, with k columns of D:
 
 products: (k,), Dᵀx.
-squared: |x − s|² for the shift s.
-row: the row's number n.
+squared: |x − s|² for the shift s of dense rows.
+row: the row's number n, from 1.
 label: the row's class.
 table: (k, 2k), [Gram | M] of BlockBasis, changed in place.
-formed: (k,), size of the terms that the Gram diagonal was summed from, changed in place.
-counts: (c,), rows of each class.
-live: number of vectors started, of `p`.
+formed: (k,), for each vector the size of the terms whose sum is its squared length, changed in
+    place.
+counts: (c,) number of rows of each class.
+live: number of vectors started so far, of `p`.
 unit: power of 2 that rows are multiplied by.
 a: parameter of incremental SKM.
 working: (c + 1, 2k), scratch.
@@ -36,12 +41,14 @@ from stream_dr.statistics.recurrences.row_products import FAST
 
 
 @compiled(fastmath=FAST, inline="always")
-def skm_row(  # type: ignore[no-untyped-def]
-    products, squared, row, label, table, formed, counts, live, p, unit, a, working, space, weights
-):
-    """Learn one row on inner products and coefficients.
+def skm_row(
+    products: np.ndarray, squared: float, row: int, label: int, table: np.ndarray, formed: np.ndarray, counts: np.ndarray,
+    live: int, p: int, unit: float, a: float, working: np.ndarray, space: np.ndarray, weights: np.ndarray,
+) -> tuple[int, float, float]:  # fmt: skip
+    """Learn one row of incremental SKM from its inner products with D's columns.
 
-    Returns the number of live components, the largest loss by cancellation, and the fall of |u|².
+    Returns the number of vectors started, the largest loss by cancellation, and the factor by
+    which |u|² fell. u is what remains of the row after its parts along the vectors are taken off.
     """
     size, c = products.shape[0], counts.shape[0]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
@@ -73,7 +80,7 @@ def skm_row(  # type: ignore[no-untyped-def]
                 table[i, j] += part[k] * working[k, j]
         table[i, i] = length
 
-        # Deflate u and the means.
+        # Take from u and the means their parts along vector i.
         for k in range(c + 1):
             for j in range(2 * size):
                 working[k, j] -= turned[k] * table[i, j]
@@ -81,7 +88,6 @@ def skm_row(  # type: ignore[no-untyped-def]
                 inner[k, j] -= turned[k] * pull[j]
             shares[k] -= turned[k] * in_x
             working[k, i] = 0.0
-
         mirror_gram_row(table, i, live, p, c)
         for j in range(size):
             in_x -= weights[j] * table[i, size + j]
@@ -98,14 +104,20 @@ def skm_row(  # type: ignore[no-untyped-def]
 
 
 @compiled(fastmath=FAST, inline="always")
-def weigh_update(working, counts, i, row, label, a, scale, part):  # type: ignore[no-untyped-def]
-    """Write the update of v_i to `part`.
+def weigh_update(
+    working: np.ndarray, counts: np.ndarray, i: int, row: int, label: int, a: float, scale: float, part: np.ndarray
+) -> None:
+    """Write the update of vector v_i as coefficients of u and the class means.
 
-    This is Σ_j q_j (u − m_j)((u − m_j) · v_i) · scale, as coefficients of u and the means m_j.
+    The update is Σ_j q_j (u − m_j)((u − m_j) · v_i) · scale over the classes j, with q_j = n_j / n
+    − a·[j = label]. n_j of the n rows are of class j, u is what remains of the row, and m_j the
+    mean of class j.
 
-    working: (c + 1, 2k).
-    counts: (c,), rows of each class.
-    part: (c + 1,), zero before the call.
+    working: (c + 1, 2k), u and the means. Column i holds their inner products with v_i.
+    counts: (c,) numbers n_j.
+    row: number n of the row.
+    label: class of the row.
+    part: (c + 1,), the output. Zero before the call.
     """
     for k in range(counts.shape[0]):
         if counts[k] > 0.0:
@@ -115,17 +127,19 @@ def weigh_update(working, counts, i, row, label, a, scale, part):  # type: ignor
 
 
 @compiled(fastmath=FAST, inline="always")
-def stretch_vector(working, inner, i, keep, length, part, pull):  # type: ignore[no-untyped-def]
-    """Return the squared length of an updated vector.
+def stretch_vector(
+    working: np.ndarray, inner: np.ndarray, i: int, keep: float, length: float, part: np.ndarray, pull: np.ndarray
+) -> tuple[float, float]:
+    """Return the squared length of an updated vector, and its terms' size.
 
-    The vector is v = keep · v_i + Σ part · working. The size of the terms that |v|² is summed from
-    is returned in addition.
+    The updated vector is v = keep · v_i + Σ_k part[k] · working[k]. The size of the terms whose
+    sum is |v|² shows how many digits cancelled.
 
-    working: (c + 1, 2k).
-    inner: (c + 1, c + 1).
+    working: (c + 1, 2k), u and the class means. Column i holds their inner products with v_i.
+    inner: (c + 1, c + 1) inner products of u and the means with each other.
     length: |v_i|².
     part: (c + 1,).
-    pull: (c + 1,), filled with v · working.
+    pull: (c + 1,), an output: inner products of v with u and the means.
     """
     squared = terms = along = 0.0
     for k in range(part.shape[0]):
@@ -140,14 +154,26 @@ def stretch_vector(working, inner, i, keep, length, part, pull):  # type: ignore
 
 
 @compiled(fastmath=FAST, inline="always")
-def learn_class_mean(products, squared, label, table, counts, live, p, working, shares, inner):  # type: ignore[no-untyped-def]
-    """Learn a class mean, and set up the working vectors.
+def learn_class_mean(
+    products: np.ndarray,
+    squared: float,
+    label: int,
+    table: np.ndarray,
+    counts: np.ndarray,
+    live: int,
+    p: int,
+    working: np.ndarray,
+    shares: np.ndarray,
+    inner: np.ndarray,
+) -> None:
+    """Add the row x to the mean of its class, and set up the working vectors.
 
-    The mean is that of the row's class. The vectors are u = x and the means m_j, before any
-    deflation.
+    The working vectors are u = x and the class means, before any part along a vector is taken from
+    them. The arguments not listed here are in the module's docstring.
 
-    shares: (c + 1,), filled.
-    inner: (c + 1, c + 1), filled.
+    working: (c + 1, 2k), an output.
+    shares: (c + 1,), an output: coefficients of the working vectors in x.
+    inner: (c + 1, c + 1), an output: inner products of the working vectors with each other.
     """
     size, c = products.shape[0], counts.shape[0]
     u, mean = working[0], p + label
@@ -165,7 +191,7 @@ def learn_class_mean(products, squared, label, table, counts, live, p, working, 
     u[mean] = keep * u[mean] + new * squared
     mirror_gram_row(table, mean, live, p, c)
 
-    # The working vectors before any deflation.
+    # Set up the working vectors.
     inner[0, 0], shares[:] = squared, 0.0
     shares[0] = 1.0
     for k in range(c):

@@ -1,22 +1,24 @@
 """State of incremental SKM: p vectors and class means [SKM, eq. 22, 23; mathematics §6].
 
-The length of a vector is its eigenvalue. Each class has the sum and the number of its rows. Row n
-of class l first updates the number and the mean of l. With u_1 = x, the class means m_1j and
-q_j = n_j/n − a·[j = l], each live component i in order is
+The length of a vector is its eigenvalue. For each class the sum and the number of its rows are
+stored. Row number n, of class l, first updates the sum and the number of class l. Let u_1 = x, let
+m_1j be the mean of class j, and q_j = n_j/n − a·[j = l] with n_j rows in class j. Then the started
+vectors v_1, v_2, … are updated in order:
 
     v_i ← (n−1)/n v_i + 1/n Σ_j q_j (u_i − m_ij)(u_i − m_ij)ᵀ v_i/‖v_i‖
 
-Then u and every m_j lose their part along v_i. Eq. 23 deflates the sample alone, but then u − m_j
-would not be the deflated difference.
+After each update, u and every m_j lose their part along v_i. Eq. 23 takes the part from the sample
+alone, but then u − m_j would not be the difference without that part.
 
-The first component that is not live yet takes the residual u, if |u|² > 1e-10 |u_1|², and the row
-ends there. Dense rows are shifted by the first row learned. This changes no difference and keeps
-an origin far off out of the start. Sparse rows are not shifted.
+The first vector that has not been started yet becomes the remaining row u, if |u|² > 1e-10 |u_1|².
+The row ends there. From dense rows the first row learned is subtracted. This changes no difference
+of rows, and a data set far from the origin does not start with its mean as a vector. Nothing is
+subtracted from sparse rows.
 
 A class that comes late gets a column of its own. A class without rows has no weight.
 
-A row costs O(nonzeros · (p + c) + p (c + 1)(p + c)). Memory is that of `basis_bytes`
-(block_basis.py).
+With c classes a row costs O(nonzeros · (p + c) + p (c + 1)(p + c)). Memory is that of
+`basis_bytes` (block_basis.py).
 """
 
 from typing import NamedTuple
@@ -35,7 +37,12 @@ from stream_dr.targets.targets import Targets, check_label_type, labelled_rows, 
 class SKMState(NamedTuple):
     """State of incremental SKM.
 
-    `basis` holds its vectors and the sums and counts of rows by class, in `labels`' order.
+    Attributes
+    ----------
+    rows, rows_skipped, n_features, target_kind, labels
+        As in every state (protocol.py).
+    basis : BasisState
+        The vectors, and the sum and number of rows of each class, in the order of `labels`.
     """
 
     rows: int
@@ -46,7 +53,7 @@ class SKMState(NamedTuple):
     basis: BasisState
 
     def check(self) -> None:
-        """Raise DamagedFile unless the basis is that of a stream of n_features and labels."""
+        """Raise DamagedFile unless the basis fits n_features, rows and labels."""
         check_learned(self, ("class",))
         self.basis.check(self.n_features, len(self.labels), self.rows)
 
@@ -54,7 +61,11 @@ class SKMState(NamedTuple):
 class SKMAccumulator(AccumulatorBase):
     """The mutable side of SKMState, with one owner.
 
-    Rows come in order, and `add` checks everything before it writes.
+    Rows are learned in order. `add` checks everything before it writes.
+
+    components: number of vectors.
+    a: parameter of the recurrence, which weighs the row's own class.
+    state: state to continue from, or None.
     """
 
     def __init__(self, components: int, a: float, state: SKMState | None = None) -> None:
@@ -68,13 +79,14 @@ class SKMAccumulator(AccumulatorBase):
 
     @property
     def n_features(self) -> int:
-        """Width so far."""
+        """Number of features so far."""
         return self._basis.features
 
     def add(self, block: Block) -> None:
-        """Learn a batch. Rows without a target are skipped and counted.
+        """Learn a batch of rows. Rows without a target are skipped and counted.
 
-        Raises InvalidWeights, WidthMismatch, InvalidRows, TargetKindMismatch or InvalidTargets.
+        Raises InvalidWeights, WidthMismatch, InvalidRows, InvalidIndex, NotFinite,
+        TargetKindMismatch or InvalidTargets.
         """
         self._basis.check(block, "IncrementalSKM")
         if block.y is not None:
@@ -90,7 +102,7 @@ class SKMAccumulator(AccumulatorBase):
         self.rows_skipped += skipped
 
     def freeze(self) -> SKMState:
-        """Return the State so far. Later adds do not change it. Costs O(d (p + c))."""
+        """Return the state so far. Later rows do not change it. Costs O(d (p + c))."""
         return SKMState(
             self.rows, self.rows_skipped, self.n_features, self.target_kind, self.labels, self._basis.freeze()
         )
@@ -101,9 +113,9 @@ class SKMAccumulator(AccumulatorBase):
         check_label_type(self.labels, targets.labels)
 
     def _codes(self, targets: Targets) -> np.ndarray:
-        """Return the rows' classes (rows,) as columns of this state.
+        """Return the class (rows,) of each row as an index into self.labels.
 
-        New labels are added in order of appearance.
+        New labels are added to self.labels in order of appearance.
         """
         place = self._place
         if not all(label in place for label in targets.labels):
