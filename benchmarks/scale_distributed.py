@@ -29,8 +29,7 @@ from stream_dr.distributed import local, parts
 from stream_dr.distributed.cluster import cluster_runner
 from stream_dr.distributed.distributed_replay import replay_in_parts
 from stream_dr.distributed.local import thread_runner
-from stream_dr.distributed.part_store import PartStore, PlanRunner
-from stream_dr.distributed.parts import PartialResult, ProgressCallback
+from stream_dr.distributed.parts import PartialResult, PlanRunner, ProgressCallback
 from stream_dr.distributed.task_plan import TaskPlan
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import ReplaySettings
@@ -86,9 +85,9 @@ def measured(name: str, folder: Path, scratch: Path, run: PlanRunner, counters: 
     """One replay into a new directory. counters: `spent` and `moved` of all processes, summed."""
     seen: dict[str, Any] = {}
 
-    def timed_run(plan: TaskPlan, told: ProgressCallback, kept: PartStore | None) -> Any:
+    def timed_run(plan: TaskPlan, told: ProgressCallback) -> Any:
         before, began = counters(), time.perf_counter()
-        found: PartialResult = run(plan, told, kept)[0]
+        found: PartialResult = run(plan, told)[0]
         seen["wall"] = time.perf_counter() - began
         seen.update({kind: value - before[kind] for kind, value in counters().items()})
         seen["state"] = sum(array.nbytes for array in pack(found.states[0])[0].values())

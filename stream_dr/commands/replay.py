@@ -12,7 +12,7 @@ from stream_dr.commands.replaying import replay_into
 from stream_dr.commands.specs import Dir, Models, SkipDamaged, Sources, Specs, has_models, parse_specs
 
 if TYPE_CHECKING:
-    from stream_dr.distributed.part_store import PartStore, PlanRunner
+    from stream_dr.distributed.parts import PlanRunner
     from stream_dr.running.replay import ReplaySettings
 
 
@@ -23,12 +23,6 @@ Workers = Annotated[
 Again = Annotated[
     bool,
     typer.Option("--again", help="Complete an unfinished pass, or else add a pass. It includes rows unlearned since."),
-]
-Work = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URI", help="With --workers or --scheduler: folder or s3://… for finished parts, to resume from."
-    ),
 ]
 
 
@@ -54,7 +48,6 @@ def replay(
         str | None,
         typer.Option(metavar="tcp://HOST:PORT", help="Learn on a Dask cluster. Needs the extra `distributed`."),
     ] = None,
-    work: Work = None,
 ) -> None:
     """Replay shards into a directory and advance its models.
 
@@ -72,7 +65,6 @@ def replay(
     from stream_dr.shards.dataset import open_dataset
 
     specs = parse_specs(model)
-    store = _part_store(work, workers, scheduler)
     if workers is not None or scheduler is not None:
         read_as.check_shards(sources)
     read_as.check(sources)
@@ -86,7 +78,7 @@ def replay(
     if dataset is None:
         _learn_files(read_as, dir, sources, specs, settings)
         return
-    replay_into(dir, dataset, specs, settings, None, _plan_runner(workers, scheduler), store)
+    replay_into(dir, dataset, specs, settings, None, _plan_runner(workers, scheduler))
 
 
 def _learn_files(read_as: ReadAs, dir: Path, sources: list[Path], specs: Specs, settings: "ReplaySettings") -> None:
@@ -106,11 +98,3 @@ def _plan_runner(workers: int | None, scheduler: str | None) -> "PlanRunner | No
     if scheduler is not None:
         return cluster_runner(scheduler)
     return None if workers is None else thread_runner(workers)
-
-
-def _part_store(work: str | None, workers: int | None, scheduler: str | None) -> "PartStore | None":
-    from stream_dr.distributed.part_store import PartStore
-
-    if work is not None and not (workers or scheduler):
-        raise typer.BadParameter("a replay without --workers or --scheduler has no parts.", param_hint="--work")
-    return None if work is None else PartStore(work)

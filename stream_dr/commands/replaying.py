@@ -17,7 +17,7 @@ from stream_dr.shards.uri import RemotePath
 
 if TYPE_CHECKING:
     from stream_dr.directory.directory import Directory
-    from stream_dr.distributed.part_store import PartStore, PlanRunner
+    from stream_dr.distributed.parts import PlanRunner
     from stream_dr.models.model import Model
     from stream_dr.running.replay import ReplayReport, ReplaySettings
     from stream_dr.shards.dataset import Dataset
@@ -36,7 +36,6 @@ def replay_into(
     settings: "ReplaySettings",
     out: Path | None = None,
     parts: "PlanRunner | None" = None,
-    store: "PartStore | None" = None,
     refine: bool = False,
 ) -> None:
     """Replay shards into a directory and print a report.
@@ -54,8 +53,6 @@ def replay_into(
     parts : PlanRunner or None
         Runner of a plan whose parts are learned side by side. None learns one batch after the
         other.
-    store : PartStore or None
-        Store of the finished parts of a plan.
     refine : bool
         Refine models that one pass does not solve exactly, if that helps, before they project.
     """
@@ -74,7 +71,7 @@ def replay_into(
             def show(p: Progress) -> None:
                 bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{_rates(directory)}", p.phase)
 
-            run_replay = run if parts is None else partial(replay_in_parts, parts, store=store)
+            run_replay = run if parts is None else partial(replay_in_parts, parts)
             report = run_replay(directory, dataset, settings, show)
 
         _print_report(directory, report)

@@ -10,6 +10,7 @@ versions of Python, numpy and stream_dr, since others may give other bits.
 """
 
 import platform
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
@@ -20,8 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from stream_dr import __version__
 from stream_dr.directory.draft import Reference
-from stream_dr.distributed.part_store import PartStore, PlanRunner, load_or_compute
-from stream_dr.distributed.parts import PartialResult, ProgressCallback, learn, merge
+from stream_dr.distributed.parts import PartialResult, PlanRunner, ProgressCallback, learn, merge
 from stream_dr.distributed.task_plan import Node, Task, TaskPlan
 from stream_dr.errors import ClusterError, SourceMissing, StreamDRError
 from stream_dr.models.entry import Spec
@@ -50,10 +50,10 @@ def cluster_runner(address: str) -> PlanRunner:
     The function raises ClusterError.
     """
 
-    def run(plan: TaskPlan, on_batch: ProgressCallback, store: PartStore | None = None) -> Sequence[PartialResult]:
+    def run(plan: TaskPlan, on_batch: ProgressCallback) -> Sequence[PartialResult]:
         with connect(address) as client:
             check_workers(client, STATES_HELD * _state_bytes(plan))
-            return _ClusterRun(client, plan, on_batch, store).result()
+            return _ClusterRun(client, plan, on_batch).result()
 
     return run
 
@@ -174,29 +174,24 @@ def _on_worker(client_versions: dict[str, str], act: Callable[..., Any], *argume
 class _RunContext(NamedTuple):
     """Values that all tasks of a run share.
 
-    topic: topic on which workers report. store: where results are stored, or None.
+    topic: topic on which workers report.
     """
 
     schema: Schema
     limits: Limits
     topic: str
-    store: PartStore | None
 
 
 class _ClusterRun:
     """One run of a plan."""
 
-    def __init__(self, client: "Client", plan: TaskPlan, on_batch: ProgressCallback, store: PartStore | None) -> None:
+    def __init__(self, client: "Client", plan: TaskPlan, on_batch: ProgressCallback) -> None:
         self._client = client
         self._plan = plan
         self._on_batch = on_batch
-        self._stored = frozenset[str]() if store is None else store.keys()
-        self._context = _RunContext(plan.schema, plan.limits, f"{TOPIC}-{plan.key(plan.root)}", store)
-        self._recurrences = {plan.recurrence_key(n): recurrence for n, recurrence in enumerate(plan.recurrences)}
-        # Each batch is reported once, by the tasks or else by the first recurrence.
-        tasks = {plan.key((0, n)) for n in range(len(plan.tasks))} if plan.specs else set()
-        self._reporting = tasks or set(list(self._recurrences)[:1])
-        # Last batch of each running task, by (worker, key of the task).
+        # Other runs may use the same scheduler, so this one's topic and keys are its own.
+        self._context = _RunContext(plan.schema, plan.limits, f"{TOPIC}-{uuid.uuid4().hex}")
+        # Last batch of each running task, by (worker, name of the task).
         self._last_batch: dict[tuple[str, str], Reference] = {}
 
     def result(self) -> Sequence[PartialResult]:
@@ -211,7 +206,7 @@ class _ClusterRun:
         try:
             if self._plan.specs:
                 futures.append(self._submit_node(self._plan.root))
-            futures += [self._submit_recurrence(key) for key in self._recurrences]
+            futures += [self._submit_recurrence(number) for number in range(len(self._plan.recurrences))]
             return list(self._client.gather(futures))
         except KilledWorker as e:
             raise self._lost_workers_error() from e
@@ -222,41 +217,37 @@ class _ClusterRun:
             self._client.unsubscribe_topic(self._context.topic)
 
     def _submit_node(self, node: Node) -> "Future":
-        """Submit a node and all nodes under it, as far as they are not stored."""
+        """Submit a node of the merge tree and all nodes under it."""
         plan = self._plan
-        key = plan.key(node)
-        name = f"{TOPIC}-{key}"
-        if key in self._stored:
-            for reference in plan.references(node):
-                self._on_batch(reference)
-            return submit(self._client, _read, self._context, key, plan.specs, key=name)
-
         level, number = node
+        name = f"{self._context.topic}-{level}-{number}"
         if level == 0:
-            return submit(self._client, _learn, plan.tasks[number], plan.specs, self._context, [], key, key=name)
+            return submit(self._client, _learn, plan.tasks[number], plan.specs, self._context, [], True, key=name)
 
         older = self._submit_node((level - 1, 2 * number))
         if plan.has_no_neighbour((level - 1, 2 * number)):
             return older
-        newer = self._submit_node((level - 1, 2 * number + 1))
-        return submit(self._client, _merge, older, newer, self._context, key, plan.specs, key=name)
+        return submit(self._client, merge, older, self._submit_node((level - 1, 2 * number + 1)), key=name)
 
-    def _submit_recurrence(self, key: str) -> "Future":
+    def _submit_recurrence(self, number: int) -> "Future":
         """Submit the task that learns all batches with one recurrence."""
-        recurrence = self._recurrences[key]
-        states = [] if recurrence.state is None else [self._client.scatter(recurrence.state)]
-        whole = self._plan.whole
-        return submit(self._client, _learn, whole, (recurrence.spec,), self._context, states, key, key=f"{TOPIC}-{key}")
+        plan = self._plan
+        spec, state = plan.recurrences[number]
+        states = [] if state is None else [self._client.scatter(state)]
+        # Each batch is counted once: by the tasks, or else by the first recurrence.
+        counts = not plan.specs and number == 0
+        name = f"{self._context.topic}-recurrence-{number}"
+        return submit(self._client, _learn, plan.whole, (spec,), self._context, states, counts, key=name)
 
-    def _on_report(self, event: tuple[float, tuple[str, str, tuple[Any, ...] | None]]) -> None:
+    def _on_report(self, event: tuple[float, tuple[str, str, bool, tuple[Any, ...] | None]]) -> None:
         """Handle a worker's report of the batch that it begins, or that its task has ended."""
-        key, worker, fields = event[1]
+        worker, name, counts, fields = event[1]
         if fields is None:
-            self._last_batch.pop((worker, key), None)
+            self._last_batch.pop((worker, name), None)
             return
         reference = Reference(*fields)
-        self._last_batch[worker, key] = reference
-        if key in self._reporting:
+        self._last_batch[worker, name] = reference
+        if counts:
             self._on_batch(reference)
 
     def _lost_workers_error(self) -> ClusterError:
@@ -270,31 +261,23 @@ class _ClusterRun:
         )
 
 
-def _learn(task: Task, specs: Sequence[Spec], context: _RunContext, states: Sequence[State], key: str) -> PartialResult:
-    """Learn a task on a worker, and report its batches to the client."""
+def _learn(
+    task: Task, specs: Sequence[Spec], context: _RunContext, states: Sequence[State], counts: bool
+) -> PartialResult:
+    """Learn a task on a worker, and report its batches to the client.
+
+    counts: True if the client counts the rows of this task's batches.
+    """
     from distributed import get_worker
 
     worker = get_worker()
+    name = worker.get_current_task()
 
     def report(reference: Reference | None) -> None:
-        worker.log_event(context.topic, (key, worker.address, None if reference is None else tuple(reference)))
+        fields = None if reference is None else tuple(reference)
+        worker.log_event(context.topic, (worker.address, name, counts, fields))
 
     try:
-        return load_or_compute(
-            context.store, key, specs, lambda: learn(task, specs, context.schema, context.limits, states, report)
-        )
+        return learn(task, specs, context.schema, context.limits, states, report)
     finally:
         report(None)
-
-
-def _merge(
-    older: PartialResult, newer: PartialResult, context: _RunContext, key: str, specs: Sequence[Spec]
-) -> PartialResult:
-    """Merge two results on a worker."""
-    return load_or_compute(context.store, key, specs, lambda: merge(older, newer))
-
-
-def _read(context: _RunContext, key: str, specs: Sequence[Spec]) -> PartialResult:
-    """Read a stored result on a worker."""
-    assert context.store is not None
-    return context.store.require(key, specs)

@@ -18,7 +18,7 @@ from typing import cast
 from stream_dr.directory.admit import admit_block
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Reference, reference_draft
-from stream_dr.distributed.part_store import PartStore, PlanRunner
+from stream_dr.distributed.parts import PlanRunner
 from stream_dr.distributed.task_plan import Recurrence, Task, TaskPlan, tasks_of
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.mapping import merges_parts
@@ -35,28 +35,24 @@ def replay_in_parts(
     dataset: Dataset,
     settings: ReplaySettings,
     watch: Watch | None = None,
-    store: PartStore | None = None,
 ) -> ReplayReport:
     """Replay a data set into a directory, divided into tasks.
 
     run: function that runs the tasks, in threads or on Dask.
     watch: as in `running.replay.replay`.
-    store: files for the results of finished tasks, so that an interrupted replay can be
-        continued. None to store nothing.
 
     Raises the errors of `running.replay.replay` and of `run`.
     """
     replay = Replay(directory, dataset, settings, watch)
-    return replay.run(_PartedReplay(replay, run, store).learn_all)
+    return replay.run(_PartedReplay(replay, run).learn_all)
 
 
 class _PartedReplay:
     """One replay whose batches are learned in tasks."""
 
-    def __init__(self, replay: Replay, run: PlanRunner, store: PartStore | None) -> None:
+    def __init__(self, replay: Replay, run: PlanRunner) -> None:
         self._replay = replay
         self._run = run
-        self._store = store
         self._directory = replay.directory
         self._dataset = replay.dataset
         self._models = replay.models
@@ -78,7 +74,7 @@ class _PartedReplay:
             self._schema(*missing[0]),
             self._directory.limits,
         )
-        results = self._run(plan, self._count_batch, self._store)
+        results = self._run(plan, self._count_batch)
         for result in results:
             if result.refusal is not None:
                 raise result.refusal
@@ -91,8 +87,6 @@ class _PartedReplay:
         states = [state for result in results for state in result.states]
         for model, state in zip(merging + others, states, strict=True):
             _merge_into_model(model, state, self._directory.position)
-        if self._store is not None:
-            self._store.remove(plan.keys())
 
     def _schema(self, shard: Shard, reference: Reference) -> Schema:
         """Return the stream's schema, extended by the first batch.

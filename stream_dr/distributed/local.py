@@ -9,11 +9,9 @@ Memory: at most one result for each thread, and one for each level of the tree.
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 from stream_dr.directory.draft import Reference
-from stream_dr.distributed.part_store import PartStore, PlanRunner, load_or_compute
-from stream_dr.distributed.parts import PartialResult, ProgressCallback, learn, merge
+from stream_dr.distributed.parts import PartialResult, PlanRunner, ProgressCallback, learn, merge
 from stream_dr.distributed.task_plan import Node, TaskPlan
 
 
@@ -26,48 +24,32 @@ class _PlanRun:
 
     on_batch: function that receives each batch before the batch is learned. It may be called from
         any thread, but by one thread at a time.
-    store: files of results, or None.
     """
 
-    def __init__(self, plan: TaskPlan, on_batch: ProgressCallback, store: PartStore | None) -> None:
+    def __init__(self, plan: TaskPlan, on_batch: ProgressCallback) -> None:
         self.plan = plan
         self._on_batch = on_batch
-        self._store = store
-        self.stored = frozenset[str]() if store is None else store.keys()
         self.refusals: dict[int, PartialResult] = {}
         self.stopped = False
         # Results that wait for the neighbouring result, by node.
         self._unmerged: dict[Node, PartialResult] = {}
         self._lock = threading.Lock()
 
-    def run_node(self, node: Node) -> PartialResult | None:
-        """Compute or read a node's result, then merge upwards.
+    def run_task(self, number: int) -> PartialResult | None:
+        """Learn the batches of a task, then merge upwards.
 
-        node: a task, or a node of the merge tree whose result is stored.
-
-        Returns the result of the whole plan if this node was the last one missing, else None.
+        Returns the result of the whole plan if this task was the last one missing, else None.
         Nothing is done if an earlier task was refused.
         """
         plan = self.plan
-        first_task = node[1] << node[0]
-        if first_task > min(self.refusals, default=first_task):
+        if number > min(self.refusals, default=number):
             return None
 
-        key = plan.key(node)
-        if self._store is not None and key in self.stored:
-            result = self._store.require(key, plan.specs)
-            for reference in plan.references(node):
-                self._begin_batch(reference)
-        else:
-            arguments = (plan.tasks[first_task], plan.specs, plan.schema, plan.limits)
-            result = load_or_compute(
-                self._store, key, plan.specs, lambda: learn(*arguments, on_batch=self._begin_batch)
-            )
-
+        result = learn(plan.tasks[number], plan.specs, plan.schema, plan.limits, on_batch=self._begin_batch)
         if result.refusal is not None:
-            self.refusals[first_task] = result
+            self.refusals[number] = result
             return None
-        return self._merge_up(result, node)
+        return self._merge_up(result, (0, number))
 
     def run_recurrence(self, number: int) -> PartialResult:
         """Learn all batches with a model whose states cannot be merged.
@@ -79,12 +61,7 @@ class _PlanRun:
         # Each batch is reported once. If the plan has models that merge, their tasks report it.
         # Otherwise the first recurrence reports it.
         on_batch = self._raise_if_stopped if plan.specs or number else self._begin_batch
-        return load_or_compute(
-            self._store,
-            plan.recurrence_key(number),
-            [spec],
-            lambda: learn(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch),
-        )
+        return learn(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
 
     def _merge_up(self, result: PartialResult, node: Node) -> PartialResult | None:
         """Merge a result with its neighbour, and so on up the tree.
@@ -101,8 +78,7 @@ class _PlanRun:
                     if other is None:
                         self._unmerged[node] = result
                         return None
-                pair = (other, result) if number % 2 else (result, other)
-                result = load_or_compute(self._store, self.plan.key(parent), self.plan.specs, partial(merge, *pair))
+                result = merge(other, result) if number % 2 else merge(result, other)
             node = parent
         return result
 
@@ -123,32 +99,27 @@ def thread_runner(count: int) -> PlanRunner:
     count: number of threads of this process.
     """
 
-    def run_in_threads(
-        plan: TaskPlan, on_batch: ProgressCallback, store: PartStore | None
-    ) -> tuple[PartialResult, ...]:
-        return run(plan, count, on_batch, store)
+    def run_in_threads(plan: TaskPlan, on_batch: ProgressCallback) -> tuple[PartialResult, ...]:
+        return run(plan, count, on_batch)
 
     return run_in_threads
 
 
-def run(
-    plan: TaskPlan, threads: int, on_batch: ProgressCallback = lambda reference: None, store: PartStore | None = None
-) -> tuple[PartialResult, ...]:
+def run(plan: TaskPlan, threads: int, on_batch: ProgressCallback = lambda reference: None) -> tuple[PartialResult, ...]:
     """Run a task plan in threads of this process.
 
     on_batch: function that receives each batch before the batch is learned.
-    store: files of results. Results in the store are not computed again.
 
     Returns the merged result of the tasks, if the plan has models whose states merge, and then one
     result for each recurrence. If a batch is refused, returns only the result with the error.
     Raises the other errors of learning.
     """
-    plan_run = _PlanRun(plan, on_batch, store)
-    nodes = plan.starting_nodes(plan_run.stored) if plan.specs else ()
+    plan_run = _PlanRun(plan, on_batch)
+    numbers = range(len(plan.tasks)) if plan.specs else ()
     with ThreadPoolExecutor(threads, thread_name_prefix="stream_dr-part") as pool:
         try:
             recurrences = [pool.submit(plan_run.run_recurrence, n) for n in range(len(plan.recurrences))]
-            tasks = [pool.submit(plan_run.run_node, node) for node in nodes]
+            tasks = [pool.submit(plan_run.run_task, number) for number in numbers]
 
             results = [result for task in tasks if (result := task.result()) is not None]
             if plan_run.refusals:

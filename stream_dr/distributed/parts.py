@@ -18,7 +18,7 @@ import numpy as np
 
 from stream_dr.directory.admit import admit_block
 from stream_dr.directory.draft import Reference
-from stream_dr.distributed.task_plan import Task
+from stream_dr.distributed.task_plan import Task, TaskPlan
 from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.models.entry import Spec
@@ -44,6 +44,14 @@ class PartialResult(NamedTuple):
     states: tuple[AdditiveState, ...]
     outlines: tuple[Block, ...]
     refusal: StreamDRError | None = None
+
+
+PlanRunner = Callable[[TaskPlan, ProgressCallback], Sequence[PartialResult]]
+"""Function that runs a task plan.
+
+It receives the plan and the function to call with each batch. It returns the merged result of the
+tasks, if the plan has models whose states merge, and then one result for each recurrence.
+"""
 
 
 class _Learner(NamedTuple):

@@ -14,18 +14,12 @@ depends on its two children. So the same plan gives the same bits on every run, 
 are killed or tasks end in another order.
 """
 
-import hashlib
-import json
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
-from stream_dr import __version__
 from stream_dr.directory.draft import Reference
 from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Limits, Schema
-from stream_dr.models.snapshot import state_sha256
 from stream_dr.statistics.protocol import State
 
 LEAST_ROWS = 50_000
@@ -94,31 +88,6 @@ class TaskPlan(NamedTuple):
         """Node whose result is the merged result of all tasks."""
         return (max(len(self.tasks) - 1, 0).bit_length(), 0)
 
-    def nodes(self) -> Iterator[Node]:
-        """Yield every node of the merge tree, level by level from the tasks up."""
-        count = len(self.tasks)
-        for level in range(self.root[0] + 1):
-            yield from ((level, number) for number in range(count))
-            count = -(-count // 2)
-
-    def starting_nodes(self, stored: Container[str], node: Node | None = None) -> Iterator[Node]:
-        """Yield the nodes of the merge tree from which a run starts.
-
-        These are the highest nodes whose results are stored, and the tasks that no such node
-        covers. The order is that of the tasks.
-
-        stored: keys of the stored results.
-        node: yield only nodes in the subtree of this node. None means the whole tree.
-        """
-        level, number = node = node or self.root
-        if number << level >= len(self.tasks):
-            return
-        if level == 0 or self.key(node) in stored:
-            yield node
-            return
-        for child in (2 * number, 2 * number + 1):
-            yield from self.starting_nodes(stored, (level - 1, child))
-
     def has_no_neighbour(self, node: Node) -> bool:
         """Return True if no other node of its level is merged with this node.
 
@@ -126,46 +95,6 @@ class TaskPlan(NamedTuple):
         """
         level, number = node
         return number % 2 == 0 and ((number + 1) << level) >= len(self.tasks)
-
-    def tasks_under(self, node: Node) -> tuple[Task, ...]:
-        """Return the tasks whose results are merged in a node's result."""
-        level, number = node
-        return self.tasks[number << level : (number + 1) << level]
-
-    def references(self, node: Node) -> Iterator[Reference]:
-        """Return an iterator over the batches of the tasks under a node, in order."""
-        return (reference for task in self.tasks_under(node) for reference in task.references)
-
-    def key(self, node: Node) -> str:
-        """Return a digest of everything that determines a node's result.
-
-        The digest is computed from
-
-        - the batches under the node, by the sha256 of their shards,
-        - the specs and the schema,
-        - the releases of stream_dr and numpy.
-        """
-        return self._key(self.specs, self.tasks_under(node))
-
-    def recurrence_key(self, number: int) -> str:
-        """Return a digest of everything that determines a recurrence's result.
-
-        The digest is computed as in `key`, for all batches and the one spec. The state from which
-        the model continues is included.
-
-        number: index of the model in `recurrences`.
-        """
-        spec, state = self.recurrences[number]
-        return self._key([spec, "" if state is None else state_sha256(state)], self.tasks)
-
-    def keys(self) -> frozenset[str]:
-        """Return the keys of the results of all nodes and recurrences."""
-        return frozenset(map(self.key, self.nodes())) | set(map(self.recurrence_key, range(len(self.recurrences))))
-
-    def _key(self, models: object, tasks: Sequence[Task]) -> str:
-        batches = [[(r.sha256, r.batch, r.pass_number) for r in task.references] for task in tasks]
-        inputs = [__version__, np.__version__, models, self.schema.describe(), batches]
-        return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 def tasks_of(references: Iterable[Reference], row_bytes: Sequence[float], state_bytes: int) -> tuple[Task, ...]:

@@ -13,7 +13,6 @@ from typing import Any
 from stream_dr.directory.directory import Directory
 from stream_dr.distributed.cluster import cluster_runner
 from stream_dr.distributed.distributed_replay import replay_in_parts
-from stream_dr.distributed.part_store import PartStore
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import ReplaySettings
 from stream_dr.shards.dataset import ShardWriter, open_dataset
@@ -81,12 +80,12 @@ def eight_tasks(folder: Path) -> Path:
     return folder
 
 
-def run(path: Path, folder: Path, runner: Any, store: PartStore | None = None) -> dict[str, tuple[int, int, str]]:
+def run(path: Path, folder: Path, runner: Any) -> dict[str, tuple[int, int, str]]:
     """The position, rows and digest of each model after a replay."""
     with Directory(path, limits=SMALL) as directory:
         for name, (key, params) in MODELS.items():
             directory.add_model(name, key, params)
-        report = replay_in_parts(runner, directory, open_dataset(folder), ReplaySettings(), store=store)
+        report = replay_in_parts(runner, directory, open_dataset(folder), ReplaySettings())
         assert report.rows == 400_000
         return {n: (m.position, m.rows, state_sha256(m.accumulator.freeze())) for n, m in directory.models.items()}
 

@@ -46,7 +46,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("learn bad.svm --target what --dir D", "target='what'"),
         ("replay bad.csv --label y --dir D", "D has no model yet"),
         ("replay bad.csv --label y --dir D --model a=nothing", "no estimator is called 'nothing'"),
-        ("replay bad.csv --label y --dir D --model a=lda --work x", "--work"),
         ("replay bad.csv --label y --dir D --model a=lda --workers 2", "workers read shards alone"),
         ("evaluate bad.csv --label y", "name at least one model"),
         ("evaluate bad.csv --label y --model a=nothing", "no estimator is called 'nothing'"),

@@ -25,7 +25,6 @@ from stream_dr.distributed.distributed_refine import refine_on
 from stream_dr.distributed.distributed_replay import replay_in_parts
 from stream_dr.distributed.evaluate import Evaluation, evaluate_on
 from stream_dr.distributed.local import thread_runner
-from stream_dr.distributed.part_store import PartStore
 from stream_dr.estimators import make
 from stream_dr.evaluation.test_then_train import EvaluateSettings, Point, evaluate
 from stream_dr.models.entry import Spec
@@ -70,29 +69,6 @@ def test_the_same_bits_with_workers_killed(cluster: Cluster, folder: Path, wante
     assert kills(cluster, folder, tmp_path, runs=2) == [wanted] * 2
 
 
-def test_given_again_after_the_scheduler_was_lost(cluster: Cluster, folder: Path, wanted: Any, tmp_path: Path) -> None:
-    made, work = Cluster(tmp_path), PartStore(str(tmp_path / "work"))
-    watch = threading.Thread(target=_kill_once_kept, args=(made, tmp_path / "work"), daemon=True)
-    try:
-        made.start(2)
-        watch.start()
-        lost = pytest.raises(errors.ClusterError, match="scheduler was lost")
-        with dask.config.set({"distributed.comm.timeouts.connect": "3s"}), lost:
-            run(tmp_path / "d", folder, cluster_runner(made.address), work)
-        watch.join()
-    finally:
-        made.end()
-    done = {file.name for file in (tmp_path / "work").iterdir()}
-    assert done
-    assert run(tmp_path / "d", folder, cluster_runner(cluster.address), work) == wanted
-    assert list((tmp_path / "work").iterdir()) == []
-
-
-def _kill_once_kept(made: Cluster, work: Path) -> None:
-    wait_until(lambda: bool(work.exists() and any(file.suffix == ".part" for file in work.iterdir())))
-    made.scheduler.kill()
-
-
 def test_a_batch_that_ends_its_workers_is_named(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "end.py").write_text(END)
     made = Cluster(tmp_path)
@@ -117,10 +93,10 @@ def test_a_shard_that_workers_cannot_see(cluster: Cluster, folder: Path, tmp_pat
         with Directory(tmp_path / "d", limits=SMALL) as directory:
             directory.add_model("lda", "lda", {})
 
-            def run_elsewhere(plan: Any, on_batch: Any, store: Any) -> Any:
+            def run_elsewhere(plan: Any, on_batch: Any) -> Any:
                 hidden.rename(folder)
                 try:
-                    return cluster_runner(cluster.address)(plan, on_batch, store)
+                    return cluster_runner(cluster.address)(plan, on_batch)
                 finally:
                     folder.rename(hidden)
 

@@ -215,17 +215,14 @@ def test_parts_are_learned_by_workers_and_kept_in_a_bucket(store: Store, folder:
         address = json.loads(Path(where).read_text())["address"]
         with pytest.importorskip("distributed").Client(address, set_as_default=False) as client:
             client.wait_for_workers(1, timeout=60)
-        work = ["--work", "s3://bucket/work"]
         by_workers = ["replay", "s3://bucket/t", "--dir", str(tmp_path / "d"), "--model", "lda=lda"]
-        store.run(*by_workers, "--scheduler", address, *work)
-        store.run("replay", str(folder), "--dir", str(tmp_path / "e"), "--model", "lda=lda", "--workers", "1", *work)
+        store.run(*by_workers, "--scheduler", address)
+        store.run("replay", str(folder), "--dir", str(tmp_path / "e"), "--model", "lda=lda", "--workers", "1")
     finally:
         for process in started:
             process.kill()
             process.wait()
     assert state(tmp_path / "d") == state(tmp_path / "e")
-    left = store.files.get_file_info(fs.FileSelector("bucket/work", allow_not_found=True))
-    assert [file.path for file in left] == []
 
 
 @pytest.mark.test_all
