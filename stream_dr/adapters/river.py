@@ -239,8 +239,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         last = self._last
         if last.names != names or last.width != len(self._columns) or (grow and len(last.columns) < len(names)):
             if grow:
-                # The order of names in a row means nothing, but a random map depends on the order
-                # of columns. Sorting the names makes the columns repeatable.
+                # Names are sorted, because a random map depends on the columns' order.
                 for name in sorted(names, key=str):
                     self._columns.setdefault(name, len(self._columns))
             last = Layout(names, self._columns)

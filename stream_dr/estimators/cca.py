@@ -73,9 +73,12 @@ class CCA(TargetRegression, TwoStage):
         return super().transform(X)
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
-        """Return XH (features, r) = Cxy (Cyy)^(−1/2), and its size for the rounding test.
+        """Return XH (features, r) = Cxy (Cyy)^(−1/2), and the size of the factor H.
 
         Cxy is the cross-scatter of rows and targets, Cyy the scatter of the targets.
+
+        X are the centred rows, and H is the factor of the targets. The size √(tr HᵀH) decides which
+        part of XH is only rounding error.
         """
         root = self._inverse_root(moments)
         return moments.cross @ root, root.shape[1] ** 0.5
@@ -113,15 +116,13 @@ class CCA(TargetRegression, TwoStage):
         components.
         """
         diagonal = np.diagonal(m.target_scatter)
-        # A label that all rows have does not vary. Its scatter is a difference of equal counts,
-        # which is only rounding.
+        # The scatter of a label that all rows have is only rounding error, so it is left out.
         if m.labelled:
             varying = diagonal > 8 * EPS * m.weight * m.target_mean**2
         else:
             varying = Rounding(np.sqrt(m.weight) * np.abs(m.target_mean)).varying(diagonal)
 
-        # The scatter is scaled to unit diagonal, so that the cut of the eigenvalues does not
-        # depend on the units of the targets.
+        # With a unit diagonal, the cut of the eigenvalues does not depend on the targets' units.
         scale = 1.0 / np.sqrt(diagonal[varying])
         values, vectors = semidefinite_eigenpairs(m.target_scatter[np.ix_(varying, varying)] * scale[:, None] * scale)
         keep = values > 1e-10 * values.max(initial=0.0)

@@ -125,8 +125,11 @@ class HSL(TwoStage):
         return most_sets(mapping.out_features(n_features), not mapping.sparse)
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
-        """Return XH (features, labels) of the class's Notes, and its size for the rounding
-        test."""
+        """Return XH (features, labels) and the size √(tr HᵀH) of the factor H.
+
+        XH is defined in the class's Notes. The size decides which part of XH is only rounding
+        error.
+        """
         k = len(moments.label_weights)
         # For one label a row all three Laplacians are the same.
         if self.laplacian == "zhou" or moments.kind == "class" or k == 0:

@@ -125,10 +125,13 @@ class LDA(LinearClassifier, TwoStage):
             raise InvalidParameter(f"priors={self.priors!r} add up to {sum(self.priors):g}; they must add up to 1.")
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
-        """Return XH = Cxy diag(n_j^−1/2), and its size for the rounding test.
+        """Return XH = Cxy diag(n_j^−1/2), and the size of the factor H.
 
         Cxy (features, classes) is the cross-scatter of rows and class indicators. n_j is the
         weight of class j.
+
+        X are the centred rows, and H is the factor of the targets. The size √(tr HᵀH) decides which
+        part of XH is only rounding error.
         """
         return _weighted_means(moments), len(moments.label_weights) ** 0.5
 
@@ -194,7 +197,7 @@ class LDA(LinearClassifier, TwoStage):
     def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
         """Return wᵀ Sw w (p,) for each component w, where Sw is the within-class scatter.
 
-        If this is only rounding, return wᵀ Cxx w, with the total scatter Cxx.
+        If this is only rounding error, return wᵀ Cxx w, with the total scatter Cxx.
         """
         total, xh = super().component_variances(loadings, moments, solution), _weighted_means(moments)
         if moments.scatter is None and solution != "refined":

@@ -44,9 +44,12 @@ class OPLS(TargetRegression, TwoStage):
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
-        """Return XH = Cxy (features, k), and its size for the rounding test.
+        """Return XH = Cxy (features, k), and the size of the factor H.
 
         Cxy is the cross-scatter of rows and targets.
+
+        X are the centred rows, and H is the factor of the targets. The size √(tr HᵀH) decides which
+        part of XH is only rounding error.
         """
         return moments.cross, moments.target_size
 

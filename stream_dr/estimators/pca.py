@@ -78,7 +78,10 @@ class PCA(LinearGaussian, ClosedForm):
         check_choice("whiten", self.whiten, (False, True))
 
     def check_components(self) -> None:
-        """Raise InvalidParameter unless n_components is None, a whole number ≥ 1 or a share in (0, 1)."""
+        """Raise InvalidParameter if n_components is outside its range.
+
+        It must be None, an integer ≥ 1, or a float in (0, 1), a share of the variance.
+        """
         if not isinstance(self.n_components, float):
             super().check_components()
         elif not 0.0 < self.n_components < 1.0:
@@ -101,7 +104,7 @@ class PCA(LinearGaussian, ClosedForm):
         varying, present = numbers[m.rounding.varying(m.diagonal)[numbers]], categories[m.mean[categories] > 0.0]
         factor = np.ones(len(m.mean))
         factor[varying] = np.sqrt(m.weight / m.diagonal[varying])
-        # If all rows of a category were unlearned, its column holds only rounding.
+        # If all rows of a category were unlearned, its column holds only rounding error.
         factor[categories] = 0.0
         factor[present] = 1.0 / np.sqrt(m.mean[present])
         factor[gaps] = 0.0

@@ -115,7 +115,7 @@ class SPCA(DependenceMethod):
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the left singular vectors of Cxy and the eigenvalues of Cxy Cxyᵀ.
 
-        Cxy is the cross-scatter of rows and targets. If Cxy is only rounding, there are no
+        Cxy is the cross-scatter of rows and targets. If Cxy is only rounding error, there are no
         directions.
         """
         vectors, values = moments.reduced(moments.cross, moments.target_size)

@@ -98,7 +98,7 @@ class SRP(DependenceMethod):
         """Return the components and their squared lengths.
 
         The components are Cxy R for labels and Cxψ for numbers (see the class's Notes). If Cxy is
-        only rounding, there are no components.
+        only rounding error, there are no components.
         """
         cross = moments.cleaned(moments.cross, moments.target_size)
         if not cross.any():

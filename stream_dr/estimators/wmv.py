@@ -182,7 +182,11 @@ class WMV(ClosedForm):
 
 
 def _between_eigenpairs(moments: Moments, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return eigenvalues (r,) and eigenvectors (features, r) of cross · weights · crossᵀ."""
+    """Return eigenvalues (r,) and eigenvectors (features, r) of cross · weights · crossᵀ.
+
+    cross: (features, classes), cross-scatter of rows and class indicators in `moments`.
+    weights: (classes, classes), symmetric.
+    """
     basis, _ = moments.reduced(moments.cross, moments.cross.shape[1] ** 0.5)
     inner = basis.T @ moments.cross
     roots, turn = np.linalg.eigh(inner @ weights @ inner.T)

@@ -174,7 +174,7 @@ class ClosedForm(AdditiveEstimator):
     def solve(self, state: State) -> Projection:
         """Return the projection of `state`, as a pure function.
 
-        If the state holds only rounding, the projection has no component.
+        If the state holds only rounding error, the projection has no component.
         """
         inner = cast(MomentState, inner_state(state))
         check_stored_parts(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())

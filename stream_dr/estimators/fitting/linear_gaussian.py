@@ -59,7 +59,7 @@ class Gaussian(NamedTuple):
     def noise(self) -> float:
         """Mean variance σ² of the directions orthogonal to the components.
 
-        0 if there are no such directions, or if their variance is only rounding.
+        0 if there are no such directions, or if their variance is only rounding error.
         """
         p = len(self.variances)
         remaining = self.total - float(self.variances.sum())
@@ -82,8 +82,7 @@ class Gaussian(NamedTuple):
         p = len(self.variances)
         noise = self.noise
 
-        # Sparse rows stay sparse because they are not centred. Their squared distance from the
-        # mean is computed as |x|² − 2 xᵀx̄ + |x̄|².
+        # Sparse rows are not centred. The squared distance is computed as |x|² − 2 xᵀx̄ + |x̄|².
         centre = self.mean * self.scale
         if sp.issparse(X):
             rows = X.multiply(self.scale).tocsr()

@@ -122,19 +122,18 @@ class Moments(NamedTuple):
         return float(np.sqrt(np.trace(self.target_scatter) + self.weight * (self.target_mean @ self.target_mean)))
 
     def cleaned(self, cross: np.ndarray, target_size: float) -> np.ndarray:
-        """Return cross sums (features, k) with zeros in columns that are only rounding.
+        """Return cross sums (features, k) with zeros in columns that are only rounding error.
 
         target_size: size of the targets that the rows were multiplied by.
         """
         return self.rounding.cleaned(cross, target_size, self.diagonal)
 
     def significant(self, cross: np.ndarray, target_size: float) -> np.ndarray:
-        """Return cross sums without the combinations of targets that are only rounding.
+        """Return cross sums without the combinations of targets that are only rounding error.
 
         Returns (features, r) for `cross` (features, k), r ≤ k.
         """
-        # The decomposition takes long if there are many sums. Sums far above rounding do not need
-        # it.
+        # The decomposition is slow for many sums. Sums far above rounding error do not need it.
         floor = self.rounding.cross_floor(target_size, self.diagonal)
         if cross.size >= 1_000_000 and floor <= 1e-9 * np.linalg.norm(cross):
             return cross
@@ -143,7 +142,7 @@ class Moments(NamedTuple):
     def reduced(self, cross: np.ndarray, target_size: float) -> tuple[np.ndarray, np.ndarray]:
         """Return left singular vectors (features, r) and values (r,) of cross sums.
 
-        Values that are only rounding are left out.
+        Values that are only rounding error are left out.
 
         cross: (features, k). target_size: size of the targets that the rows were multiplied by.
         """
@@ -231,7 +230,7 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
     roots = np.column_stack([m.cross[:, waiting] / np.sqrt(few), taken / np.sqrt(total)])
     gone = (roots**2).sum(axis=1)
     diagonal = m.diagonal - gone
-    # A column in which only the rows of these labels vary now holds only rounding.
+    # A column in which only the rows of these labels vary now holds only rounding error.
     size = np.sqrt(m.diagonal)
     emptied = (gone > 0.0) & (diagonal <= 64 * EPS * size * (size + m.rounding.shift))
     diagonal[emptied] = 0.0

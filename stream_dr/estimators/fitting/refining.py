@@ -1,9 +1,9 @@
 """Refine: the exact solution of a closed-form method by passes over the stream [mathematics §4].
 
-By default, an estimator of more than 4,096 features stores only the diagonal of the scatter matrix.
-Its solution is then an approximation or missing. `refine_steps` makes passes over the stream and multiplies the
-scatter with a few columns in each pass. After each pass it yields the projection so far, a report
-and the state of the solver.
+By default, an estimator of more than 4,096 features stores only the diagonal of the scatter
+matrix. Its solution is then an approximation or missing. `refine_steps` makes passes over the
+stream and multiplies the scatter with a few columns in each pass. After each pass it yields the
+projection so far, a report and the state of the solver.
 
 The state of the solver is a NamedTuple of arrays. It may be stored and passed as `resume`, also in
 another process. The engine and `Estimator.refine` run the same generator. Between two passes only
@@ -165,11 +165,11 @@ def refine_steps(
 ) -> Iterator[RefinePass]:
     """Refine `state` by passes over `source`, and yield a RefinePass after each.
 
-    Stops when residual and angle (in radians) are at most `tol`, when nothing remains to be solved,
-    or after pass number `max_passes`. Raises CannotRefine, InvalidParameter and NotFitted.
+    Stops when residual and angle (in radians) are at most `tol`, when nothing remains to be
+    solved, or after pass number `max_passes`. Raises CannotRefine, InvalidParameter and NotFitted.
 
     - source: object whose `events()` yields (position, Block) of exactly the rows learned.
-    - progress: function that is called with (pass number, number of rows) after each block.
+    - progress: function called with (pass number, number of rows) after each block.
     - resume, guess: state to continue from, or else an earlier projection to start from.
     - sums: function that computes the sums of a pass elsewhere, used instead of `source`.
     """
@@ -199,8 +199,7 @@ def refine_steps(
         projection = solver.make_projection(moments._replace(along=method.along), (loadings, eigenvalues), "refined")
         turned = largest_angle(now.loadings, projection.loadings) if number > 1 else np.pi / 2
 
-        # With a small ridge γ the residual can be small before the projection has converged. So
-        # the angle between two passes must be small, too.
+        # With a small ridge γ the residual alone can be small before the projection has converged.
         done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
 
         now = Refining(number, projection.loadings, solve)

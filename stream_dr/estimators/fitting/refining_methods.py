@@ -60,7 +60,7 @@ class FirstStage:
     def start(self, guess: np.ndarray) -> cg.BlockSolve:
         """Return the first state of the solve, which starts in the span of `guess`.
 
-        If the method's right-hand sides XH are only rounding, there is nothing to solve.
+        If the method's right-hand sides XH are only rounding error, there is nothing to solve.
 
         guess: (features, p).
         """

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.closed_form import ClosedForm
 
 CLOSE = 1e-8
-"""Largest difference that counts as rounding, relative to the columns' standard deviation.
+"""Largest difference that counts as rounding error, relative to the columns' standard deviation.
 
 Changing one row of 1e6 makes a far larger difference.
 """
@@ -152,7 +152,8 @@ class Replayed:
     def _parsed(self, fitted: FittedState, event: Block, position: int) -> Block:
         """Return the block as learning would parse it.
 
-        Raises CannotRefine if the block has more features than the state.
+        Raises CannotRefine if the block has another number of features than the state. Sparse rows
+        may have fewer.
         """
         block, _ = self._estimator.parse(fitted, event, need_targets=False)
         if block.features > self._state.n_features or (not block.sparse and block.features < self._state.n_features):
@@ -219,8 +220,7 @@ class MappedSource:
         landmarks = self._map.begin() if self._on_landmarks else None
         for position, event in self._source.events(after, until):
             block, _ = self._estimator.parse(self._known, event, need_targets=False)
-            # Rows are mapped with the landmarks or statistics that the map had when it learned
-            # them.
+            # A row is mapped with the map's landmarks or statistics at the time it was learned.
             if landmarks is not None:
                 landmarks = self._map.grown(landmarks, block)
                 rows = self._map.coordinates(landmarks, block.X)

@@ -61,14 +61,16 @@ class TwoStage(ClosedForm):
     scaling: Literal["unit", "source"] = "unit"
 
     def check_parameters(self) -> None:
-        """Raise InvalidParameter when a parameter is outside its range, or gamma and shrinkage are both given."""
+        """Raise InvalidParameter when a parameter is outside its range.
+
+        Also raises InvalidParameter if gamma and shrinkage are both set.
+        """
         super().check_parameters()
         check_choice("scaling", self.scaling, ("unit", "source"))
         if self.shrinkage is None:
             return
-        # No stored sum has the fourth moments that Ledoit and Wolf's share needs. Their share
-        # needs Σ‖x − x̄‖⁴. scikit-learn's LDA standardises each class first, and so needs even the
-        # sums Σ x_i² x_j² of each class.
+        # Ledoit and Wolf's share needs fourth moments of the rows, Σ‖x − x̄‖⁴, which no state has.
+        # scikit-learn's LDA standardises each class first, and so needs Σ x_i² x_j² of each class.
         if isinstance(self.shrinkage, str):
             raise InvalidParameter(
                 f"shrinkage={self.shrinkage!r}; it must be None or a number in [0, 1]. Ledoit and Wolf's share needs fourth "
@@ -85,16 +87,16 @@ class TwoStage(ClosedForm):
         """Return XH (features, k) and the size √(tr HᵀH) of the targets' factor H.
 
         XH is the product of the centred rows with H. The size, computed before centring H, decides
-        which part of XH is only rounding.
+        which part of XH is only rounding error.
         """
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return loadings and eigenvalues of the method [2S, Algorithm 2].
 
-        If XH is only rounding, there are no directions.
+        If XH is only rounding error, there are no directions.
         """
         xh, h_norm = self.right_hand_side(moments, state)
-        # Inverting Cxx + γI would magnify the rounding in XH, so that part is removed first.
+        # Inverting Cxx + γI would magnify rounding errors in XH, so that part is removed first.
         significant = moments.significant(xh, h_norm)
         if significant.shape[1] == 0:
             return np.zeros((len(xh), 0)), np.zeros(0)
