@@ -78,5 +78,5 @@ def combined_eigenpairs_diagonal(G: np.ndarray, b: float, total: np.ndarray, w: 
 
 
 def _no_eigenpairs(d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return zero eigenvalues (0,) and zero eigenvectors (d, 0)."""
+    """Return an empty result, with eigenvalues (0,) and eigenvectors (d, 0)."""
     return np.zeros(0), np.zeros((d, 0))

@@ -227,7 +227,7 @@ class ClosedForm(AdditiveEstimator):
         q = len(eigenvalues) if self.predicts_with_all else p
         loadings = with_fixed_signs(self.scale_loadings(loadings[:, :q], moments, solution) * moments.scale[:, None])
 
-        # Components past n_components are stored in the readout, because it predicts with all.
+        # The readout predicts with all components, so it stores those past n_components.
         readout = self.readout(moments, loadings, eigenvalues[:q])
         if readout is not None and p < q:
             readout = readout._replace(rest=np.ascontiguousarray(loadings[:, p:]))

@@ -238,7 +238,8 @@ def takes_tables(estimator: "Estimator") -> bool:
 def check_table(estimator: "Estimator", rows: Rows) -> None:
     """Raise an error if an estimator cannot learn a table with these columns.
 
-    The error is SchemaMismatch if the columns are wrong, or InvalidRows if the rows are.
+    The error is SchemaMismatch or InvalidRows. Its cause is the table's columns, or only the values
+    of these rows.
     """
     spec = estimator.feature_map
     check_columns(None if spec is None else feature_map(spec), rows)

@@ -28,7 +28,7 @@ class NamedParameters:
 
 
 class NotOffered:
-    """Attribute that a class does not offer, although its base does.
+    """Attribute that a class does not offer, with an error that says so.
 
     Reading the attribute raises AttributeError, so `hasattr` is false.
 
