@@ -5,19 +5,20 @@ They work alone or in a `compose.Pipeline`:
     from river import compose, linear_model
     model = compose.Pipeline(to_river(stream_dr.LDA()), linear_model.SoftmaxRegression())
 
-A feature's name becomes a column when it is first seen. A feature missing from a row counts as 0.
-Rows are sparse inside, so names may appear at any time.
+Columns. A feature's name gets a column when the name is first learned. A feature missing from a
+row counts as 0. Rows are sparse inside, so new names may appear at any time.
 
-`transform_one` returns {"lda0": …, "lda1": …}, the names of `get_feature_names_out`, so that a
-union of several transformers has the components of all. It returns as many components as there are
-so far, {} before the first row, and reflects every row learned. Components that are solved again
-keep their signs and order, as in every estimator. Otherwise a classifier after the transformer
-would see its inputs flip.
+Results. `transform_one` returns {"lda0": …, "lda1": …}. The names are those of
+`get_feature_names_out`, so a union of several transformers has the components of all. It returns
+all components that exist so far, which reflect every row learned. Before the first row it returns
+{}. Components keep their signs and order when they are solved again, as in every estimator.
+Otherwise the inputs of a classifier after the transformer would change signs.
 
-With a feature map that goes by names (hashing), rows are passed on as dicts. A name's column is
-then its hash, whatever names came before, a string value is legal, and names never learned count.
+Feature maps by name. A feature map that identifies columns by name (hashing) receives rows as
+dicts. The column of a name is then the name's hash, whatever names came before. A value may be a
+string, and names that were never learned count, too.
 
-The adapter handles names only. The estimator decides what it learns and refuses.
+The adapter handles only names. The estimator decides what it learns and what raises an error.
 
 Cost: `learn_one` is one `partial_fit` of one row (python benchmarks/recurrences.py one). A stream
 that comes in batches is learned many times faster by `learn_many`.
@@ -40,34 +41,34 @@ from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets
 
 RiverTarget = Label | float | Mapping[Hashable, bool] | Mapping[Hashable, float]
-"""Target of a row as river passes it."""
+"""Target of a row in the form that river passes."""
 
 RowTarget = Label | float | list[Hashable] | list[float]
-"""Target of a row as an estimator learns it."""
+"""Target of a row in the form that an estimator learns."""
 
 Frame = TypeVar("Frame")
 """A pandas or polars data frame."""
 
 FIRST_CODE = np.zeros(1, dtype=np.int32)
 FIRST_CODE.flags.writeable = False
-"""Codes (1,) of a row whose label is the first one."""
+"""Array (1,) of the code 0, for a row whose label is the first and only one."""
 
 
 class Layout:
-    """Columns of the names of a row.
+    """Order of a row's values that matches the columns of their names.
 
     Names without a column are left out.
 
     Attributes
     ----------
     names : tuple
-        Names of the row.
+        Names of the row's features.
     width : int
         Number of columns.
     order : ndarray (known names,)
-        Positions of the names that have a column, in the order of these columns.
+        Positions in `names` of the names that have a column, in the order of these columns.
     columns : ndarray (known names,), int32
-        The columns, ascending.
+        The columns of these names, ascending.
     """
 
     def __init__(self, names: tuple[Hashable, ...], column_of: dict[Hashable, int]) -> None:
@@ -78,12 +79,12 @@ class Layout:
         self.order = known[np.argsort(columns[known])]
         self.columns = columns[self.order]
 
-        # Copying a matrix is faster than scipy's constructor, which checks its arrays.
+        # Copying this matrix is faster than scipy's constructor, which checks its arrays.
         self._row = sp.csr_matrix((np.zeros(len(known)), self.columns, [0, len(known)]), shape=(1, self.width))
         self._row.has_canonical_format = True
 
     def rows(self, values: np.ndarray) -> sp.csr_matrix:
-        """Return values (names,) or (rows, names) as CSR rows (rows, width)."""
+        """Return values (names,) or (rows, names) as CSR rows of `width` columns."""
         values = values[..., self.order]
         if values.ndim == 1:
             row = copy(self._row)
@@ -103,15 +104,15 @@ class RiverTransformer(base.MiniBatchTransformer):
     Parameters
     ----------
     estimator : Estimator
-        Estimator that learns without targets. It stays unchanged.
+        Estimator that learns without targets. It stays unchanged, because a clone of it learns.
     prefix : str or None
-        Start of the components' names. None: the name of the class in lower case, as in
-        `get_feature_names_out`. Set it if a union has two estimators of one class.
+        Start of the components' names. None takes the class name in lower case, as
+        `get_feature_names_out` does. Set it if a union has two estimators of one class.
 
     Attributes
     ----------
     learner : Estimator
-        Clone of the estimator, which learns.
+        Clone of the estimator that learns the rows.
     """
 
     supervised = False
@@ -123,7 +124,7 @@ class RiverTransformer(base.MiniBatchTransformer):
                 "transformer with to_river(estimator), which picks the right class."
             )
 
-        # river clones a transformer by these two attributes.
+        # river clones a transformer by the attributes `estimator` and `prefix`.
         self.estimator = estimator
         self.prefix = prefix
 
@@ -133,7 +134,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         self._last = Layout((), {})
 
     def learn_one(self, x: Mapping[Hashable, Any]) -> None:
-        """Learn one row, a number by feature name."""
+        """Learn one row, a dict of numbers by feature name."""
         self.learner.partial_fit(self._row(x, grow=True))
         self._name_columns()
 
@@ -143,9 +144,10 @@ class RiverTransformer(base.MiniBatchTransformer):
         self._name_columns()
 
     def transform_one(self, x: Mapping[Hashable, Any]) -> dict[Hashable, float]:
-        """Project one row to {"lda0": …}.
+        """Project one row to a dict of components such as {"lda0": …}.
 
-        Names never learned contribute nothing. Returns {} before the first row is learned.
+        Names that were never learned contribute nothing. Returns {} before the first row is
+        learned.
         """
         projected = self._project(self._row(x, grow=False))[0]
         return dict(zip(self._names(len(projected)), projected.tolist(), strict=True))
@@ -153,8 +155,8 @@ class RiverTransformer(base.MiniBatchTransformer):
     def transform_many(self, X: Frame) -> Frame:
         """Project the rows of a data frame.
 
-        The result is a data frame of the same kind. Its columns are lda0, lda1 and so on. A pandas
-        index stays.
+        The result is a data frame of the same kind with the columns lda0, lda1 and so on. The
+        index of a pandas data frame is preserved.
         """
         projected = self._project(self._rows(X, grow=False))
         columns = dict(zip(self._names(projected.shape[1]), projected.T, strict=True))
@@ -163,9 +165,9 @@ class RiverTransformer(base.MiniBatchTransformer):
         return cast(Frame, frame_type(columns, index=frame.index) if _is_pandas(X) else frame_type(columns))
 
     def _names(self, components: int) -> list[Hashable]:
-        """Return the prefix with 0, 1 and so on.
+        """Return the names of the components, the prefix with 0, 1 and so on.
 
-        An estimator that selects features gives their own names.
+        For an estimator that selects features, the names are those of the features.
         """
         learner = self.learner
         if not components or not isinstance(learner, InformationGain) or learner.feature_map is not None:
@@ -175,7 +177,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         return [names[j] for j in learner.columns_]
 
     def _name_columns(self) -> None:
-        """Give the learner the names of its columns.
+        """Store the names of the columns in the learner.
 
         `merge` compares them with the names of another learner.
         """
@@ -186,13 +188,13 @@ class RiverTransformer(base.MiniBatchTransformer):
     def _project(self, rows: Rows) -> np.ndarray:
         """Return the projected rows (rows, components).
 
-        There are no components if nothing is learned.
+        If nothing has been learned yet, there are no components.
         """
         empty = np.empty((len(rows) if self._by_name else rows.shape[0], 0))
         if not self._by_name and rows.shape[1] == 0:
             return empty
         try:
-            # The width of rows grows with the names, so it is not declared.
+            # The number of columns grows with the names, so it is not declared as the width.
             block = rows if self._by_name else Block(rows, width_stated=False)
             return np.asarray(self.learner.project(self.learner.projection(), block))
         except NotFitted:
@@ -201,7 +203,9 @@ class RiverTransformer(base.MiniBatchTransformer):
     def _row(self, x: Mapping[Hashable, Any], grow: bool) -> Rows:
         """Return one row as CSR (1, columns so far).
 
-        An estimator by names gets a list of the dict. If `grow`, new names get columns.
+        For an estimator that identifies columns by name, return a list with the dict.
+
+        grow: if true, new names get columns.
         """
         if self._by_name:
             return [x]
@@ -214,7 +218,9 @@ class RiverTransformer(base.MiniBatchTransformer):
     def _rows(self, X: Any, grow: bool) -> Rows:
         """Return a data frame as CSR (rows, columns so far).
 
-        An estimator by names gets a list of dicts. If `grow`, new names get columns.
+        For an estimator that identifies columns by name, return a list of dicts.
+
+        grow: if true, new names get columns.
         """
         if self._by_name:
             return X.to_dict("records") if _is_pandas(X) else X.to_dicts()
@@ -225,12 +231,15 @@ class RiverTransformer(base.MiniBatchTransformer):
         return self._layout_of(tuple(X.columns), grow).rows(values)
 
     def _layout_of(self, names: tuple[Hashable, ...], grow: bool) -> Layout:
-        """Return the layout of these names. If `grow`, new names get columns first."""
-        # Most rows have the names of the row before, so the last layout is stored.
+        """Return the layout of these names.
+
+        grow: if true, new names get columns first.
+        """
+        # Most rows have the same names as the row before, so the last layout is reused.
         last = self._last
         if last.names != names or last.width != len(self._columns) or (grow and len(last.columns) < len(names)):
             if grow:
-                # A random map goes by column, and the order of names in a row means nothing.
+                # Names are sorted, because a random map depends on the columns' order.
                 for name in sorted(names, key=str):
                     self._columns.setdefault(name, len(self._columns))
             last = Layout(names, self._columns)
@@ -239,23 +248,23 @@ class RiverTransformer(base.MiniBatchTransformer):
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Estimator]]:
-        """Yield parameters, for river's estimator checks."""
+        """Yield constructor parameters for river's estimator checks."""
         from stream_dr.estimators import ESTIMATORS
 
         yield {"estimator": ESTIMATORS["lda" if cls.supervised else "ccipca"]()}
 
 
 class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, base.MiniBatchSupervisedTransformer):  # type: ignore[misc]
-    """River transformer of a supervised estimator, by `learn_one(x, y)` and `learn_many(X, y)`.
+    """River transformer of a supervised estimator.
 
-    y is a label, a number, or river's dict for several targets a row: a bool by label, or a number
-    by name.
+    It learns by `learn_one(x, y)` and `learn_many(X, y)`. y is a label or a number. For several
+    targets a row, y is river's dict, either of bools by label or of numbers by name.
     """
 
     supervised = True
 
     def learn_one(self, x: Mapping[Hashable, Any], y: RiverTarget) -> None:  # type: ignore[override]
-        """Learn one row with its target."""
+        """Learn one row, a dict of numbers by feature name, with its target."""
         self.learner.partial_fit(self._row(x, grow=True), targets_of_one_row(y, self.learner.target_kinds))
         self._name_columns()
 
@@ -268,15 +277,15 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
 def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransformer:
     """Return a river transformer of an estimator.
 
-    It is a `base.SupervisedTransformer` if the estimator learns from targets. Raises
+    The transformer is a `base.SupervisedTransformer` if the estimator learns from targets. Raises
     InvalidParameter if the object is no estimator of stream_dr.
 
     Parameters
     ----------
     estimator : Estimator
-        It stays unchanged. A clone of it learns.
+        Estimator to adapt. It stays unchanged, because a clone of it learns.
     prefix : str or None
-        Start of the components' names. None: the name of the class in lower case.
+        Start of the components' names. None takes the class name in lower case.
 
     Examples
     --------
@@ -296,17 +305,21 @@ def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransforme
 
 
 def targets_of_one_row(y: RiverTarget, kinds: tuple[str, ...]) -> Targets | list[RowTarget]:
-    """Return the targets of one row, for these kinds of targets."""
-    # Parsing a plain label takes half a row's time, so it is skipped.
+    """Return the targets of one row in the form that estimators learn.
+
+    y: target as river passes it. kinds: kinds of targets that the estimator takes.
+    """
+    # A plain label needs no parsing, which takes half of the time of learning a row.
     if isinstance(y, str | int) and type(y) in (str, int, bool) and kinds == ("class",):
         return Targets("class", (y,), FIRST_CODE)
     return [estimator_target(y)]
 
 
 def estimator_target(y: RiverTarget) -> RowTarget:
-    """Return river's target of one row in the form that estimators learn.
+    """Convert river's target of one row to the form that estimators learn.
 
-    A dict of bools is a set of labels, and a dict of numbers is a row of numbers.
+    A dict of bools becomes the list of labels that are True. A dict of numbers becomes a list of
+    numbers. Any other target is returned unchanged.
     """
     if not isinstance(y, Mapping):
         return y

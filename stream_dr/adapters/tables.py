@@ -1,4 +1,4 @@
-"""Report of a table's columns, before the table is learned."""
+"""Report on a table's columns, before the table is learned."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from stream_dr.rows.table_rows import raw_rows
 
 
 def describe_table(X: Any, **options: Any) -> TableReport:
-    """Describe how the map `table(**options)` reads the columns of X.
+    """Describe how the feature map `table(**options)` reads the columns of X.
 
     `print` shows one line for each column. Raises InvalidParameter for options that are wrong for
     any table, and SchemaMismatch for columns of an unsupported type.
@@ -15,6 +15,7 @@ def describe_table(X: Any, **options: Any) -> TableReport:
     Parameters
     ----------
     X : pandas, polars or Arrow table, or list of dicts
+        Table to describe.
     **options
         Parameters of `table`.
 

@@ -1,7 +1,7 @@
 """The registry of estimators by key.
 
-To add an estimator, write one file here and one line in `_PLACES`. The engine, the service and the
-contract tests look estimators up here and name none of them.
+To add an estimator, write one file in this package and add one line to `_PLACES`. The engine, the
+service and the contract tests find every estimator through this registry.
 """
 
 import importlib
@@ -36,7 +36,9 @@ _PLACES = {
 
 
 class Registry(Mapping[str, type]):
-    """Mapping of keys to estimator classes, imported when looked up.
+    """Mapping of keys to estimator classes, which are imported when they are looked up.
+
+    places: "module:Class" by key. A module without a dot belongs to this package.
 
     >>> import stream_dr
     >>> stream_dr.ESTIMATORS["lda"]
@@ -67,7 +69,10 @@ class Registry(Mapping[str, type]):
         return len(self.places)
 
     def key_of(self, estimator: Any) -> str:
-        """Return the key under which an estimator or its class is registered."""
+        """Return the key under which an estimator or its class is registered.
+
+        Raises UnknownEstimator if the class is not registered.
+        """
         name = estimator.__name__ if inspect.isclass(estimator) else type(estimator).__name__
         for key, place in self.places.items():
             if place.split(":")[1] == name:
@@ -76,19 +81,22 @@ class Registry(Mapping[str, type]):
 
 
 ESTIMATORS = Registry(_PLACES)
-"""Every estimator class by its key."""
+"""All estimator classes by key."""
 
 CLASSIFIERS = Registry({"k_nearest": "k_nearest:KNearest"})
-"""Classifiers by key that are no projections, so they cannot be models of a service.
+"""Classifiers by key that do not project rows.
 
-They are saved and loaded like estimators.
+They cannot be models of a service. They are saved and loaded like estimators.
 """
 
 
 def make(key: str, params: JsonDict | None = None, registry: Registry = ESTIMATORS) -> Any:
-    """Return an unfitted estimator by its registry key and parameters.
+    """Return an unfitted estimator by its registry key.
 
-    Raises UnknownEstimator or InvalidParameter.
+    params: parameters of the estimator by name.
+
+    Raises UnknownEstimator for an unknown key, and InvalidParameter for an unknown parameter or a
+    value outside its range.
     """
     kind = registry[key]
     allowed = parameters(kind)
@@ -100,6 +108,6 @@ def make(key: str, params: JsonDict | None = None, registry: Registry = ESTIMATO
 
 
 def parameters(kind: type) -> dict[str, inspect.Parameter]:
-    """Return an estimator class's parameters by name, with annotation and default."""
+    """Return the parameters of an estimator class by name, with annotation and default."""
     signature = inspect.signature(kind)
     return dict(signature.parameters)

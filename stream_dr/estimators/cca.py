@@ -1,4 +1,4 @@
-"""CCA: canonical correlation analysis by the two-stage method."""
+"""CCA (canonical correlation analysis) by the two-stage method."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,68 +18,86 @@ from stream_dr.statistics.moments.accumulator import MomentState
 class CCA(TargetRegression, TwoStage):
     """Find the directions most correlated with some combination of the targets.
 
-    Canonical correlation analysis, the side of the rows, in one pass. `predict` is regression on
-    the components.
+    Canonical correlation analysis in one pass. The components are the canonical directions of the
+    rows. `predict` regresses the targets on the components.
 
     >>> from stream_dr import CCA
     >>> cca = CCA().fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0], [4.0, 2.0]], [0.1, 0.9, 5.2, 3.9])
     >>> cca.rank_
     1
 
-    Targets are one or several labels a row (learned by their indicators), or numbers. There are at
-    most rank(Cyy) components. Merges and unlearns.
+    Targets are one or several labels a row, or numbers. Labels are learned as indicators (columns
+    of 0 and 1). The number of components is at most the rank of the targets' scatter. Merges and
+    unlearns.
 
     Attributes
     ----------
     y_rotations_ : ndarray (targets, components), float64
-        Canonical directions of the targets, labels by their indicators (`classes_`).
+        Canonical directions of the targets. For labels, one row for each label in `classes_`.
 
     Notes
     -----
-    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy (Cyy)^(−1/2) [2S §2; mathematics §3]. Cxx
-    is the scatter of the rows, Cyy that of the centred targets, Cxy their cross-scatter.
-    Eigenvalues of Cyy (scaled to unit diagonal) at most 1e-10 of the largest are left out. At γ =
-    0 the eigenvalues are squared canonical correlations, each in [0, 1].
+    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy (Cyy)^(−1/2) [2S §2; mathematics §3].
 
-    On one label a row the indicator's Cyy is singular and CCA is LDA. With scaling="source" this
-    holds to the length. With "unit" the projected rows have variance 1, LDA's have variance 1
-    within their classes.
+    - X are the centred rows, and γ is the ridge `gamma`.
+    - Cxx is the scatter of the centred rows.
+    - Cyy is the scatter of the centred targets. Scaled to unit diagonal, its eigenvalues at most
+      1e-10 of the largest are left out.
+    - Cxy is the cross-scatter of rows and targets.
 
-    `predict`, `coef_` and the loadings are those of regression on the components. scikit-learn's
-    CCA takes loadings of the targets on their own components, so what it predicts is of another
-    size. Left out: a ridge on Cyy.
+    At γ = 0 the eigenvalues are squared canonical correlations, each in [0, 1].
+
+    With one label a row, Cyy of the indicators is singular, and CCA finds the directions of LDA.
+    With scaling="source" the directions also have the same length as LDA's. With "unit" the
+    lengths differ: CCA's projected rows have variance 1, and LDA's have variance 1 within their
+    classes.
+
+    `predict`, `coef_` and the loadings are those of a regression on the components. scikit-learn's
+    CCA regresses the targets on their own components, so its predictions differ in size. Left out:
+    a ridge on Cyy.
 
     State: O(d·(k + 2) + k²) numbers for d features and k labels or columns, and d² more with exact
     scatter. Learning a row costs O(its entries × its labels), and O(d²) with exact scatter.
-    Solving costs O(d³ + d k² + k³), or O(d k² + k³) from the diagonal, which `refine` makes exact.
+    Solving costs O(d³ + d k² + k³), or O(d k² + k³) from the diagonal of Cxx. `refine` makes the
+    solution from the diagonal exact.
     """
 
     limit: ClassVar[str] = "there are at most as many as targets that do not follow from each other"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
 
     def transform(self, X: RowsLike, y: TargetsLike = None) -> np.ndarray:
-        """Project rows X (rows, features) to (rows, components) float64.
+        """Project rows X (rows, features) to components (rows, components) float64.
 
-        y is ignored. Raises NotFitted before any row.
+        y is ignored. Raises NotFitted before any row is learned.
         """
         return super().transform(X)
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
-        """Return XH = Cxy (Cyy)^(−1/2), and its size for the rounding test."""
+        """Return XH (features, r) = Cxy (Cyy)^(−1/2), and the size of the factor H.
+
+        Cxy is the cross-scatter of rows and targets, Cyy the scatter of the targets.
+
+        X are the centred rows, and H is the factor of the targets. The size √(tr HᵀH) decides which
+        part of XH is only rounding error.
+        """
         root = self._inverse_root(moments)
         return moments.cross @ root, root.shape[1] ** 0.5
 
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-        """Return wᵀ(aCxx + ρI)w (p,)."""
+        """Return wᵀ(aCxx + ρI)w (p,) for each component w.
+
+        Cxx is the scatter of the rows. a and ρ are the factors of the ridge.
+        """
         return two_stage_sizes(moments.cross @ self._inverse_root(moments), loadings, eigenvalues)
 
     @property
     def y_rotations_(self) -> np.ndarray:
         """Canonical directions (targets, components) float64 of the targets.
 
-        Labels stand for their indicators (`classes_`). At γ = 0, centred targets projected on them
-        correlate with the components as √eigenvalues_. The projections have variance 1, or with
-        scaling="source" their summed squares are 1.
+        For labels, the targets are their indicators, in the order of `classes_`. At γ = 0, the
+        centred targets projected on these directions correlate with the components as
+        √eigenvalues_. The projections have variance 1. With scaling="source", their squares sum
+        to 1 instead.
         """
         projection = self.linear_projection()
         m = self.moments(self.state_)
@@ -92,18 +110,19 @@ class CCA(TargetRegression, TwoStage):
 
     @staticmethod
     def _inverse_root(m: Moments) -> np.ndarray:
-        """Return B (k, r) with B Bᵀ = Cyy⁺.
+        """Return B (k, r) with B Bᵀ = Cyy⁺, the pseudo-inverse of the targets' scatter Cyy.
 
-        The symmetric root is B times a rotation, which changes nothing in W.
+        The symmetric root of Cyy⁺ is B times a rotation. The rotation does not change the
+        components.
         """
         diagonal = np.diagonal(m.target_scatter)
-        # The indicator's scatter is a difference of counts: a label that all rows have leaves rounding of n_j.
+        # The scatter of a label that all rows have is only rounding error, so it is left out.
         if m.labelled:
             varying = diagonal > 8 * EPS * m.weight * m.target_mean**2
         else:
             varying = Rounding(np.sqrt(m.weight) * np.abs(m.target_mean)).varying(diagonal)
 
-        # Scaled to unit diagonal, so that the cut does not depend on the units of the targets.
+        # With a unit diagonal, the cut of the eigenvalues does not depend on the targets' units.
         scale = 1.0 / np.sqrt(diagonal[varying])
         values, vectors = semidefinite_eigenpairs(m.target_scatter[np.ix_(varying, varying)] * scale[:, None] * scale)
         keep = values > 1e-10 * values.max(initial=0.0)

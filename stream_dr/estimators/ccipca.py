@@ -1,13 +1,14 @@
-"""CCIPCA: principal components by a recurrence, for very wide streams.
+"""CCIPCA: principal components updated row by row, for very wide streams.
 
-How close it comes, as the share of the best 10 dimensions' energy that its 10 hold after 20,000
-generated text rows of 47,236 features (python benchmarks/recurrences.py energy --rows 20000):
+Measured quality: CCIPCA's 10 components after 20,000 generated text rows of 47,236 features hold
+this share of the energy (summed squares) that the best 10 components hold (python
+benchmarks/recurrences.py energy --rows 20000):
 
 - amnesic = 1: 0.984
 - amnesic = 2: 0.972
 - amnesic = 4: 0.942
 - amnesic = 0: 0.696
-- without centring, so that gensim's LSI can be compared: 0.984 against 0.980
+- without centring, to compare with gensim's LSI: CCIPCA 0.984, gensim's LSI 0.980
 """
 
 from dataclasses import dataclass
@@ -46,35 +47,37 @@ class CCIPCA(LinearGaussian):
     >>> int(abs(CCIPCA(n_components=1).fit(rows).components_).argmax())
     0
 
-    Where a scatter matrix fits (up to a few thousand features), use `PCA`: it is exact, merges and
-    unlearns. CCIPCA keeps p vectors where PCA keeps d² numbers, and its answer moves smoothly from
-    row to row. So a classifier trained behind it is not thrown off by components that turn or
-    swap. It does not merge and does not unlearn, since its answer depends on the order of rows,
-    and it takes no weights.
+    If a scatter matrix fits in memory (up to a few thousand features), use `PCA`, which is exact,
+    merges and unlearns. For d features and p components, CCIPCA stores p vectors and PCA d²
+    numbers. CCIPCA's components move smoothly from row to row, so a classifier trained on the
+    projected rows is not misled by components that rotate or change places. The result depends on
+    the order of the rows, so CCIPCA does not merge, does not unlearn and takes no weights.
 
     Parameters
     ----------
     n_components : int ≥ 1, default 2
-        Number of components looked for, at most 2,000.
+        Number of components to look for, at most 2,000.
     amnesic : float ≥ 0, default 2.0
-        ℓ of the paper. The larger, the more recent rows weigh. Take 1 to 2 for a steady stream,
-        more for one that drifts. At 0 the first rows, learned while the vectors still pointed
-        anywhere, keep their weight for ever.
+        Parameter ℓ of the paper. The larger it is, the more recent rows weigh. Use 1 to 2 for a
+        stream that does not change, and more for a stream that drifts. With 0, the first rows keep
+        their weight for ever, although they were learned while the vectors were still arbitrary.
     center : bool, default True
         Subtract the running mean.
     feature_map : dict or None, default None
-        Spec of a map that rows go through first. With nystroem or random_fourier this is
-        approximate kernel PCA.
+        Spec of a feature map that is applied to the rows first. With nystroem or random_fourier
+        this is approximate kernel PCA.
 
     Notes
     -----
-    `components_` have unit length. `eigenvalues_` are the recurrence's own estimates ‖v_i‖, in the
-    unit of X². Variances, covariance and scores rest on these estimates (divisor n; about zero if
-    not centred), as if `components_` were orthonormal, which they are in the limit.
+    `components_` have length 1. `eigenvalues_` are the lengths ‖v_i‖ of the vectors that the
+    update maintains, which estimate the eigenvalues in the unit of X². Variances, covariance and
+    scores are computed from these estimates. Their divisor is the number n of rows. They are about
+    zero instead of the mean if rows are not centred. They assume orthonormal `components_`, which
+    holds only in the limit.
 
-    `rank_` is the number of components, without those that are not started, those below 1e-10 of
-    the largest, and those past the number of features, which hold only remainders of the
-    recurrence.
+    `rank_` is the number of components. It does not count components that have not started,
+    components whose eigenvalue is below 1e-10 of the largest, and components past the number of
+    features, which hold only remainders of the update.
 
     Learning a row costs O(nonzeros · p + p²) for p components. State: 8 · k · (d + 2 k) bytes for
     d features, with k = p + 1 rounded up to a multiple of 8.
@@ -101,16 +104,16 @@ class CCIPCA(LinearGaussian):
         check_feature_map(self.feature_map)
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return a new accumulator, or one that continues from `state`."""
+        """Return an accumulator that is empty or continues from `state`."""
         return make_accumulator(self.feature_map, self._recurrence, state)
 
     def _recurrence(self, state: CCIPCAState | None) -> CCIPCAAccumulator:
         return CCIPCAAccumulator(self.n_components, self.amnesic, self.center, state)
 
     def solve(self, state: State) -> Projection:
-        """Return the projection of `state`: its vectors divided by their lengths.
+        """Return the projection of `state`, with vectors scaled to length 1.
 
-        Costs O(d p²).
+        Costs O(d p²) for d features and p components.
         """
         return solve_mapped(state, self._unit_vectors)
 
@@ -122,7 +125,10 @@ class CCIPCA(LinearGaussian):
 
     @property
     def singular_values_(self) -> np.ndarray:
-        """Singular values (components,) of the centred rows: √(n · eigenvalues_)."""
+        """Singular values (components,) of the centred rows.
+
+        They are √(n · eigenvalues_) for n rows.
+        """
         return np.sqrt(self.n_samples_seen_ * self.eigenvalues_)
 
     def _learned_gaussian(self) -> Gaussian:
@@ -140,10 +146,10 @@ class CCIPCA(LinearGaussian):
         )
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the bytes of its state, 8 · k · (d + 2 k).
+        """Return the size of the state in bytes, 8 · k · (d + 2 k).
 
-        k = p + 1 rounded up to a multiple of 8. d is the number of mapped features if there is a
-        feature map.
+        k is the number of components, plus 1 if the rows are centred, rounded up to a multiple of
+        8. d is the number of features, after the feature map if there is one.
         """
         return mapped_bytes(self.feature_map, self._basis_bytes, n_features, n_targets)
 

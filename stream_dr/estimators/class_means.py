@@ -1,4 +1,4 @@
-"""ClassMeans: the span of the class means, and the nearest-mean classifier."""
+"""ClassMeans: projection to the span of the class means, and nearest-mean classifier."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -26,26 +26,28 @@ class ClassMeans(LinearClassifier):
     >>> means.predict([[3.0, 0.0]]).tolist()
     ['b']
 
-    Use `LDA` instead if features differ in scale or are correlated: this method ignores the spread
-    within classes. Targets are one or several labels a row. There are at most (classes − 1)
-    components for one label a row, and one a label for several. Merges and unlearns.
+    Use `LDA` instead if features differ in scale or are correlated, because this method ignores
+    the spread within classes. Targets are one or several labels a row. With one label a row there
+    are at most (classes − 1) components. With several labels a row there is at most one component
+    a label. Merges and unlearns.
 
     Attributes
     ----------
     centroids_ : ndarray (classes, features), float64
-        Class means, in the order of `classes_`. In mapped features if there is a feature map.
+        Class means, in the order of `classes_`. With a feature map, the means of the mapped rows.
 
     Notes
     -----
     The directions are the orthonormal eigenvectors of the between-class scatter Sb = Cxy
-    diag(1/n_j) Cxyᵀ / N, by priors [mathematics §2]. Cxy is the cross-scatter of rows and class
-    indicators, n_j the weight of class j. This is SKM at a = 1 with half the eigenvalues.
+    diag(1/n_j) Cxyᵀ / N [mathematics §2]. Cxy is the cross-scatter of rows and class indicators,
+    n_j the weight of class j, and N the weight of all rows. The directions are those of SKM with a
+    = 1, with half the eigenvalues.
 
-    `predict` measures distances in the whole space, whatever n_components is. On all components
-    the distances differ by the same amount for every class. For rows of several labels it returns
-    the one label that is nearest. `predict_proba` takes classes as equally frequent and alike in
-    variance in all directions, with the mean within-class variance. Then the nearest mean is the
-    most probable class, and `decision_function` is linear.
+    `predict` measures distances in the space of all components, whatever n_components is. This
+    gives the same label as distances of the rows themselves. For models of several labels a row,
+    `predict` returns the one label whose mean is nearest. `predict_proba` assumes equally frequent
+    classes with the same variance in all directions, the mean within-class variance. Under this
+    assumption the nearest mean is the most probable class, and `decision_function` is linear.
 
     State: O(d·(k + 2)) numbers for d features and k classes. Learning a row costs O(its entries),
     solving O(d k²), predicting a row O(k · its entries). Left out: a shrinkage of means.
@@ -56,14 +58,15 @@ class ClassMeans(LinearClassifier):
     needs_scatter: ClassVar[bool] = False
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the eigenvectors and eigenvalues of Sb."""
+        """Return the eigenvectors and eigenvalues of the between-class scatter."""
         vectors, values = moments.between_eigenpairs()
         return vectors, values**2
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
-        """Return the readout of classes with equal priors and one variance.
+        """Return the classifier of the projected rows (a `Readout`).
 
-        The variance is the mean within-class variance, the same in all directions.
+        All classes have the same prior and the same variance. The variance is the mean
+        within-class variance in all directions.
         """
         offsets = moments.offsets
         centres = offsets.T @ (loadings / moments.scale[:, None])
@@ -79,7 +82,7 @@ class ClassMeans(LinearClassifier):
     def centroids_(self) -> np.ndarray:
         """Class means (classes, features) float64, in the order of `classes_`.
 
-        In mapped features if there is a feature map.
+        With a feature map, they are the means of the mapped rows.
         """
         moments = self.moments(self.state_)
         means = moments.mean + (moments.offsets / moments.scale[:, None]).T

@@ -1,4 +1,4 @@
-"""hsic: the Hilbert-Schmidt independence criterion of rows and targets."""
+"""The Hilbert-Schmidt independence criterion of rows and targets."""
 
 from typing import Literal
 
@@ -20,8 +20,9 @@ def hsic(
 ) -> float:
     """Return the Hilbert-Schmidt independence criterion of rows and targets.
 
-    It is tr(K H L H) / (n − 1)² [SRP eq. 1] with H the centring of n rows. It is 0 if no mean of X
-    depends on y, and grows with the square of X.
+    The criterion is tr(K H L H) / (n − 1)² [SRP eq. 1]. K (n, n) is a kernel of the n rows, L (n,
+    n) a kernel of the targets, and H = I − 1/n the centring matrix. The criterion is 0 if no mean
+    of X depends on y, and grows with the square of X.
 
     >>> from stream_dr import hsic
     >>> round(hsic([[0.0], [2.0], [0.0], [2.0]], ["a", "b", "a", "b"]), 3)
@@ -32,18 +33,18 @@ def hsic(
     Parameters
     ----------
     X : array (rows, features)
-        Rows, such as the output of `transform`. K is their linear kernel, or that of
-        `feature_map`.
+        Rows, such as the output of `transform`. K is the linear kernel of the rows, or the kernel
+        that `feature_map` approximates.
     y : array (rows,)
-        Labels or numbers of the rows. L is `kernel` on them.
+        Labels or numbers of the rows. L is `kernel` applied to them.
     sample_weight : array (rows,) or None, default None
         Weights of the rows.
     kernel : {"linear", "delta", "rbf"}, default "linear"
-        Kernel on the targets, as for `SPCA`. On labels it is the delta kernel.
+        Kernel of the targets, as for `SPCA`. For labels "linear" is the delta kernel.
     sigma : float > 0, default 1.0
         Width of the "rbf" kernel.
     feature_map : dict or None, default None
-        Spec of a map that rows go through first.
+        Spec of a feature map that is applied to the rows first.
 
     Raises
     ------

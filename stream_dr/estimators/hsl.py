@@ -1,4 +1,4 @@
-"""HSL: hypergraph spectral learning by the two-stage method."""
+"""HSL (hypergraph spectral learning) by the two-stage method."""
 
 from typing import ClassVar, Literal
 
@@ -17,8 +17,9 @@ from stream_dr.statistics.moments.label_sets import LabelSets
 class HSL(TwoStage):
     """Find directions that keep rows with common labels together.
 
-    Hypergraph spectral learning: rows are vertices, labels are hyperedges, and L is a normalised
-    Laplacian of that graph.
+    Hypergraph spectral learning. The rows are the vertices of a hypergraph, and each label is a
+    hyperedge that joins its rows. The method solves with a normalised Laplacian L of this
+    hypergraph.
 
     >>> from stream_dr import HSL
     >>> hsl = HSL(laplacian="star").fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0]], [["a"], ["a", "b"], ["b"]])
@@ -26,7 +27,7 @@ class HSL(TwoStage):
     2
 
     Targets are one or several labels a row. There is at most one component per label. Merges and
-    unlearns. It does not predict: put it before a classifier of label sets, or use OPLS or CCA.
+    unlearns. HSL does not predict. Put it before a classifier of label sets, or use OPLS or CCA.
 
     Parameters
     ----------
@@ -35,27 +36,27 @@ class HSL(TwoStage):
 
     Notes
     -----
-    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with HHᵀ = I − L, X centred [2S §2; mathematics §3].
-    Eigenvalues lie in [0, 1]. n_e is the number of rows with label e, and Cxy the cross-scatter of
-    rows and label indicators. By `laplacian`, XH is:
+    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with HHᵀ = I − L [2S §2; mathematics §3]. X are the
+    centred rows, Cxx is their scatter and γ is the ridge `gamma`. Eigenvalues lie in [0, 1]. Let
+    n_e be the number of rows with label e. Let Cxy' be the cross-scatter of rows and label
+    indicators, where the indicators of row i are divided by a number. XH depends on `laplacian`:
 
-    - "zhou": Cxy' diag(n_e^−1/2), where the targets of row i are divided by √(its number of
-      labels).
-    - "clique": Cxy', where the targets of row i are divided by √(Σ_{e∋i} n_e).
-    - "star": Cxy' diag(1/n_e), where the targets of row i are divided by √(Σ_{e∋i} 1/n_e).
+    - "zhou": XH = Cxy' diag(n_e^−1/2). The divisor is √(number of labels of row i).
+    - "clique": XH = Cxy'. The divisor is √(Σ n_e) over the labels e of row i.
+    - "star": XH = Cxy' diag(1/n_e). The divisor is √(Σ 1/n_e) over the labels e of row i.
 
     Self-loops (the diagonal of I − L) are kept and count in the degrees. Rows with an empty list
     of labels count in the mean and in Cxx only.
 
-    n_e is final only at the end of the stream. So clique and star keep the sum of rows per
-    distinct label set, and compute degrees when solving. This is exact in one pass, whatever the
-    order of rows. They keep at most 20,000 sets. A batch with more raises LimitExceeded, and a model
-    of a `Directory` fails at that event.
+    n_e is known only at the end of the stream. So "clique" and "star" store the sum of the rows of
+    each distinct label set, and compute the divisors when solving. The result is exact in one
+    pass, whatever the order of the rows. At most 20,000 label sets are stored. A batch with more
+    raises LimitExceeded, and a model of a `Directory` fails at that event.
 
-    State: O(d·(k + 2)) numbers for d features and k labels. Clique and star add a sum of rows per
-    distinct label set, exact scatter adds d². Learning a row costs O(its entries × its labels),
-    and O(d²) with exact scatter. Solving costs O(d³ + d k²), or O(d k²) from the diagonal, which
-    `refine` makes exact.
+    State: O(d·(k + 2)) numbers for d features and k labels. "clique" and "star" add a sum of rows
+    per distinct label set, and exact scatter adds d². Learning a row costs O(its entries × its
+    labels), and O(d²) with exact scatter. Solving costs O(d³ + d k²), or O(d k²) from the diagonal
+    of Cxx. `refine` makes the solution from the diagonal exact.
     """
 
     limit: ClassVar[str] = "there are at most as many as labels"
@@ -95,18 +96,23 @@ class HSL(TwoStage):
         check_choice("laplacian", self.laplacian, ("zhou", "clique", "star"))
 
     def target_encoding(self) -> Encoding:
-        """Return "zhou" weights, which need only the row, or plain indicators.
+        """Return how labels become the columns of the cross-scatter.
 
-        The other Laplacians are computed from the label sets.
+        "zhou" divides a row's indicators by the root of its number of labels, which needs only the
+        row. The other Laplacians use plain indicators and are computed from the label sets.
         """
         return "zhou" if self.laplacian == "zhou" else "indicator"
 
     def keeps_label_sets(self) -> bool:
-        """True if the state keeps the sum of rows of each distinct label set."""
+        """True if the state stores the sum of the rows of each distinct label set."""
         return self.laplacian != "zhou"
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
-        """Return XH of the hypergraph, and its size for the rounding test."""
+        """Return XH (features, labels) and the size √(tr HᵀH) of the factor H.
+
+        XH is defined in the class's Notes. The size decides which part of XH is only rounding
+        error.
+        """
         k = len(moments.label_weights)
         # For one label a row all three Laplacians are the same.
         if self.laplacian == "zhou" or moments.kind == "class" or k == 0:
@@ -121,8 +127,12 @@ class HSL(TwoStage):
 def edge_columns(sets: tuple[tuple[int, ...], ...], n_e: np.ndarray, laplacian: str) -> sp.csr_matrix:
     """Return the factors (sets, labels) of the rows of each label set.
 
-    A factor is 1/√deg, for the star times 1/n_e [mathematics §3]. deg of a set is Σ n_e (clique)
-    or Σ 1/n_e (star) over its labels. n_e is (labels,). Labels without weight count nothing.
+    The factor of a set for each of its labels e is 1/√deg with "clique", and 1/(n_e √deg) with
+    "star" [mathematics §3]. deg of a set is Σ n_e with "clique" and Σ 1/n_e with "star", summed
+    over the labels of the set. Labels without weight are left out.
+
+    sets: codes of the labels of each set.
+    n_e: (labels,) weight of the rows of each label.
     """
     share = np.divide(1.0, n_e, out=np.zeros_like(n_e), where=n_e > 0)
     part, edge = (n_e, (n_e > 0).astype(float)) if laplacian == "clique" else (share, share)

@@ -1,4 +1,4 @@
-"""InformationGain: keeps the features that tell most about the label."""
+"""InformationGain: select the features that tell most about the label."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -23,15 +23,15 @@ from stream_dr.statistics.feature_counts import FeatureCountAccumulator, Feature
 from stream_dr.statistics.protocol import Accumulator, State
 
 _CHUNK = 1 << 20
-"""Number of entries of the (features, labels) table worked on at a time."""
+"""Maximum number of (feature, label) counts that are worked on at a time."""
 
 
 @dataclass(eq=False, repr=False)
 class InformationGain(AdditiveEstimator):
-    """Keep the features whose presence says most about the label.
+    """Select the features whose presence tells most about the label.
 
-    A feature is present in a row if it is not 0, so this fits word counts and other sparse rows.
-    The result is a choice of columns, not a rotation.
+    A feature is present in a row if it is not 0, so the method fits word counts and other sparse
+    rows. The result is a choice of columns, not a rotation.
 
     >>> from stream_dr import InformationGain
     >>> InformationGain(n_components=1).fit([[1, 0], [1, 2], [0, 3]], ["a", "a", "b"]).columns_
@@ -43,12 +43,12 @@ class InformationGain(AdditiveEstimator):
     Parameters
     ----------
     n_components : int ≥ 1, default 500
-        Number of features selected, at most as many as there are.
+        Number of features to select. If the rows have fewer features, all are selected.
     target : {"auto", "class", "multilabel"}, default "auto"
-        Kind of targets. "auto" takes that of the first batch.
+        Kind of targets. "auto" takes the kind of the first batch.
     feature_map : dict or None, default None
-        Spec of a map that rows go through first, such as hashing. Fourier features are always
-        present, so they tell nothing.
+        Spec of a feature map that is applied to the rows first, such as hashing. Fourier features
+        are never 0, so their presence tells nothing.
 
     Attributes
     ----------
@@ -57,23 +57,23 @@ class InformationGain(AdditiveEstimator):
     scores_ : ndarray (components,), float64
         Information gain of the features selected, in nats. `eigenvalues_` are the same numbers.
     components_ : ndarray (components, features), float64
-        Rows of the identity, made when read.
+        Rows of the identity matrix for the features selected, computed when read.
 
     Notes
     -----
-    IG(t) = H(label) − P(t) H(label | t) − P(¬t) H(label | ¬t), where t is "the feature is
-    present", 0 log 0 = 0, in nats. This is the mutual information of presence and label. With
-    several labels a row it is the sum over labels of the mutual information of presence and "the
-    row has this label". It is a baseline of [SKM section 5.1] (IG3, IG500), after Yang and
-    Pedersen.
+    The information gain of a feature is the mutual information of its presence and the label,
+    IG(t) = H(label) − P(t) H(label | t) − P(¬t) H(label | ¬t) in nats. t is the event that the
+    feature is present, and 0 log 0 = 0. With several labels a row, the gain is the sum over labels
+    of the mutual information of presence and "the row has this label". The method is a baseline in
+    [SKM section 5.1] (IG3, IG500), after Yang and Pedersen.
 
-    A feature in every row or in none has gain 0 and comes last. Ties are broken by index, so equal
-    counts give equal choices.
+    A feature in every row or in no row has gain 0 and comes last. Features of equal gain are
+    ordered by index, so equal counts give equal choices.
 
     Learning a row costs O(entries · labels of the row), solving O(features · labels). State: 8 ·
-    features · (labels + 1) bytes. There is no `decay`: the counts are exact whole numbers, on
-    which merging, unlearning and equal choices rest. A model started later (PUT from a position)
-    forgets the rows before it.
+    features · (labels + 1) bytes. There is no `decay`, because merging and unlearning are exact
+    only while the counts are whole numbers. To forget old rows, start a new model at a later
+    position of the stream (PUT with a position).
     """
 
     limit: ClassVar[str] = "there are no more features"
@@ -93,11 +93,11 @@ class InformationGain(AdditiveEstimator):
         check_feature_map(self.feature_map)
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return counts that start empty, or continue from `state`."""
+        """Return an accumulator of counts that is empty or continues from `state`."""
         return make_accumulator(self.feature_map, FeatureCountAccumulator, state)
 
     def solve(self, state: State) -> Projection:
-        """Return the choice of the best columns of `state`."""
+        """Return the projection to the best columns, by the counts in `state`."""
         return solve_mapped(state, self._best_columns)
 
     def _best_columns(self, state: FeatureCounts) -> Columns:
@@ -106,9 +106,9 @@ class InformationGain(AdditiveEstimator):
         return Columns(best, scores[best], state.n_features)
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return 8 · (features · (labels + 1) + 2 · labels) bytes.
+        """Return the size in bytes, 8 · (features · (labels + 1) + 2 · labels).
 
-        Features are those of the map if there is one.
+        With a feature map, the features are the mapped ones.
         """
         return mapped_bytes(self.feature_map, _count_bytes, n_features, n_targets)
 
@@ -125,9 +125,10 @@ class InformationGain(AdditiveEstimator):
     def get_support(self, indices: bool = False) -> np.ndarray:
         """Return the mask (features,) bool of the features selected.
 
-        With `indices`, return their indices (components,) in ascending order, as scikit-learn's
-        selectors do. `columns_` has the order of `transform`, best first. With a feature map,
-        features are the mapped ones.
+        indices: if true, return the indices (components,) of the features in ascending order, as
+            scikit-learn's selectors do. `columns_` has the order of `transform`, best first.
+
+        With a feature map, the features are the mapped ones.
         """
         if indices:
             return np.sort(self.columns_)
@@ -139,8 +140,8 @@ class InformationGain(AdditiveEstimator):
     def components_(self) -> np.ndarray:
         """Rows of the identity (components, features) float64 for the features selected.
 
-        rows · components_ᵀ are the kept columns. Each read makes a new array of 8 · components ·
-        features bytes. `columns_` holds the same information.
+        rows · components_ᵀ are the selected columns. Each access creates a new array of 8 ·
+        components · features bytes. `columns_` holds the same information.
         """
         columns = self.columns_
         chosen = np.zeros((len(columns), self._width()))
@@ -149,23 +150,24 @@ class InformationGain(AdditiveEstimator):
 
     @property
     def eigenvalues_(self) -> np.ndarray:
-        """Information gain (components,) float64 of each component, as `scores_`."""
+        """Information gain (components,) float64 of each component, the same as `scores_`."""
         return self.scores_
 
     @property
     def mean_(self) -> np.ndarray:
-        """Zeros (features,) float64, since columns are kept as they are."""
+        """Zeros (features,) float64, because columns are not centred."""
         return np.zeros(self._width())
 
     def _width(self) -> int:
-        """Return the number of features to choose from, mapped if there is a map."""
+        """Return the number of features to choose from, after the feature map if any."""
         return int(inner_projection(self.projection()).n_features)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
         """Return the names of the features selected.
 
-        They are the table's, those of `input_features`, or x0, x1 … With a feature map they are
-        those of its columns, or numbers if these have no names.
+        The names are taken from `input_features`, or from the table that was learned. Without
+        names they are x0, x1 … With a feature map, they are the names of the map's columns, or x0,
+        x1 … if these have no names.
         """
         names = self.fitted().names if input_features is None else input_features
         if self.feature_map is not None:
@@ -178,9 +180,9 @@ class InformationGain(AdditiveEstimator):
 
 
 def information_gain(state: FeatureCounts) -> np.ndarray:
-    """Return the information gain (features,) in nats, ≥ 0.
+    """Return the information gain (features,) of each feature in nats, ≥ 0.
 
-    It is 0 everywhere if there are no rows.
+    Without rows, the gain of every feature is 0.
     """
     gains = np.zeros(state.n_features)
     if state.weight <= 0 or not len(state.labels):
@@ -196,7 +198,10 @@ def information_gain(state: FeatureCounts) -> np.ndarray:
 def _class_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
     """Return the mutual information (features,) of presence and class.
 
-    both: (features, classes). present: (features,). labels: (classes,).
+    both: (features, classes), weight of the rows of each class in which the feature is present.
+    present: (features,), weight of the rows in which the feature is present.
+    labels: (classes,), weight of the rows of each class.
+    total: weight of all rows.
     """
     absent = np.maximum(labels - both, 0.0)
     missing = np.maximum(total - present, 0.0)
@@ -204,7 +209,13 @@ def _class_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total
 
 
 def _label_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
-    """Return the sum over labels of the mutual information of presence and label."""
+    """Return the sum over labels of the mutual information of presence and label.
+
+    both: (features, labels), weight of the rows of each label in which the feature is present.
+    present: (features,), weight of the rows in which the feature is present.
+    labels: (labels,), weight of the rows of each label.
+    total: weight of all rows.
+    """
     gains = np.zeros(len(present))
     for j, weight in enumerate(labels):
         pair = np.column_stack([both[:, j], np.maximum(present - both[:, j], 0.0)])
@@ -219,7 +230,8 @@ def _count_bytes(n_features: int, n_targets: int) -> int:
 def _entropy_terms(both: np.ndarray, marginal: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
     """Return Σ_j n_j log(n_j N / (n m_j)) for each feature.
 
-    Exactly 0 where presence is constant, with 0 log 0 = 0.
+    n_j is the entry of `both` for class j, n the feature's `marginal`, m_j the class's weight in
+    `labels`, and N `total`. 0 log 0 = 0. The sum is exactly 0 if n = N.
     """
     always = (marginal == total)[:, None]
     expected = np.where(always, labels, marginal[:, None] * (labels / total))

@@ -1,11 +1,11 @@
-"""IncrementalSKM: directions along which classes lie apart, by a recurrence.
+"""IncrementalSKM: supervised Kampong measure, updated row by row.
 
-How quickly it reaches the batch answer, as in figure 6 of [SKM] (python -m benchmarks.papers
-skm_figure_6):
+Measured convergence to the solution by eigenvectors, as in figure 6 of [SKM] (python -m
+benchmarks.papers skm_figure_6):
 
-- On iris the inner product with the batch vector is 0.998 after 25 rows and 0.9999 after 100, for
-  a = 1 and a = 3.
-- On monks-1 and monks-3 with a = 1 it is above 0.92 after 100 rows and 0.997 after all 556.
+- On iris, the inner product with the exact eigenvector is 0.998 after 25 rows and 0.9999 after 100
+  rows, for a = 1 and a = 3.
+- On monks-1 and monks-3 with a = 1, it is above 0.92 after 100 rows and 0.997 after all 556.
 """
 
 from dataclasses import dataclass
@@ -32,55 +32,56 @@ from stream_dr.statistics.recurrences.skm_state import SKMAccumulator, SKMState
 
 @dataclass(eq=False, repr=False)
 class IncrementalSKM(Estimator):
-    """Find directions along which classes lie apart, row by row.
+    """Find directions that separate the classes, updated row by row.
 
-    Incremental supervised Kampong measure, the recurrence of [SKM, section 4.4, eq. 22, 23]. Its
-    answer moves smoothly from row to row, and it needs no scatter matrix.
+    Incremental supervised Kampong measure [SKM, section 4.4, eq. 22, 23]. Each row changes the
+    directions a little, so they move smoothly, and no scatter matrix is stored.
 
     >>> from stream_dr import IncrementalSKM
     >>> rows = [[0.0, 1.0], [4.0, 1.0], [0.0, 1.1], [4.0, 0.9]] * 25
     >>> abs(IncrementalSKM(n_components=1).fit(rows, ["a", "b"] * 50).components_).round(1).tolist()
     [[1.0, 0.0]]
 
-    Targets are one label a row. At a = 1 use `SKM`, the closed form from class means: it is exact
-    at every row, merges and unlearns. The recurrence is for a ≠ 1 at many features. It does not
-    merge and does not unlearn, since its answer depends on the order of rows, and it refuses
-    weights.
+    Targets are one label a row. With a = 1 use `SKM`, which is exact after every row, merges and
+    unlearns. Use this estimator for a ≠ 1 and many features. The result depends on the order of
+    the rows, so the estimator does not merge, does not unlearn and takes no weights.
 
     Parameters
     ----------
     n_components : int ≥ 1, default 2
-        Number of components looked for, at most 2,000.
+        Number of components to look for, at most 2,000.
     a : float ≥ 0, default 1.0
-        Weight of a row's own class. The eigenvectors tracked are those of 2 Sb + (1 − a) Sw.
+        Weight that keeps the rows of one class together. The directions approach the eigenvectors
+        of 2 Sb + (1 − a) Sw, where Sb is the scatter between classes and Sw the scatter within
+        classes.
     target : {"auto", "class"}, default "auto"
-        Kind of targets: one label a row.
+        Kind of targets. Both values mean one label a row.
     feature_map : dict or None, default None
-        Spec of a map that rows go through first.
+        Spec of a feature map that is applied to the rows first.
     keep : {"positive", "all"}, default "positive"
-        With "positive", components with ‖v_i‖ below 1e-2 of the largest and, for a ≥ 1, those past
-        (classes − 1) are left out and not counted by `rank_`. The matrix has no positive
-        eigenvalue there, so they settle nowhere. With "all", every component started so far is
-        there, as in the paper, where the classes do not limit their number [SKM, table 1 (D),
-        figure 4(f)]. Those past (classes − 1) are not orthogonal. For a ≠ 1 `SKM` with
-        n_components solves for them.
+        Components to return. "positive" leaves out components that approach no positive
+        eigenvalue, because they do not converge. These are components whose vector v_i is shorter
+        than 1e-2 of the longest, and for a ≥ 1 all components past (classes − 1). `rank_` does not
+        count them. "all" returns every component started so far, as the paper does [SKM, table 1
+        (D), figure 4(f)]. Components past (classes − 1) are then not orthogonal. To solve for
+        components of negative eigenvalue with a ≠ 1, use `SKM` with n_components.
 
     Notes
     -----
-    `components_` have unit length at any number of rows. `eigenvalues_` are the recurrence's own
-    estimates ‖v_i‖. With keep="all" and a ≥ 1 they are negated past (classes − 1): the matrix'
-    eigenvalues there are not above 0, and only the sign can be relied on. `mean_` is that of all
-    labelled rows.
+    `components_` always have length 1. `eigenvalues_` are the lengths ‖v_i‖ of the vectors that
+    the update maintains, which estimate the eigenvalues. With keep="all" and a ≥ 1, the estimates
+    past (classes − 1) are negated, because the matrix has no positive eigenvalue there. Only their
+    sign can be relied on. `mean_` is the mean of all labelled rows.
 
-    If 2 Sb + (1 − a) Sw has no positive eigenvalue, the recurrence does not settle and gives no
-    warning. `SKM` has no component there.
+    If 2 Sb + (1 − a) Sw has no positive eigenvalue, the directions do not converge, and there is
+    no warning. `SKM` has no component then.
 
-    The first row learned is subtracted from dense rows, not from sparse ones, so the two forms
-    start differently. Their answers may differ in sign and, while rows are few, by about one row's
-    influence.
+    The first row is subtracted from dense rows but not from sparse rows, so dense and sparse rows
+    start differently. Their results may differ in sign, and while there are few rows also by about
+    the influence of one row.
 
-    A label is a class from its first row on. There is no `min_class_rows`, as `SKM` has, because
-    rows learned while a label waits cannot be learned later.
+    A label is a class from its first row on. There is no `min_class_rows` as in `SKM`, because
+    rows of a label that is not yet a class could not be learned later.
 
     Learning a row costs O(nonzeros · (p + c) + p (c + 1)(p + c)) for p components and c classes.
     State: 8 · k · (d + 2 k) bytes for d features, with k = p + c rounded up to a multiple of 8.
@@ -101,7 +102,7 @@ class IncrementalSKM(Estimator):
     keep: Literal["positive", "all"] = "positive"
 
     def check_parameters(self) -> None:
-        """Raise InvalidParameter for n_components < 1 or above 2,000 or an a or target outside its range."""
+        """Raise InvalidParameter when a parameter is outside its range."""
         check_positive_int("n_components", self.n_components, most=MOST_COMPONENTS)
         check_number("a", self.a, low=0.0)
         check_choice("keep", self.keep, ("positive", "all"))
@@ -109,16 +110,16 @@ class IncrementalSKM(Estimator):
         check_feature_map(self.feature_map)
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return a new accumulator, or one that continues from `state`."""
+        """Return an accumulator that is empty or continues from `state`."""
         return make_accumulator(self.feature_map, self._recurrence, state)
 
     def _recurrence(self, state: SKMState | None) -> SKMAccumulator:
         return SKMAccumulator(self.n_components, self.a, state)
 
     def solve(self, state: State) -> Projection:
-        """Return the projection of `state`: its vectors divided by their lengths.
+        """Return the projection of `state`, with vectors scaled to length 1.
 
-        Costs O(d p (p + c)).
+        Costs O(d p (p + c)) for d features, p components and c classes.
         """
         return solve_mapped(state, self._unit_vectors)
 
@@ -134,10 +135,10 @@ class IncrementalSKM(Estimator):
         return Linear(mean, loadings, lengths * np.where(there < positive, 1.0, -1.0), "recurrence")
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the bytes of its state, 8 · k · (d + 2 k).
+        """Return the size of the state in bytes, 8 · k · (d + 2 k).
 
-        k = p + c rounded up to a multiple of 8. d is the number of mapped features if there is a
-        feature map.
+        k is the number of components plus the number of classes, rounded up to a multiple of 8. d
+        is the number of features, after the feature map if there is one.
         """
         return mapped_bytes(self.feature_map, self._basis_bytes, n_features, n_targets)
 

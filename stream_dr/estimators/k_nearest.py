@@ -1,4 +1,4 @@
-"""KNearest: k nearest neighbours on a uniform sample of the rows."""
+"""KNearest, a k-nearest-neighbours classifier on a uniform sample of the rows."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self, cast
@@ -30,20 +30,22 @@ from stream_dr.targets.parsing import parse_targets
 class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     """Classify rows by their nearest neighbours in a sample of the stream.
 
-    The classifier that the papers put behind a projection: `KNearest().fit(lda.transform(X), y)`.
-    It works on plain rows, too. It is no projection, so it cannot be a model of a service.
+    The papers use this classifier after a projection: `KNearest().fit(lda.transform(X), y)`. It
+    also works on rows that are not projected. It does not project rows itself, so it cannot be a
+    model of a service.
 
     >>> from stream_dr import KNearest
     >>> KNearest().partial_fit([[0.0], [1.0], [9.0]], ["low", "low", "high"]).predict([[7.0]]).tolist()
     ['high']
 
-    Targets are one label a row. Merges, by a hypergeometric draw. Does not unlearn. For the
-    nearest class mean, the papers' other classifier, see `ClassMeans`.
+    Targets are one label a row. Merges: the merged sample is drawn from the two samples in
+    proportion to their streams (a hypergeometric draw). Does not unlearn. The papers' other
+    classifier, the nearest class mean, is `ClassMeans`.
 
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 1
-        Number of neighbours k. Fewer if the sample has fewer rows.
+        Number of neighbours k. If the sample has fewer rows, all of them are neighbours.
     reservoir : int ≥ 1, default 2000
         Largest number of rows in the sample.
     random_state : int or None, default None
@@ -56,22 +58,23 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     n_samples_seen_ : int
         Number of rows learned.
     n_features_in_ : int
-        Width of the rows learned so far.
+        Number of features of the rows learned so far.
     feature_names_in_ : ndarray (features,), object
         Names of the features, if the first rows were a table of named columns.
     state_ : Reservoir
-        The sample: `kept` (sampled rows, features), and `codes` (sampled rows,) into its `labels`.
+        The sample. `kept` are the sampled rows (sampled rows, features), and `codes` (sampled
+        rows,) are the indices of their labels in `labels`.
     fitted_ : FittedState
-        The reservoir that is learned into. Internal; use `state_`.
+        Reservoir that new rows are added to. Internal; use `state_`.
 
     Notes
     -----
-    A k-NN of a stream must forget something. A uniform sample keeps every part of the stream at
-    its share.
+    A k-NN classifier cannot store a whole stream. In a uniform sample every part of the stream is
+    represented by its share of the rows.
 
-    Learning a row costs O(1), and O(entries) for the few that are sampled. Predicting costs one
-    scikit-learn neighbour search over the sample. State: 8 · reservoir · features bytes, dense.
-    Left out: weights of neighbours by distance.
+    Learning a row costs O(1), and O(entries) for the few rows that are sampled. Predicting costs
+    one scikit-learn neighbour search over the sample. State: 8 · reservoir · features bytes,
+    dense. Left out: weights of neighbours by distance.
     """
 
     state_type: ClassVar[type] = Reservoir
@@ -89,29 +92,32 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         check_seed(self.random_state)
 
     def set_params(self, **params: object) -> Self:
-        """Set parameters. Raises InvalidParameter."""
+        """Set parameters by name. Raises InvalidParameter for an unknown name."""
         if error := unknown_parameter(type(self).__name__, params, self.get_params()):
             raise error
         return super().set_params(**params)
 
     def accumulator(self, state: State | None = None) -> ReservoirAccumulator:
-        """Return a reservoir that starts empty, or continues from `state`."""
+        """Return a reservoir that is empty or continues from `state`."""
         return ReservoirAccumulator(self.reservoir, self.random_state or 0, True, cast(Reservoir | None, state))
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return about 8 · reservoir · features bytes, dense."""
+        """Return the approximate size in bytes, 8 · reservoir · (features + 3), dense."""
         return self.reservoir * 8 * (n_features + 3)
 
     def fit(self, X: RowsLike, y: TargetsLike) -> Self:
-        """Forget everything, then learn rows X (rows, features) with one label a row."""
+        """Forget all learned rows, then learn rows X with one label a row.
+
+        X: (rows, features). y: (rows,).
+        """
         self.check_parameters()
         return self._learn(new_fitted_state(self), X, y, refuse_empty=True)
 
     def partial_fit(self, X: RowsLike, y: TargetsLike, classes: ArrayLike | None = None) -> Self:
         """Learn more rows X (rows, features) with one label a row.
 
-        The state is unchanged on error. `classes` is ignored, for callers used to scikit-learn's
-        classifiers: new labels may come at any time.
+        If an error is raised, the state is unchanged. `classes` is ignored, because new labels may
+        come at any time. The argument exists for code written for scikit-learn's classifiers.
         """
         self.check_parameters()
         fitted = self.fitted_ if "fitted_" in vars(self) else new_fitted_state(self)
@@ -121,37 +127,46 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     def predict(self, X: RowsLike) -> np.ndarray:
         """Return the most frequent label (rows,) among each row's neighbours.
 
-        Of equally frequent labels it is the first in `classes_`. Raises NotFitted, WidthMismatch.
+        If several labels are equally frequent, the first in `classes_` is returned. Raises
+        NotFitted before any row is learned, and WidthMismatch if X has another number of features.
         """
         rows = self._rows(X)
         return self.classes_[self._search().predict(rows)]
 
     def predict_proba(self, X: RowsLike) -> np.ndarray:
-        """Return the share (rows, classes) float64 of each class among the neighbours."""
+        """Return the share (rows, classes) float64 of each class among a row's neighbours.
+
+        Columns are in the order of `classes_`.
+        """
         rows, search = self._rows(X), self._search()
         shares = np.zeros((rows.shape[0], len(self.classes_)))
         shares[:, search.classes_] = search.predict_proba(rows)
         return shares
 
     def kneighbors(self, X: RowsLike = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
-        """Return distances (rows, k) and places (rows, k) of the nearest sampled rows.
+        """Return the distances and indices of the nearest sampled rows.
 
-        Places are row numbers in `state_.kept`, nearest first.
+        Distances and indices are (rows, k), nearest first. An index is a row number in
+        `state_.kept`.
 
         Parameters
         ----------
         X : rows (rows, features) or None, default None
-            None stands for the sampled rows, none of which is its own neighbour.
+            Rows to search neighbours for. None stands for the sampled rows, and then no row is its
+            own neighbour.
         n_neighbors : int or None, default None
             Number of neighbours k. None takes the estimator's parameter.
         return_distance : bool, default True
-            If False, only the places are returned.
+            If False, only the indices are returned.
         """
         rows = None if X is None else self._rows(X)
         return self._search().kneighbors(rows, n_neighbors, return_distance)
 
     def merge(self, other: "KNearest") -> Self:
-        """Make self a sample of both streams. `other` is unchanged. Raises CannotMerge."""
+        """Replace the sample by a sample of both streams.
+
+        `other` is unchanged. Raises CannotMerge if the parameters or the feature names differ.
+        """
         if type(other) is not type(self) or other.get_params() != self.get_params():
             raise CannotMerge(f"{other!r} cannot be merged into {self!r}: merge samples of one set of parameters.")
         mine, theirs = self.fitted(), other.fitted()
@@ -163,7 +178,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     def save(self, path: FileName) -> None:
         """Write parameters and sample to one file.
 
-        `stream_dr.load` restores this classifier from it, bit-equal.
+        `stream_dr.load` reads the file and returns this classifier, equal bit by bit.
         """
         import stream_dr
 
@@ -171,7 +186,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
 
     @property
     def state_(self) -> Reservoir:
-        """The sample and its labels, immutable. Raises NotFitted before any row."""
+        """Sample and its labels, immutable. Raises NotFitted before any row is learned."""
         return cast(Reservoir, self.fitted().accumulator.freeze())
 
     @property
@@ -186,12 +201,15 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
 
     @property
     def n_features_in_(self) -> int:
-        """Width of the rows learned."""
+        """Number of features of the rows learned."""
         return int(self.fitted().accumulator.n_features)
 
     @property
     def feature_names_in_(self) -> np.ndarray:
-        """Names of the features, if the first batch was a table of named columns."""
+        """Names of the features, if the first batch was a table of named columns.
+
+        Raises AttributeError otherwise.
+        """
         names = self.fitted().names
         if names is None:
             raise AttributeError(f"{type(self).__name__} was given rows without feature names.")
@@ -206,16 +224,20 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return tags
 
     def fitted(self) -> FittedState:
-        """Return what fit made. Raises NotFitted before any row."""
+        """Return the reservoir and what belongs to it.
+
+        Raises NotFitted before any row is learned.
+        """
         if "fitted_" not in vars(self) or not self.fitted_.accumulator.rows:
             raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
         self.fitted_.check(self)
         return self.fitted_
 
     def _rows(self, X: RowsLike) -> Any:
-        """Return the rows to classify, named columns in the order learned.
+        """Return the rows to classify, with their columns in the learned order.
 
-        Raises WidthMismatch, EmptyInput.
+        Raises WidthMismatch if the columns differ from the learned ones, and EmptyInput if there
+        is no row.
         """
         rows, _ = self._in_order(self.fitted(), X)
         if not rows.shape[0]:
@@ -223,9 +245,10 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return rows
 
     def _in_order(self, fitted: FittedState, X: RowsLike) -> tuple[Any, tuple[str, ...] | None]:
-        """Return the rows in the learned order of columns, and the columns' names.
+        """Return the rows with columns in the learned order, and the columns' names.
 
-        Raises WidthMismatch if the columns differ from those of the first rows, by name or number.
+        Before any row is learned, the order stays as it is. Raises WidthMismatch if the names or
+        the number of the columns differ from the rows learned first.
         """
         rows, names = as_rows(X)
         learned = fitted.accumulator.n_features
@@ -240,9 +263,9 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return rows, names
 
     def _search(self) -> KNeighborsClassifier:
-        """Return scikit-learn's search over the sample, by places in `classes_`.
+        """Return scikit-learn's k-NN classifier fitted on the sample.
 
-        It is made once for each sample and k.
+        Its classes are indices in `classes_`. It is fitted again when the sample or k changes.
         """
         fitted, state = self.fitted(), self.state_
         k = min(self.n_neighbors, len(state.numbers))

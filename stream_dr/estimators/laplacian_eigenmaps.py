@@ -1,4 +1,4 @@
-"""LaplacianEigenmaps: coordinates that keep neighbours together, on a sample."""
+"""LaplacianEigenmaps: coordinates of a sample that keep neighbours together."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal, cast
@@ -13,60 +13,68 @@ from stream_dr.statistics.reservoir import Reservoir
 
 @dataclass(eq=False, repr=False)
 class LaplacianEigenmaps(Embedding):
-    """Place rows so that neighbours stay together.
+    """Find coordinates of the rows in which neighbours stay together.
 
-    Laplacian eigenmaps of a uniform sample of the rows. Other rows are placed by Nyström's
-    formula. Unsupervised: y is ignored.
+    Laplacian eigenmaps of a uniform sample of the rows. Rows outside the sample get coordinates by
+    Nyström's formula (a weighted mean of their neighbours' coordinates). Unsupervised: y is
+    ignored.
 
     >>> import numpy as np
     >>> from stream_dr import LaplacianEigenmaps
     >>> LaplacianEigenmaps(n_components=1, n_neighbors=3).fit_transform(np.arange(12.0)[:, None]).shape
     (12, 1)
 
-    Merges, by a hypergeometric draw. Does not unlearn. Use `LPP` for a linear map, or for
-    neighbours within classes.
+    Merges: the merged sample is drawn from the two samples in proportion to their streams (a
+    hypergeometric draw). Does not unlearn. Use `LPP` for a linear map, or for neighbours within
+    classes.
 
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Number of neighbours k of a row. As many as `reservoir` join all rows, for weights="heat"
-        and edges="or".
+        Number of neighbours k of a row. To join all rows by edges, set it to `reservoir`, with
+        weights="heat" and edges="or".
     weights : {"binary", "heat"}, default "binary"
-        Weight of an edge: 1, or exp(−|·|²/t).
+        Weight of an edge. "binary" is 1. "heat" is exp(−|·|²/t), with the distance |·| of the two
+        rows.
     temperature : float > 0 or None, default None
-        t. None takes the mean squared length of the edges.
+        Parameter t of the weights "heat". None takes the mean squared length of the edges.
     edges : {"average", "or"}, default "average"
-        With "average", an edge that only one of its ends counts has half its weight, and a row is
-        the first of its own k, as in scikit-learn's SpectralEmbedding. With "or", it has all of
-        its weight, and a row has k others [GLPLS eq. 2.25].
+        Weight of one-sided edges. An edge is one-sided if only one of its rows is among the k
+        nearest of the other. "average" halves its weight, and a row is the first of its own k
+        nearest rows, as in scikit-learn's SpectralEmbedding. "or" leaves its weight whole, and a
+        row has k neighbours other than itself [GLPLS eq. 2.25].
     radius : float > 0 or None, default None
-        ε: an edge joins rows at most this far apart, whatever n_neighbors and edges are.
+        If set, an edge joins rows at most this far apart. n_neighbors and edges have no effect
+        then.
     drop_first : bool, default True
-        Pass over the eigenvectors of λ = 0, as many as the graph has parts. False keeps them, for
-        k clusters by the first k.
+        Leave out the eigenvectors of eigenvalue 0, one for each connected component of the graph.
+        Set it to False to find k clusters by the first k eigenvectors.
     scaling : {"unit", "source"}, default "unit"
         With "unit", the sampled rows have variance 1 along every component. With "source", zᵀ D z
-        = 1, as scikit-learn's.
+        = 1 (see Notes), as in scikit-learn.
 
     Attributes
     ----------
     eigenvalues_ : ndarray (components,), float64
-        λ of the normalised Laplacian, ascending.
+        Eigenvalues λ of the normalised Laplacian, ascending.
     parts_ : int
-        Number of connected parts of the sample's graph. If there are several, raise n_neighbors
-        until there is one: coordinates in one part say nothing about the others.
+        Number of connected components of the sample's graph. If there are several, raise
+        n_neighbors until there is one. Coordinates in one connected component say nothing about
+        the rows of another.
 
     Notes
     -----
-    Minimises Σ_ij (z_i − z_j)² S_ij with zᵀ D z = 1 over the sampled rows, S the weights of their
-    edges and D their row sums [GLPLS eq. 2.26-2.29].
+    Minimises Σ_ij (z_i − z_j)² S_ij with zᵀ D z = 1 [GLPLS eq. 2.26-2.29]. z_i is a coordinate of
+    the sampled row i, S_ij the weight of the edge between the rows i and j, and D the row sums of
+    S (a diagonal matrix).
 
-    Learning a row costs O(1), and O(entries) for the few that are sampled. Solving costs
+    Learning a row costs O(1), and O(entries) for the few rows that are sampled. Solving costs
     O(reservoir³), transforming a row O(reservoir · features). State: 8 · reservoir · features
     bytes, dense.
 
-    Left out: components with 1 − λ ≤ 1e-6, which new rows cannot have. Left out, too: label-aware
-    weights, since a new row has no label and could not be attached to such a graph.
+    Left out: components with 1 − λ ≤ 1e-6, because Nyström's formula cannot extend them to new
+    rows. Also left out: label-aware weights. A new row has no label, so such a graph could not
+    take it in.
     """
 
     _: KW_ONLY
@@ -88,16 +96,16 @@ class LaplacianEigenmaps(Embedding):
             check_number("temperature", self.temperature, 0.0, open_low=True)
 
     def solve_sample(self, state: Reservoir) -> Eigenmap:
-        """Return the places of the sampled rows, and the rule for other rows."""
+        """Return the coordinates of the sampled rows, which also place other rows."""
         heat, edges = self.weights == "heat", self.edges
         graph = neighbourhood_graph(state.kept, self.n_neighbors, heat, self.temperature, None, edges, self.radius)
         return laplacian_eigenmaps(state.kept, graph, self.n_components, self.scaling == "unit", self.drop_first)
 
     @property
     def parts_(self) -> int:
-        """Number of connected parts of the sample's graph.
+        """Number of connected components of the sample's graph.
 
-        If there are several, each is a cluster of its own and coordinates in one say nothing about
-        the others. Raise n_neighbors until there is one.
+        If there are several, each is a cluster of its own, and coordinates in one say nothing
+        about the rows of another. Raise n_neighbors until there is one.
         """
         return cast(Eigenmap, inner_projection(self.projection())).parts

@@ -1,4 +1,4 @@
-"""LDA: linear discriminant analysis by the two-stage method."""
+"""LDA (linear discriminant analysis) by the two-stage method."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
@@ -16,13 +16,15 @@ from stream_dr.solve.spectral import left_singular
 from stream_dr.statistics.moments.accumulator import MomentState
 
 NO_SPREAD = 1e-9
-"""Share of the variance below which a within-class variance counts as rounding. Eigenvalues this near
-count as equal, too.
+"""Share of the total variance up to which a within-class variance counts as rounding.
+
+Along such a component, the component is scaled by its total variance instead.
 """
 
 CERTAIN = 1e-10
-"""Least share of the variance within classes that classification assumes. With 0 a likelihood would
-be infinite.
+"""Smallest within-class variance that classification assumes, as a share of the total variance.
+
+With a variance of 0 a likelihood would be infinite.
 """
 
 
@@ -30,9 +32,9 @@ be infinite.
 class LDA(LinearClassifier, TwoStage):
     """Find the directions that separate the classes best.
 
-    Linear discriminant analysis in one pass: it maximises the scatter between classes against the
-    total scatter. It is also a classifier, for which the classes are Gaussian with one common
-    covariance.
+    Linear discriminant analysis in one pass. It maximises the scatter between classes relative to
+    the total scatter. LDA is also a classifier, which assumes that the classes are Gaussian with
+    one common covariance.
 
     >>> from stream_dr import LDA
     >>> lda = LDA().fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0], [6.0, 2.0]], ["a", "a", "b", "b"])
@@ -44,21 +46,23 @@ class LDA(LinearClassifier, TwoStage):
     Parameters
     ----------
     shrinkage : float in [0, 1] or None, default None
-        Ridge in place of gamma, whose effect does not fade as rows come. The within-class scatter
-        becomes (1 − s) Sw + s (tr Sw / d) I, as in scikit-learn's solvers "lsqr" and "eigen".
+        Ridge that is used instead of gamma and whose effect does not fade with more rows. The
+        within-class scatter Sw becomes (1 − s) Sw + s (tr Sw / d) I for d features, as in
+        scikit-learn's solvers "lsqr" and "eigen".
     scaling : {"unit", "source"}, default "unit"
-        With "unit", the rows learned have *within-class* variance 1 along every component (divisor
-        N, the sum of weights) [mathematics §3a]. At γ = 0 `transform` is then that of
-        scikit-learn's LinearDiscriminantAnalysis(solver="svd"), up to sign (earlier releases of it
-        divide by N − classes). Along a component in which no row differs from its class mean the
-        total variance is 1 instead. With "source", the paper's Wᵀ(Cxx + γI)W = I holds, which
-        shrinks as 1/√N.
+        Length of the components. With "unit", the rows learned have *within-class* variance 1
+        along every component (divisor N, the sum of weights) [mathematics §3a]. With gamma=0
+        `transform` then returns what scikit-learn's LinearDiscriminantAnalysis(solver="svd")
+        returns, up to signs (its earlier releases divide by N − classes). If all rows equal their
+        class mean along a component, the total variance is 1 instead. With "source", the paper's
+        condition Wᵀ(Cxx + γI)W = I holds, and projected rows shrink as 1/√N.
     priors : list of float or None, default None
-        Probabilities of all labels learned, in the order of the sorted labels. The probability of
-        labels that wait (see min_class_rows) is shared by the others in proportion to their own.
-        None takes the shares of the classes learned. Priors weigh the class means in Sb and in the
-        centre, and the classes in `predict`. Sw stays that of the rows, as in scikit-learn's "svd"
-        (its "lsqr" and "eigen" weigh each class's scatter by the priors).
+        Probabilities of all labels learned, in the order of the sorted labels. Labels with fewer
+        rows than `min_class_rows` are not yet classes, and their probability is divided among the
+        classes in proportion. None takes the classes' shares of the rows. Priors weigh the class
+        means in the between-class scatter and in the centre, and the classes in `predict`. The
+        within-class scatter does not depend on priors, as in scikit-learn's "svd" (in "lsqr" and
+        "eigen" it does).
 
     Attributes
     ----------
@@ -67,28 +71,35 @@ class LDA(LinearClassifier, TwoStage):
     means_ : ndarray (classes, features), float64
         Class means.
     xbar_ : ndarray (features,), float64
-        Point that rows are centred on: the mean of the class means by `priors` if they are given,
-        else the mean of the rows.
+        Point that rows are centred on. With `priors`, it is the mean of the class means weighted
+        by the priors. Otherwise it is the mean of the rows.
     scalings_ : ndarray (features, min(classes − 1, rank)), float64
-        Directions of all components, as scikit-learn's.
+        Directions of all components, also of those past n_components, as in scikit-learn.
     explained_variance_ratio_ : ndarray (components,), float64
-        Share of the variance between classes in units of Σ.
+        Share of each component in the variance between classes, measured in units of the
+        within-class covariance.
 
     Notes
     -----
-    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` [2S §2 and Algorithm 2; mathematics §3]. Cxx is the
-    total scatter and XH = Cxy diag(n_j^−1/2), where Cxy is the cross-scatter of rows and class
-    indicators and n_j the weight of class j. Eigenvalues lie in [0, 1]. γ = 0 is Fisher's LDA.
+    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` [2S §2 and Algorithm 2; mathematics §3].
 
-    If only the diagonal of Cxx is stored (`solution_` is "diagonal"), the result is the one-pass
-    approximation W1 ≈ (diag(Cxx) + γ)⁻¹ XH of mathematics §4. `refine` makes it exact.
+    - X are the centred rows, Cxx is their scatter and γ is the ridge `gamma`.
+    - XH = Cxy diag(n_j^−1/2). Cxy is the cross-scatter of rows and class indicators, and n_j the
+      weight of class j.
+
+    Eigenvalues lie in [0, 1]. With γ = 0 this is Fisher's LDA.
+
+    If only the diagonal of Cxx is stored (see `scatter`), `solution_` is "diagonal". The result is
+    then the one-pass approximation W1 ≈ (diag(Cxx) + γ)⁻¹ XH of mathematics §4. `refine` makes
+    it exact.
 
     `predict` takes classes as Gaussian with means m_j and one covariance Σ. Σ is (Sw + γI) / N, or
-    with shrinkage ((1 − s) Sw + s (tr Sw / d) I) / N, as in scikit-learn's
-    LinearDiscriminantAnalysis ("svd" at γ = 0, "lsqr" with shrinkage). All components predict,
-    also those that n_components leaves out. From the diagonal of Cxx, Σ is diag(Cxx) less Sb, as
-    if features were uncorrelated in total, so predictions are as approximate as the components.
-    Along a component without within-class variance Σ is 1e-10 of the total variance.
+    with shrinkage ((1 − s) Sw + s (tr Sw / d) I) / N, where Sw is the within-class scatter. This
+    is as in scikit-learn's LinearDiscriminantAnalysis ("svd" with γ = 0, "lsqr" with shrinkage).
+    All components are used to predict, also those past n_components. If only the diagonal of Cxx
+    is stored, Σ is diag(Cxx) minus the between-class scatter, as if features were uncorrelated.
+    The predictions are then as approximate as the components. Along a component without
+    within-class variance, Σ is 1e-10 of the total variance.
 
     State: O(d·(c + 2)) numbers for d features and c classes, and d² more with exact scatter.
     Learning a row costs O(its entries), and O(d²) with exact scatter. Solving costs O(d³ + d c²),
@@ -114,13 +125,20 @@ class LDA(LinearClassifier, TwoStage):
             raise InvalidParameter(f"priors={self.priors!r} add up to {sum(self.priors):g}; they must add up to 1.")
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
-        """Return XH = Cxy diag(n_j^−1/2), and its size for the rounding test."""
+        """Return XH = Cxy diag(n_j^−1/2), and the size of the factor H.
+
+        Cxy (features, classes) is the cross-scatter of rows and class indicators. n_j is the
+        weight of class j.
+
+        X are the centred rows, and H is the factor of the targets. The size √(tr HᵀH) decides which
+        part of XH is only rounding error.
+        """
         return _weighted_means(moments), len(moments.label_weights) ** 0.5
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return at most (classes with weight − 1) directions.
+        """Return at most (classes − 1) directions and their eigenvalues.
 
-        With `priors` they are turned within their span.
+        With `priors`, the directions are rotated within their span.
         """
         loadings, eigenvalues = super().directions(moments, state)
         most = max(len(moments.label_weights) - 1, 0)
@@ -132,8 +150,9 @@ class LDA(LinearClassifier, TwoStage):
     def _turned_by_priors(self, loadings: np.ndarray, eigenvalues: np.ndarray, moments: Moments) -> Directions:
         """Return the directions in which class means weighted by priors differ most.
 
-        Sw and the ridge stay as they are, so these directions span the same space. They are found
-        among the components, scaled to unit Σ, by a problem of (q, q) numbers at most.
+        Priors change neither the within-class scatter nor the ridge, so the directions with priors
+        span the same space as those without. They are computed among the given q components, each
+        scaled to within-class variance 1, by a problem of at most (q, q).
         """
         share = self.ridge_terms(moments)[0]
         unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, CERTAIN))
@@ -147,17 +166,21 @@ class LDA(LinearClassifier, TwoStage):
         return (unit @ turn) * np.sqrt(1.0 - share * eigenvalues), eigenvalues
 
     def centre(self, moments: Moments) -> np.ndarray:
-        """Return the mean of the class means by priors."""
+        """Return the point (features,) that rows are centred on.
+
+        This is the mean of the class means weighted by the priors, or without priors the mean of
+        the rows.
+        """
         if self.priors is None or not moments.labels:
             return moments.mean
         return moments.mean + moments.offsets @ self._priors(moments) / moments.scale
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
-        """Return the readout of Gaussian classes with one covariance.
+        """Return the classifier of the projected rows (a `Readout`).
 
-        The covariance is diagonal in the components. wᵀ Σ w is read from λ: if `between` is the
-        components' variance between classes, then N wᵀ(aCxx + ρI)w = between / λ, and Σ is smaller
-        than this by a times `between`.
+        Classes are Gaussian with one covariance Σ, which is diagonal in the components. Σ along a
+        component w follows from its eigenvalue λ. If `between` is the variance between classes
+        along w, then wᵀ(aCxx + ρI)w / N = between / λ. Σ is this value minus a · between.
         """
         priors = self._priors(moments)
         share = self.ridge_terms(moments)[0]
@@ -168,13 +191,13 @@ class LDA(LinearClassifier, TwoStage):
         return class_readout(moments, apart, variances, priors)
 
     def shrunk_trace(self, moments: Moments) -> float:
-        """Return tr Sw, summed over rows."""
+        """Return tr Sw, the trace of the within-class scatter summed over rows."""
         return max(super().shrunk_trace(moments) - float((_weighted_means(moments) ** 2).sum()), 0.0)
 
     def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """Return wᵀ Sw w (p,), Sw summed over rows.
+        """Return wᵀ Sw w (p,) for each component w, where Sw is the within-class scatter.
 
-        Where that is only rounding, return wᵀ Cxx w.
+        If this is only rounding error, return wᵀ Cxx w, with the total scatter Cxx.
         """
         total, xh = super().component_variances(loadings, moments, solution), _weighted_means(moments)
         if moments.scatter is None and solution != "refined":
@@ -184,11 +207,11 @@ class LDA(LinearClassifier, TwoStage):
         return np.where(within > NO_SPREAD * total, within, total)
 
     def _between(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """Return the between-class part of the scatter along each component, (p,).
+        """Return the between-class scatter (p,) along each component.
 
-        It is Σ_j n_j (wᵀ m_j)², with m_j the mean of class j relative to the mean of all rows. A
-        refined solution with `priors` was solved with class means that they weighted, so they
-        weight the means here, too.
+        The value for a component w is Σ_j n_j (wᵀ m_j)², where n_j is the weight of class j and
+        m_j its mean minus the mean of all rows. A refined solution with `priors` was solved from
+        class means weighted by the priors. So the means are weighted by the priors here, too.
         """
         centres = (moments.cross / moments.label_weights).T @ loadings
         if self.priors is None or solution != "refined":
@@ -199,8 +222,9 @@ class LDA(LinearClassifier, TwoStage):
     def _priors(self, moments: Moments) -> np.ndarray:
         """Return the priors (classes,) in the moments' order of labels.
 
-        Priors that are given are of all labels learned. The share of labels that wait goes to the
-        others. Raises InvalidParameter unless there is one for each label.
+        `priors` lists all labels learned. The share of labels with fewer than `min_class_rows`
+        rows is divided among the classes. Raises InvalidParameter unless `priors` has one entry
+        for each label.
         """
         if self.priors is None:
             return moments.label_weights / moments.label_weights.sum() if len(moments.labels) else np.zeros(0)
@@ -239,9 +263,9 @@ class LDA(LinearClassifier, TwoStage):
 
     @property
     def scalings_(self) -> np.ndarray:
-        """Directions (features, q) float64 of all components.
+        """Directions (features, q) float64 of all components, also past n_components.
 
-        `transform` is the first n_components columns of (X − xbar_) · scalings_.
+        `transform` returns the first n_components columns of (X − xbar_) · scalings_.
         """
         return all_loadings(self.linear_projection())
 
@@ -249,12 +273,12 @@ class LDA(LinearClassifier, TwoStage):
     def explained_variance_ratio_(self) -> np.ndarray:
         """Share (components,) float64 of each component in the variance between classes.
 
-        Variances are in units of Σ.
+        Variances are measured in units of the within-class covariance.
         """
         rank = self.rank_
         means, priors = self._classes()
         centres = (means - priors @ means) @ self.scalings_
-        # The readout's weights are centres divided by their variance.
+        # The readout's weights are the centres divided by the within-class variances.
         shares = priors @ (centres * self._readout().weights.T)
         return shares[:rank] / shares.sum() if shares.sum() > 0 else shares[:rank]
 
@@ -267,5 +291,8 @@ class LDA(LinearClassifier, TwoStage):
 
 
 def _weighted_means(moments: Moments) -> np.ndarray:
-    """Return XH (features, classes), with XH Hᵀ Xᵀ = Sb, summed over rows."""
+    """Return XH (features, classes) for which XH Hᵀ Xᵀ is the between-class scatter.
+
+    The between-class scatter is summed over rows.
+    """
     return moments.cross / np.sqrt(moments.label_weights)

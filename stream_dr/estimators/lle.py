@@ -1,4 +1,4 @@
-"""LLE: locally linear embedding of a sample."""
+"""LLE (locally linear embedding) of a sample of the rows."""
 
 from dataclasses import KW_ONLY, dataclass
 
@@ -10,46 +10,52 @@ from stream_dr.statistics.reservoir import Reservoir
 
 @dataclass(eq=False, repr=False)
 class LLE(Embedding):
-    """Place rows so that each stays the same mean of its neighbours.
+    """Find coordinates in which each row stays the same mean of its neighbours.
 
-    Locally linear embedding of a uniform sample of the rows. Other rows are placed as means of
-    their nearest sampled ones. Unsupervised: y is ignored.
+    Locally linear embedding of a uniform sample of the rows. The coordinates of rows outside the
+    sample are weighted means of the coordinates of their nearest sampled rows. Unsupervised: y is
+    ignored.
 
     >>> import numpy as np
     >>> from stream_dr import LLE
     >>> LLE(n_components=1, n_neighbors=3).fit_transform(np.arange(12.0)[:, None]).shape
     (12, 1)
 
-    Merges, by a hypergeometric draw. Does not unlearn. Use `NPE` for a linear map, or for
-    neighbours within classes.
+    Merges: the merged sample is drawn from the two samples in proportion to their streams (a
+    hypergeometric draw). Does not unlearn. Use `NPE` for a linear map, or for neighbours within
+    classes.
 
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Number of neighbours k besides the row itself, at most 500 (or as many as `reservoir`).
+        Number of neighbours k of a row, without the row itself. At most 500, unless `reservoir` is
+        at most 500.
     reg : float ≥ 0, default 0.001
-        Share of each local Gram matrix' trace that is added to its diagonal.
+        Regularisation of the weights. This share of the trace of a row's local Gram matrix is
+        added to the diagonal of that matrix.
     scaling : {"unit", "source"}, default "unit"
-        With "unit", the sampled rows have variance 1 along every component. With "source", places
-        have unit length, as scikit-learn's.
+        With "unit", the sampled rows have variance 1 along every component. With "source", each
+        component's coordinates have length 1, as in scikit-learn.
 
     Attributes
     ----------
     eigenvalues_ : ndarray (components,), float64
-        Eigenvalues of (I − W)ᵀ(I − W), ascending.
+        Eigenvalues of (I − W)ᵀ(I − W), ascending. W are the weights of the Notes.
 
     Notes
     -----
-    Every row is written as a barycentric mean of its neighbours with weights W, and places are
-    found for which the same means hold [GLPLS eq. 2.31-2.34]. On the sampled rows this is
-    scikit-learn's LocallyLinearEmbedding in every choice (k others, the ridge on the local Gram
-    matrix, unit-length places), so that one can be checked against the other.
+    Every sampled row is approximated by a weighted mean of its neighbours, with barycentric
+    weights W. The coordinates are chosen so that the same means hold for them [GLPLS eq.
+    2.31-2.34]. On the sampled rows every choice is that of scikit-learn's LocallyLinearEmbedding,
+    so the results can be compared: k other rows as neighbours, the regularisation of the local
+    Gram matrix, and coordinates of length 1.
 
-    Learning a row costs O(1), and O(entries) for the few that are sampled. Solving costs
+    Learning a row costs O(1), and O(entries) for the few rows that are sampled. Solving costs
     O(reservoir³), transforming a row O((reservoir + k²) · features). State: 8 · reservoir ·
     features bytes, dense.
 
-    Left out: label-aware neighbours (a new row has no label), the Hessian and modified variants.
+    Left out: label-aware neighbours (a new row has no label), and the Hessian and modified
+    variants.
     """
 
     _: KW_ONLY
@@ -62,5 +68,5 @@ class LLE(Embedding):
         check_number("reg", self.reg, 0.0)
 
     def solve_sample(self, state: Reservoir) -> Barycentre:
-        """Return the places of the sampled rows, and the rule for other rows."""
+        """Return the coordinates of the sampled rows, which also place other rows."""
         return locally_linear(state.kept, self.n_components, self.n_neighbors, self.reg, self.scaling == "unit")

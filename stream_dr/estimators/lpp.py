@@ -1,4 +1,4 @@
-"""LPP: locality preserving projections on a sample of the rows."""
+"""LPP (locality preserving projections), computed from a sample of the rows."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal
@@ -18,52 +18,58 @@ from stream_dr.statistics.reservoir import Reservoir
 class LPP(ReservoirMethod):
     """Find linear directions along which neighbours stay together.
 
-    Locality preserving projections, the linear form of Laplacian eigenmaps, on a uniform sample of
-    the rows.
+    Locality preserving projections, the linear form of Laplacian eigenmaps. The projection is
+    computed from a uniform sample of the rows.
 
     >>> from sklearn.datasets import load_iris
     >>> from stream_dr import LPP
     >>> LPP().fit(load_iris().data).components_.shape
     (2, 4)
 
-    Unsupervised, unless `label_aware`. Merges, by a hypergeometric draw. Does not unlearn.
+    Unsupervised, unless `label_aware`. Merges: the merged sample is drawn from the two samples in
+    proportion to their streams (a hypergeometric draw). Does not unlearn.
 
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Number of neighbours k of a row. As many as `reservoir` join all rows, for weights="heat"
-        and edges="or".
+        Number of neighbours k of a row. To join all rows by edges, set it to `reservoir`, with
+        weights="heat" and edges="or".
     weights : {"heat", "binary"}, default "heat"
-        Weight of an edge: exp(−|·|²/t), or 1.
+        Weight of an edge. "heat" is exp(−|·|²/t), with the distance |·| of the two rows. "binary"
+        is 1.
     temperature : float > 0 or None, default None
-        t. None takes the mean squared length of the edges.
+        Parameter t of the weights "heat". None takes the mean squared length of the edges.
     edges : {"average", "or"}, default "average"
-        With "average", an edge that only one of its ends counts has half its weight, and a row is
-        the first of its own k. With "or", it has all of its weight, and a row has k others [GLPLS
-        eq. 2.35].
+        Weight of one-sided edges. An edge is one-sided if only one of its rows is among the k
+        nearest of the other. "average" halves its weight, and a row is the first of its own k
+        nearest rows. "or" leaves its weight whole, and a row has k neighbours other than itself
+        [GLPLS eq. 2.35].
     radius : float > 0 or None, default None
-        ε: an edge joins rows at most this far apart, whatever n_neighbors and edges are.
+        If set, an edge joins rows at most this far apart. n_neighbors and edges have no effect
+        then.
     label_aware : bool, default False
-        Cut edges between classes. Needs y.
+        Remove edges between rows of different classes. Needs y.
     gamma : float ≥ 0, default 0.0
-        Ridge in both quadratic forms. 0 is no ridge, but 1e-3 of the mean eigenvalue if the sample
-        has no more rows than features.
+        Ridge that is added to both Xᵀ L X and Xᵀ D X (see Notes). With 0 there is no ridge, unless
+        the sample has at most as many rows as features. Then the ridge is 1e-3 of the mean
+        eigenvalue of Xᵀ D X.
     scaling : {"unit", "source"}, default "unit"
         With "unit", the sampled rows have variance 1 along every component. With "source", wᵀ Xᵀ D
-        X w = 1.
+        X w = 1, as in the source.
 
     Attributes
     ----------
     eigenvalues_ : ndarray (components,), float64
-        λ, ascending.
+        Eigenvalues λ, ascending.
 
     Notes
     -----
     Solves Xᵀ L X w = λ Xᵀ D X w for the smallest λ [GLPLS eq. 2.35, 2.36]. X are the centred
-    sampled rows, S the weights of their graph's edges, D their row sums, and L = D − S the graph's
-    Laplacian. Components in which the sampled rows do not vary are left out.
+    sampled rows. S are the weights of the edges of their neighbourhood graph, D the row sums of S
+    (a diagonal matrix), and L = D − S is the graph's Laplacian. Components in which the sampled
+    rows do not vary are left out.
 
-    Learning a row costs O(1), and O(entries) for the few that are sampled. Solving costs
+    Learning a row costs O(1), and O(entries) for the few rows that are sampled. Solving costs
     O(reservoir · features · min(reservoir, features)), transforming a row O(entries · components).
     State: 8 · reservoir · features bytes, dense.
     """
@@ -92,7 +98,7 @@ class LPP(ReservoirMethod):
             check_number("temperature", self.temperature, 0.0, open_low=True)
 
     def solve_sample(self, state: Reservoir) -> Linear:
-        """Return the directions of smallest λ."""
+        """Return the directions of smallest eigenvalue λ, from the sampled rows in `state`."""
         if not len(state.numbers):
             return Linear(np.zeros(state.n_features), np.zeros((state.n_features, 0)), np.zeros(0), "exact")
         codes = state.codes if self.label_aware else None

@@ -1,4 +1,4 @@
-"""NPE: neighbourhood preserving embedding on a sample of the rows."""
+"""NPE (neighbourhood preserving embedding), computed from a sample of the rows."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
@@ -18,42 +18,48 @@ from stream_dr.statistics.reservoir import Reservoir
 class NPE(ReservoirMethod):
     """Find linear directions along which rows stay means of their neighbours.
 
-    Neighbourhood preserving embedding, the linear form of LLE, on a uniform sample of the rows.
+    Neighbourhood preserving embedding, the linear form of LLE (locally linear embedding). The
+    projection is computed from a uniform sample of the rows.
 
     >>> from sklearn.datasets import load_iris
     >>> from stream_dr import NPE
     >>> NPE().fit(load_iris().data).components_.shape
     (2, 4)
 
-    Unsupervised, unless `label_aware`. Merges, by a hypergeometric draw. Does not unlearn.
+    Unsupervised, unless `label_aware`. Merges: the merged sample is drawn from the two samples in
+    proportion to their streams (a hypergeometric draw). Does not unlearn.
 
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Number of neighbours k besides the row itself, at most 500 (or as many as `reservoir`).
+        Number of neighbours k of a row, without the row itself. At most 500, unless
+        `reservoir` is at most 500.
     label_aware : bool, default False
-        Look for neighbours within a row's own class. Needs y.
+        Take neighbours only from a row's own class. Needs y.
     reg : float ≥ 0, default 0.001
-        Share of each local Gram matrix' trace that is added to its diagonal.
+        Regularisation of the weights. This share of the trace of a row's local Gram matrix is
+        added to the diagonal of that matrix.
     gamma : float ≥ 0, default 0.0
-        Ridge in both quadratic forms. 0 is no ridge, but 1e-3 of the mean eigenvalue if the sample
-        has no more rows than features.
+        Ridge that is added to both sides' matrices (see Notes). With 0 there is no ridge, unless
+        the sample has at most as many rows as features. Then the ridge is 1e-3 of the mean
+        eigenvalue of Xᵀ X.
     scaling : {"unit", "source"}, default "unit"
         With "unit", the sampled rows have variance 1 along every component. With "source", wᵀ Xᵀ X
-        w = 1.
+        w = 1, as in the source.
 
     Attributes
     ----------
     eigenvalues_ : ndarray (components,), float64
-        λ, ascending.
+        Eigenvalues λ, ascending.
 
     Notes
     -----
     Solves Xᵀ (I − W)ᵀ(I − W) X w = λ Xᵀ X w for the smallest λ [mathematics §7; GLPLS eq. 2.31,
-    2.34 for W]. X are the centred sampled rows, W the barycentric weights of their neighbours.
-    Components in which the sampled rows do not vary are left out.
+    2.34 for W]. X are the centred sampled rows. W are barycentric weights: each row is closest to
+    the mean of its neighbours weighted by W. Components in which the sampled rows do not vary are
+    left out.
 
-    Learning a row costs O(1), and O(entries) for the few that are sampled. Solving costs
+    Learning a row costs O(1), and O(entries) for the few rows that are sampled. Solving costs
     O(reservoir · features · min(reservoir, features)), transforming a row O(entries · components).
     State: 8 · reservoir · features bytes, dense.
     """
@@ -75,7 +81,7 @@ class NPE(ReservoirMethod):
         check_number("gamma", self.gamma, 0.0)
 
     def solve_sample(self, state: Reservoir) -> Linear:
-        """Return the directions of smallest λ."""
+        """Return the directions of smallest eigenvalue λ, from the sampled rows in `state`."""
         r, d = len(state.numbers), state.n_features
         if r < 2:
             mean = np.asarray(state.kept.mean(axis=0)).ravel() if r else np.zeros(d)

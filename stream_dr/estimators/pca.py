@@ -1,4 +1,4 @@
-"""PCA: principal components from exact moments."""
+"""PCA (principal component analysis) from exact moments."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar, Literal
@@ -23,39 +23,40 @@ class PCA(LinearGaussian, ClosedForm):
     """Find the directions of largest variance, exactly and in one pass.
 
     Principal component analysis. Unsupervised: y is ignored. Fitted attributes and scores are
-    those of scikit-learn's PCA, weights counting as repetition.
+    those of scikit-learn's PCA. A row of weight 2 counts as two equal rows.
 
     >>> from stream_dr import PCA
     >>> PCA(n_components=1).fit([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]).components_.round(3).tolist()
     [[0.707, 0.707]]
 
     There are at most min(features, rows − 1) components. Merges and unlearns. Above 4,096 features
-    only the diagonal of Cxx is stored, whose eigenvectors are the features themselves. Then
-    transform raises NeedsRefine: call `refine`, or use CCIPCA.
+    only the diagonal of the scatter matrix Cxx is stored, and principal components cannot be
+    computed from the diagonal. Then transform raises NeedsRefine: call `refine`, or use CCIPCA.
 
     Parameters
     ----------
     n_components : int, float in (0, 1) or None, default None
-        Number of components. A share takes as few as explain more than that share of all variance.
-        None takes all.
+        Number of components. A float is a share of all variance, and takes the fewest components
+        that explain more than this share. None takes all components.
     standardize : bool or None, default None
-        Solve as if every feature had variance 1. None is False, except for the columns that
-        `table` makes. Those are scaled as factor analysis of mixed data does. Numbers and dates
-        have variance 1, the column of a category is divided by the root of its share, and columns
-        that say that a value is missing are left out.
+        Solve as if every feature had variance 1. None is False, except for the columns that the
+        feature map `table` makes. These columns are scaled as factor analysis of mixed data does.
+        Numbers and dates get variance 1. The column of a category is divided by the square root of
+        the category's share. Columns that mark missing values are left out.
     whiten : bool, default False
         Give every component variance 1 in `transform` (divisor N − 1). `components_` stay
         orthonormal.
 
     Notes
     -----
-    Components are the orthonormal eigenvectors of Cxx = Σ w (x − x̄)(x − x̄)ᵀ over rows x of
-    weight w [mathematics §2]. Eigenvalues are those of Cxx. Divided by N, the sum of weights, they
-    are variances.
+    Components are the orthonormal eigenvectors of Cxx = Σ w (x − x̄)(x − x̄)ᵀ [mathematics §2].
+    The sum is over rows x of weight w, and x̄ is the mean. `eigenvalues_` are those of Cxx.
+    Divided by N, the sum of weights, they are variances.
 
-    Covariance and density are the same with `whiten` as without (scikit-learn's take the variances
-    twice there). With scaled columns (`standardize`) variances are those of the scaled columns.
-    Rows, covariance and density are in the columns' own units.
+    Covariance and density do not depend on `whiten`. (In scikit-learn they do, because its
+    whitened components multiply by the variances twice.) With scaled columns (`standardize`),
+    variances are those of the scaled columns. Rows, covariance and density are in the columns' own
+    units.
 
     State: O(d²) numbers for d features. Learning a row costs O(d²), solving O(d³).
     """
@@ -77,7 +78,10 @@ class PCA(LinearGaussian, ClosedForm):
         check_choice("whiten", self.whiten, (False, True))
 
     def check_components(self) -> None:
-        """Raise InvalidParameter unless n_components is None, a whole number ≥ 1 or a share in (0, 1)."""
+        """Raise InvalidParameter if n_components is outside its range.
+
+        It must be None, an integer ≥ 1, or a float in (0, 1), a share of the variance.
+        """
         if not isinstance(self.n_components, float):
             super().check_components()
         elif not 0.0 < self.n_components < 1.0:
@@ -86,9 +90,10 @@ class PCA(LinearGaussian, ClosedForm):
             )
 
     def moments(self, state: State) -> Moments:
-        """Return the moments that a state is solved from.
+        """Return the moments (sums of the rows) that the components are computed from.
 
-        With `standardize` None, a table's columns are scaled as in factor analysis of mixed data.
+        If `standardize` is None, the columns of a table are scaled as in factor analysis of mixed
+        data.
         """
         m = super().moments(state)
         columns = table_columns(state) if self.standardize is None else None
@@ -99,21 +104,25 @@ class PCA(LinearGaussian, ClosedForm):
         varying, present = numbers[m.rounding.varying(m.diagonal)[numbers]], categories[m.mean[categories] > 0.0]
         factor = np.ones(len(m.mean))
         factor[varying] = np.sqrt(m.weight / m.diagonal[varying])
-        # A category whose rows were all unlearned has only rounding left.
+        # If all rows of a category were unlearned, its column holds only rounding error.
         factor[categories] = 0.0
         factor[present] = 1.0 / np.sqrt(m.mean[present])
         factor[gaps] = 0.0
         return scale_features(m, factor)
 
     def component_count(self, eigenvalues: np.ndarray, moments: Moments) -> int:
-        """Return n_components, or how many components explain the share it states."""
+        """Return the number of components to take.
+
+        This is n_components. If n_components is a share of the variance, it is the number of
+        components that explain this share.
+        """
         if not isinstance(self.n_components, float):
             return super().component_count(eigenvalues, moments)
         shares = np.cumsum(eigenvalues) / max(float(moments.diagonal.sum()), np.finfo(float).tiny)
         return min(int(np.searchsorted(shares, self.n_components, side="right")) + 1, len(eigenvalues))
 
     def make_projection(self, moments: Moments, directions: Directions, solution: str) -> Linear:
-        """Return the projection, with unit variances if `whiten`."""
+        """Return the projection, scaled to unit variances if `whiten`."""
         projection = super().make_projection(moments, directions, solution)
         if not self.whiten:
             return projection
@@ -123,13 +132,16 @@ class PCA(LinearGaussian, ClosedForm):
 
     @property
     def components_(self) -> np.ndarray:
-        """Directions (components, features) float64, orthonormal with `whiten`, too."""
+        """Directions (components, features) float64, orthonormal even with `whiten`."""
         components: np.ndarray = super().components_
         return components * np.sqrt(self.explained_variance_)[:, None] if self.whiten else components
 
     @property
     def singular_values_(self) -> np.ndarray:
-        """Singular values (components,) of the centred rows, each row times √weight."""
+        """Singular values (components,) of the centred rows.
+
+        Each row is multiplied by the square root of its weight first.
+        """
         return np.sqrt(self.eigenvalues_)
 
     def _unwhitened(self, Z: np.ndarray) -> np.ndarray:
@@ -146,7 +158,10 @@ class PCA(LinearGaussian, ClosedForm):
         return Gaussian(projection.mean, axes, variances, total, m.scale, m.weight, most)
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the eigenvectors above the rank cut."""
+        """Return eigenvectors and eigenvalues of the scatter Cxx above the rank cut.
+
+        Raises NeedsRefine if only the diagonal of Cxx is stored.
+        """
         if moments.scatter is None:
             raise NeedsRefine(
                 "PCA keeps only the diagonal of Cxx here (scatter is diagonal past 4,096 features), and principal axes "
@@ -157,8 +172,8 @@ class PCA(LinearGaussian, ClosedForm):
 
 
 def variance_divisor(moments: Moments) -> float:
-    """Return the divisor that makes a variance of summed scatter.
+    """Return the divisor that turns summed scatter into variances.
 
-    It is N − 1, or N if that is not positive.
+    The divisor is N − 1 for the sum N of weights, or N if N is at most 1.
     """
     return moments.weight - 1.0 if moments.weight > 1.0 else moments.weight

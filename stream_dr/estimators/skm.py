@@ -1,4 +1,4 @@
-"""SKM: the supervised Kampong measure in closed form, from class means and scatter."""
+"""SKM (supervised Kampong measure), computed from the class means and the scatter."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -12,35 +12,41 @@ from stream_dr.statistics.moments.accumulator import MomentState
 
 @dataclass(eq=False, repr=False)
 class SKM(ClosedForm):
-    """Find directions along which classes lie apart and hold together.
+    """Find directions that separate the classes and keep each class together.
 
-    Supervised Kampong measure (Yan et al.) in closed form. `a` weighs how much a row's own class
-    is drawn together. With a = 1 class means alone decide.
+    Supervised Kampong measure (Yan et al.) in closed form. The parameter `a` says how strongly the
+    rows of one class are kept together. With a = 1 only the class means matter.
 
     >>> from stream_dr import SKM
     >>> SKM().fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.5]], ["a", "a", "b"]).components_.round(3).tolist()
     [[1.0, 0.0]]
 
     Targets are one label a row. Merges and unlearns. For a ≥ 1 at most (classes − 1) eigenvalues
-    are positive. n_components=None takes those. If more components are asked for and a ≠ 1, those
-    of negative eigenvalue follow. The recurrence, row by row, is IncrementalSKM.
+    are positive. n_components=None takes the components of positive eigenvalue. If more components
+    are asked for and a ≠ 1, components of negative eigenvalue follow. `IncrementalSKM` is updated
+    row by row and stores no scatter matrix.
 
     Parameters
     ----------
     a : float, default 1.0
-        Weight of a row's own class.
+        Weight that keeps the rows of one class together. The larger, the closer together.
 
     Notes
     -----
     Components are the orthonormal eigenvectors of S_c = 2 Sb + (1 − a) Sw, ordered by algebraic
-    value. Sb is the between-class scatter weighted by the classes' shares, Sw the within-class
-    scatter divided by N. This identity is not in the paper: with its weights −(a − p_l) and p_j
-    [SKM eq. 16, 17] it holds to 6e-15 [mathematics §2]. So a = 1 is the between-class scatter
-    alone, exact from the class means at every row, without the convergence lag of the incremental
-    form. a = 3 is twice MMC, and SKM(a) is weighted MMC with α = (a − 1)/2.
+    value. Sb is the between-class scatter weighted by the classes' shares of the rows, and Sw the
+    within-class scatter divided by the number N of rows. The paper does not state this identity.
+    With the paper's weights −(a − p_l) and p_j [SKM eq. 16, 17], where p_j is the share of class
+    j, the identity holds to 6e-15 [mathematics §2].
 
-    If only the diagonal of Cxx is stored (`solution_` is "diagonal") and a > 1, Sw is taken as
-    diagonal. For a < 1 that has no meaning and transform raises NeedsRefine.
+    - a = 1 is the between-class scatter alone. Class means give it exactly after every row, while
+      the incremental form needs many rows to converge.
+    - a = 3 is twice the matrix of MMC.
+    - SKM(a) is weighted MMC with α = (a − 1)/2.
+
+    If only the diagonal of Cxx, the scatter of the centred rows, is stored (see `scatter`),
+    `solution_` is "diagonal". If a > 1, Sw is then taken as diagonal. If a < 1, a diagonal Sw
+    would make single features the components, so transform raises NeedsRefine.
 
     State: O(d·(c + 2)) numbers for d features and c classes, and d² more with exact scatter if a ≠
     1. Learning a row costs O(its entries), and O(d²) with exact scatter. Solving costs O(d c²) for
@@ -58,12 +64,12 @@ class SKM(ClosedForm):
         super().check_parameters()
 
     def reads_scatter(self) -> bool:
-        """True unless a = 1, when Cxx is not needed."""
+        """True unless a = 1, which needs no scatter matrix Cxx of the rows."""
         return float(self.a) != 1.0
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return directions by algebraic eigenvalue.
+        """Return directions and eigenvalues, in descending algebraic order.
 
-        Only those of positive eigenvalue, unless n_components asks for more.
+        Only directions of positive eigenvalue are returned, unless n_components asks for more.
         """
         return margin_directions(moments, 1.0 + self.a, 1.0 - self.a, self.n_components)

@@ -1,4 +1,4 @@
-"""SRP: supervised random projections."""
+"""SRP (supervised random projections)."""
 
 import hashlib
 from collections.abc import Sequence
@@ -20,49 +20,53 @@ from stream_dr.targets.targets import Label
 class SRP(DependenceMethod):
     """Project rows onto random combinations of directions that depend on the targets.
 
-    Supervised random projections: SPCA without an eigenproblem, available as soon as there is a
-    row. Signs are drawn from (random_state, label), so states of several machines agree and merge.
+    Supervised random projections approximate SPCA without an eigenproblem. The combinations have
+    random signs. The signs of a label follow from random_state and the label alone, so states
+    learned on several machines can be merged.
 
     >>> from stream_dr import SRP
     >>> SRP(n_components=2).fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.5]], ["a", "a", "b"]).components_.shape
     (2, 2)
 
     Targets are one or several labels a row, or numbers. `transform` does not centre (`mean_` is
-    zero), and components are not orthonormal. More components than classes only average the
-    randomness. `gamma` and `scatter` have no effect. Merges and unlearns.
+    zero), and components are not orthonormal. More components than classes reduce the randomness
+    but add no directions. `gamma` and `scatter` have no effect. Merges and unlearns.
 
     Parameters
     ----------
     n_components : int ≥ 1, default 10
-        Number of random combinations of the targets.
+        Number p of random combinations of the targets.
     sigma : float > 0, default 1.0
-        Width of the Gaussian kernel on continuous targets, in their unit.
+        Width of the Gaussian kernel of targets that are numbers, in their unit.
     scaling : {"unit", "source"}, default "unit"
-        With "unit", W = (Cxy / N) R, which does not grow with N. With "source", W = Cxy R with Cxy
-        a sum over rows, as in the paper.
+        Length of the components (see Notes). With "unit", W = (Cxy / N) R for N rows, which does
+        not grow with N. With "source", W = Cxy R, where Cxy is a sum over rows, as in the paper.
 
     Notes
     -----
-    W = Cxy R [SRP eq. 13; mathematics §2]. Cxy is the cross-scatter of rows and targets. R holds
-    random signs ±1/√p, one row per label, so that E[R Rᵀ] = I and E[W Wᵀ] = Cxy Cxyᵀ, the matrix
-    that SPCA decomposes. The matrix rank of W is at most min(p, c − 1) for c classes. W has no
-    eigenvalues: `eigenvalues_` are the squared lengths of the columns of Cxy R, in their order.
+    The components are the columns of W = Cxy R [SRP eq. 13; mathematics §2]. Cxy is the
+    cross-scatter of rows and targets. R holds random signs ±1/√p, one row per label, so that
+    E[R Rᵀ] = I. Then E[W Wᵀ] = Cxy Cxyᵀ, the matrix that SPCA decomposes. The rank of W is at most
+    min(p, c − 1) for c classes. W has no eigenvalues. `eigenvalues_` are the squared lengths of
+    the columns of Cxy R, in the order of the columns.
 
-    Continuous targets go through p random Fourier features ψ(y) of a Gaussian kernel of width
-    `sigma`, and W = Cxψ. Several labels a row use the linear kernel on the indicator.
+    Targets that are numbers go through p random Fourier features ψ(y) of a Gaussian kernel of
+    width `sigma`. W is then the cross-scatter Cxψ of rows and these features. Several labels a row
+    use the linear kernel of their indicators.
 
-    With one label a row the columns of Cxy sum to zero. So a component whose c signs all agree (a
-    chance of 1 in 2^(c−1)) would be zero. Its signs are drawn again until they differ, and R is
-    scaled by √(1 − 2^(1−c)), which keeps E[W Wᵀ] = Cxy Cxyᵀ (see `differing_signs`). R then
-    depends on the set of labels seen. With a new label the scale changes, and components that were
-    drawn again may go back to their first signs. With two classes all components are ± the
-    difference of the class means, one direction whatever p is.
+    With one label a row the columns of Cxy sum to zero. If the c signs of a component were all
+    equal (a chance of 1 in 2^(c−1)), the component would be zero. Such signs are drawn again until
+    they differ, and R is scaled by √(1 − 2^(1−c)), so that E[W Wᵀ] = Cxy Cxyᵀ still holds (see
+    `differing_signs`). Because of this, R depends on the set of labels seen. A new label changes
+    the scale, and may return a component to the signs of its first draw. With two classes all
+    components are ± the difference of the class means, which is one direction whatever p is.
 
-    Without targets, L = I of [SRP §2.2] is randomised PCA. `SPCA` learns it from random numbers as
-    targets (see there).
+    Without targets, [SRP §2.2] sets the kernel matrix of the targets to I, which is randomised
+    PCA. `SPCA` learns randomised PCA from random numbers as targets (see its Notes).
 
     State: O(d·(k + 2)) numbers for d features and k labels or p Fourier features. Learning a row
-    costs O(its entries × its labels), solving O(d k p). Cxx is not needed.
+    costs O(its entries × its labels), solving O(d k p). The scatter matrix of the rows is not
+    needed.
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
@@ -83,14 +87,19 @@ class SRP(DependenceMethod):
         check_choice("scaling", self.scaling, ("unit", "source"))
 
     def target_encoding(self) -> Encoding:
-        """Return n_components Fourier features, for numbers as targets.
+        """Return how targets become the columns of the cross-scatter.
 
-        Labels are learned by their indicator.
+        Numbers become n_components random Fourier features. Labels become indicators, whatever is
+        returned here.
         """
         return Fourier(int(self.n_components or 10), float(self.sigma), self.random_state or 0)
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return Cxy R, or Cxψ, and no direction if Cxy is only rounding."""
+        """Return the components and their squared lengths.
+
+        The components are Cxy R for labels and Cxψ for numbers (see the class's Notes). If Cxy is
+        only rounding error, there are no components.
+        """
         cross = moments.cleaned(moments.cross, moments.target_size)
         if not cross.any():
             return cross[:, :0], np.zeros(0)
@@ -101,25 +110,29 @@ class SRP(DependenceMethod):
         return cross, (cross**2).sum(axis=0)
 
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """Return loadings of the covariances Cxy / N, or of the sums."""
+        """Return loadings divided by the weight of all rows with scaling="unit"."""
         return loadings / moments.weight if self.scaling == "unit" and moments.weight > 0 else loadings
 
     def centre(self, moments: Moments) -> np.ndarray:
-        """Return zeros, since rows are projected as they are."""
+        """Return zeros (features,), because rows are projected without centring."""
         return np.zeros_like(moments.mean)
 
 
 def differing_signs(labels: Sequence[Label], p: int, seed: int) -> np.ndarray:
-    """Return R (labels, p) for one label a row.
+    """Return the signs R (labels, p) for one label a row, centred and scaled.
 
-    Its columns are those of `random_signs`, none with equal signs, centred and scaled. A column of
-    equal signs takes the next draw of its own (seed, label) bits until they differ, so it depends
-    on the set of labels, not on their order. For fewer than two labels R is zero. Costs O(labels ·
-    p).
+    The columns are those of `random_signs`, except that no column has only equal signs. A column
+    of equal signs is replaced by the next draw of the same seed and labels until its signs differ.
+    So the result depends on the set of labels and not on their order. For fewer than two labels R
+    is zero. Costs O(labels · p).
 
-    If signs differ, E[r_i r_j] = −(1/p) / (2^(c−1) − 1) for i ≠ j by symmetry. So E[H R Rᵀ H] = H
-    / (1 − 2^(1−c)) with H the centring over c labels. The scale √(1 − 2^(1−c)) makes that H, and
-    Cxy H = Cxy.
+    The scale makes the expected product right. If the signs of a column differ, E[r_i r_j] =
+    −(1/p) / (2^(c−1) − 1) for the signs r_i, r_j of two of the c labels, by symmetry. So
+    E[H R Rᵀ H] = H / (1 − 2^(1−c)), where H is the centring matrix of c labels. The scale
+    √(1 − 2^(1−c)) turns the right side into H, and Cxy H = Cxy.
+
+    p: number of columns.
+    seed: seed of the draws.
     """
     signs, draw = random_signs(labels, p, seed), 0
     if len(labels) < 2:
@@ -132,9 +145,12 @@ def differing_signs(labels: Sequence[Label], p: int, seed: int) -> np.ndarray:
 
 
 def random_signs(labels: Sequence[Label], p: int, seed: int, draw: int = 0) -> np.ndarray:
-    """Return signs (labels, p) of ±1/√p.
+    """Return random signs (labels, p) of ±1/√p.
 
-    A label's row depends only on the seed, the label and the number of the draw.
+    The signs of a label depend only on the seed, the label and the number of the draw.
+
+    p: number of signs per label.
+    draw: number of the draw, 0 for the first.
     """
     redrawn = f":{draw}" if draw else ""
     rows = [_bits(f"{seed}{redrawn}:{type(label).__name__}:{label}", p) for label in labels]
@@ -142,8 +158,8 @@ def random_signs(labels: Sequence[Label], p: int, seed: int, draw: int = 0) -> n
 
 
 def _bits(key: str, p: int) -> np.ndarray:
-    """Return p bits of SHAKE-256 of the key.
+    """Return the first p bits of the SHAKE-256 hash of the key.
 
-    They are the same on every machine and in every version of numpy.
+    The bits are the same on every machine and in every version of numpy.
     """
     return np.unpackbits(np.frombuffer(hashlib.shake_256(key.encode()).digest((p + 7) // 8), dtype=np.uint8))[:p]

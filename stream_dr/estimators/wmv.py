@@ -1,4 +1,4 @@
-"""WMV: weighted maximum variance, with a weight for every pair of classes."""
+"""WMV (weighted maximum variance), with a weight for every pair of classes."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -23,8 +23,9 @@ from stream_dr.targets.label_codes import Label
 class WMV(ClosedForm):
     """Find directions that spread pairs of rows by weights of their classes.
 
-    Weighted maximum variance. Rows of some classes are drawn together and others are driven apart,
-    as the weights say. PCA and MMC are special cases.
+    Weighted maximum variance. Every pair of classes has a weight. Rows of a pair of negative
+    weight are drawn together, and rows of a pair of positive weight are driven apart. PCA and MMC
+    are special cases.
 
     >>> from stream_dr import WMV
     >>> wmv = WMV(n_components=1).fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.0], [4.0, 2.0]], ["a", "a", "b", "b"])
@@ -37,36 +38,44 @@ class WMV(ClosedForm):
     Parameters
     ----------
     alpha : float, default -1.0
-        Weight of pairs of rows of one class. Below 0 with pairs="equal".
+        Weight α of two rows of the same class. Must be below 0 with pairs="equal".
     beta : float > 0, default 1.0
-        Weight of pairs of rows of two classes.
+        Weight β of two rows of different classes.
     pairs : {"equal", "share"}, default "equal"
-        Weights of pairs. "equal" takes α and β, "share" β/N, and α/n_k more for two rows of class
-        k.
+        How α and β become weights of pairs. With "equal", α and β are the weights. With "share",
+        every pair weighs β/N for N rows, and two rows of class k weigh α/n_k more for n_k rows of
+        the class.
     pair_weights : list of (label, label, float) or None, default None
-        C for rows of these two classes, either way round, in place of what the other parameters
-        say.
+        Weights of rows of these two classes, in either order. They replace the weights that follow
+        from alpha, beta and pairs.
 
     Notes
     -----
-    Maximises ½ Σ_ij C_ij (wᵀ(x_i − x_j))² [WMV; mathematics §2]. C_ij is the weight for the
-    classes of the rows i and j, times the rows' own weights w_i w_j. Components are the
-    orthonormal eigenvectors of Xᵀ L X with L = D − C, ordered by algebraic value. Xᵀ L X = Σ_k d_k
-    T_k − Cxy C Cxyᵀ, where T_k is the sum of (x − x̄)(x − x̄)ᵀ over class k, d_k = Σ_l C_kl n_l,
-    and Cxy the cross-scatter of rows and class indicators.
+    Maximises ½ Σ_ij C_ij (wᵀ(x_i − x_j))² [WMV; mathematics §2]. C_ij is the weight of the classes
+    of the rows i and j, times the rows' own weights. Components are the orthonormal eigenvectors
+    of Xᵀ L X, ordered by algebraic value, where L = D − C and D are the row sums of C.
 
-    - pairs="equal" is the two-parameter form, with α < 0 for two rows of one class and β > 0 for
-      rows of two classes.
-    - pairs="share" is PCA with α = 0, MMC with α = −2, and weighted MMC Sb − a Sw with α = −1 − a.
-      All of these have β = 1 and eigenvalues times N.
+    The matrix is computed from sums over classes, Xᵀ L X = Σ_k d_k T_k − Cxy C Cxyᵀ:
 
-    If only the diagonal of Cxx is stored (`solution_` is "diagonal"), all classes are taken to have
-    the same diagonal scatter. Where that counts as something to be maximised it has no meaning,
-    and transform raises NeedsRefine.
+    - T_k is the sum of (x − x̄)(x − x̄)ᵀ over the rows of class k.
+    - C is (classes, classes), with one weight per pair of classes. d_k = Σ_l C_kl n_l.
+    - Cxy is the cross-scatter of rows and class indicators.
+
+    Special cases:
+
+    - pairs="equal" is the two-parameter form, with α < 0 for two rows of the same class and β > 0
+      for rows of different classes.
+    - pairs="share" with β = 1 is PCA for α = 0, MMC for α = −2, and weighted MMC Sb − a Sw for α =
+      −1 − a. The eigenvalues are N times those of these methods.
+
+    If only the diagonal of Cxx, the scatter of the centred rows, is stored (see `scatter`),
+    `solution_` is "diagonal". All classes are then taken to have the same diagonal
+    scatter. If the weights say that this scatter is to be maximised, single features would be the
+    components, so transform raises NeedsRefine.
 
     State: Cxx and c class matrices, 8·(c + 1)·d² bytes (170 MB for 20 classes at d = 1,000). With
-    pairs="share" it is Cxx alone, and above 4,096 features the diagonal of Cxx. Learning a row
-    costs O(d²), or O(its entries) for the diagonal. Solving costs O(d³ + c d²).
+    pairs="share" only Cxx, or above 4,096 features its diagonal. Learning a row costs O(d²), or
+    O(its entries) for the diagonal. Solving costs O(d³ + c d²).
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
@@ -91,11 +100,14 @@ class WMV(ClosedForm):
             raise InvalidParameter(f"pair_weights={pairs!r}; it must be a list of (label, label, number).")
 
     def keeps_class_scatter(self) -> bool:
-        """True if the scatter of each class is stored, since classes' rows count differently."""
+        """True if the state stores a scatter matrix for each class.
+
+        This is needed if the rows of different classes have different factors.
+        """
         return self.pairs == "equal" or bool(self.pair_weights)
 
     def class_pairs(self, moments: Moments) -> np.ndarray:
-        """Return C (classes, classes), symmetric."""
+        """Return the weights C (classes, classes) of pairs of rows, symmetric."""
         n = moments.label_weights
         if self.pairs == "equal":
             C = np.full((len(n), len(n)), float(self.beta))
@@ -109,18 +121,19 @@ class WMV(ClosedForm):
         return C
 
     def row_factors(self, moments: Moments) -> dict[Label, float] | None:
-        """Return d_k, the factor of class k's rows in the scatter that refine multiplies with.
+        """Return the factor d_k of the rows of each class k in the scatter.
 
-        Where that scatter is Cxx, rows of labels that wait count as the others do.
+        `refine` multiplies columns with this scatter. If all classes have the same factor, labels
+        with fewer than `min_class_rows` rows get this factor, too.
         """
         factors = (self.class_pairs(moments) @ moments.label_weights).tolist()
         waiting = {} if self.keeps_class_scatter() else dict.fromkeys(moments.waiting, *factors[:1])
         return dict(zip(moments.labels, factors, strict=True)) | waiting
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return eigenvectors of Xᵀ L X.
+        """Return eigenvectors and eigenvalues of Xᵀ L X (see the class's Notes).
 
-        Only those of positive eigenvalue, unless n_components asks for more.
+        Only eigenvectors of positive eigenvalue are returned, unless n_components asks for more.
         """
         if not len(moments.label_weights):
             return np.zeros((len(moments.mean), 0)), np.zeros(0)
@@ -137,7 +150,10 @@ class WMV(ClosedForm):
         return self.directions_on(moments._replace(scatter=total), state)
 
     def directions_on(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the same directions, if the scatter of `moments` is Σ_k d_k T_k."""
+        """Return directions if the scatter of `moments` is already Σ_k d_k T_k.
+
+        T_k is the scatter of class k about the mean of all rows, and d_k the factor of the class.
+        """
         C = self.class_pairs(moments)
         scatter = moments.scatter
         floor = float(np.abs(C).max(initial=0.0)) * moments.weight * moments.rounding.floor(moments.diagonal)
@@ -146,7 +162,10 @@ class WMV(ClosedForm):
         return vectors[:, :p], values[:p]
 
     def _diagonal(self, moments: Moments, factors: np.ndarray) -> Directions:
-        """Return directions from the diagonal of the classes' joint scatter."""
+        """Return directions if only the diagonal of the rows' scatter is stored.
+
+        factors: (classes,), factor of each class in the scatter.
+        """
         n = moments.label_weights
         within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
         share = float(factors @ n) / moments.weight
@@ -163,7 +182,11 @@ class WMV(ClosedForm):
 
 
 def _between_eigenpairs(moments: Moments, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return eigenvalues (r,) and eigenvectors (features, r) of cross · weights · crossᵀ."""
+    """Return eigenvalues (r,) and eigenvectors (features, r) of cross · weights · crossᵀ.
+
+    cross: (features, classes), cross-scatter of rows and class indicators in `moments`.
+    weights: (classes, classes), symmetric.
+    """
     basis, _ = moments.reduced(moments.cross, moments.cross.shape[1] ** 0.5)
     inner = basis.T @ moments.cross
     roots, turn = np.linalg.eigh(inner @ weights @ inner.T)

@@ -181,8 +181,7 @@ def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: floa
         part = slice(start, start + step)
         gram = _local_gram(rows[part], landmarks, near[part])
 
-        # Dividing by the trace makes the weights independent of the features' unit. A trace of 0
-        # (all landmarks equal the row) is replaced by 1, and the weights are then equal.
+        # Division by the trace makes weights independent of the unit. A trace of 0 becomes 1.
         trace = np.einsum("nii->n", gram)
         gram /= np.where(trace > 0, trace, 1.0)[:, None, None]
         gram[:, np.arange(k), np.arange(k)] += max(reg, k * EPS)

@@ -22,7 +22,8 @@ The method is Dubrulle's BCGrQ (*Retooling the method of block conjugate gradien
 P are the search directions, W is the solution, and the residual B − A W is stored as its factors Q
 and C. Because of the factors, the residual may lose rank without a division by zero (for example,
 if columns are equal or a column has converged). After each step, Q and C are rotated to the
-singular vectors of the residual. Directions whose singular value is only rounding are dropped.
+singular vectors of the residual. Directions whose singular value is only rounding error are
+dropped.
 
 The search directions are orthonormalised (the breakdown-free form of Ji and Li, BIT 57, 2017). A
 combination of directions in the null space of A then has a small eigenvalue in PᵀT and is dropped.
@@ -49,7 +50,7 @@ The values are singular values of the right-hand sides, or eigenvalues of compon
 """
 
 NOISE = 1e-14
-"""Share of the right-hand sides' norm ‖B‖ up to which a residual is rounding.
+"""Share of the right-hand sides' norm ‖B‖ up to which a residual is rounding error.
 
 A direction of the residual is dropped if its singular value is smaller. The caller of
 `start_solve` may pass a larger share.
@@ -76,7 +77,7 @@ class BlockSolve(NamedTuple):
     size : float
         Frobenius norm ‖B‖ of the right-hand sides.
     noise : float
-        Share of `size` up to which a residual is rounding.
+        Share of `size` up to which a residual is rounding error.
     largest : float
         Largest eigenvalue of A that the directions have shown so far.
     steps : int
@@ -123,9 +124,9 @@ def start_solve(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | Non
     right : (features, k)
         Right-hand sides B.
     noise : float
-        Relative size of the rounding in `right` (8·eps·max|x̄|/σ for sums about a mean x̄ of rows
-        with standard deviation σ). It matters if A is singular, because rounding outside A's range
-        would be divided by almost zero.
+        Relative size of the rounding errors in `right` (8·eps·max|x̄|/σ for sums about a mean x̄
+        of rows with standard deviation σ). It matters if A is singular, because rounding errors
+        outside A's range would be divided by almost zero.
     guess : (features, p) or None
         Columns that span a guess of the solution. The first step searches W in this span. Later
         search directions are conjugate gradients.
@@ -216,8 +217,7 @@ def largest_angle(before: np.ndarray, after: np.ndarray) -> float:
         return float(np.pi / 2)
     if after.shape[1] == 0:
         return 0.0
-    # Computed from the sine, because the cosine of a small angle loses its digits [Björck, Golub
-    # 1973].
+    # The cosine of a small angle loses its digits, so the sine is used [Björck, Golub 1973].
     return float(np.arcsin(min(1.0, sine_of_largest_angle(tall_qr(before)[0], tall_qr(after)[0]))))
 
 
@@ -236,7 +236,7 @@ def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: fl
     P (features, r) are the orthonormal search directions. Let s be a combination of the directions
     with sᵀAs / sᵀs ≤ features·eps·largest. Up to rounding, s lies in the null space of A (rule 1
     of mathematics §3). The inverse leaves s out, because dividing by its eigenvalue would amplify
-    the rounding of the right-hand sides.
+    the rounding errors of the right-hand sides.
 
     product: A P (features, r).
     largest: largest eigenvalue of A in earlier steps.

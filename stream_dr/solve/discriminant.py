@@ -16,7 +16,7 @@ features, because it follows from the class means [mathematics §2].
   the positive eigenpairs, which costs O(d c) a step.
 
 Components are ordered by algebraic value and not by size, because a direction with a negative
-eigenvalue is worse than none. Directions whose eigenvalue is only rounding are dropped.
+eigenvalue is worse than none. Directions whose eigenvalue is only rounding error are dropped.
 """
 
 from inspect import signature
@@ -45,7 +45,7 @@ def combined_eigenpairs(
     G: (features, c), factor of the between-class scatter.
     b, w: factors of the two terms.
     total: (features, features), the total scatter St = Cxx/N.
-    floor: size up to which eigenvalues of St are rounding.
+    floor: size up to which eigenvalues of St are rounding error.
     """
     values, vectors = indefinite_eigenpairs(b * (G @ G.T) + w * total, abs(w) * floor)
     return vectors, values
@@ -78,5 +78,5 @@ def combined_eigenpairs_diagonal(G: np.ndarray, b: float, total: np.ndarray, w: 
 
 
 def _no_eigenpairs(d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return zero eigenvalues (0,) and zero eigenvectors (d, 0)."""
+    """Return an empty result, with eigenvalues (0,) and eigenvectors (d, 0)."""
     return np.zeros(0), np.zeros((d, 0))

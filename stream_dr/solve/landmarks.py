@@ -84,8 +84,8 @@ def to_landmarks(rows: Rows) -> SampledLandmarks:
         medians, same = np.zeros(rows.shape[1]), 0.0
     else:
         medians = column_medians(rows)
-        # Rows count as equal within 1e-10 of the landmarks' distance from their medians. The last
-        # digits of a row that a feature map makes depend on the other rows in the same batch.
+        # A feature map may return the same row with other last digits. So rows count as equal
+        # within 1e-10 of the landmarks' distance from their medians.
         same = 1e-20 * float(squared_norms(subtract_shift(rows, medians)).mean())
     if sp.issparse(rows):
         return SampledLandmarks(

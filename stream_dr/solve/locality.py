@@ -87,7 +87,8 @@ def locality_projection(
 def _thin_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the thin singular value decomposition of the centred rows.
 
-    Returns U (r, k), s (k,) and V (features, k). Directions that are rounding are dropped.
+    Returns U (r, k), s (k,) and V (features, k). Directions that are only rounding error are
+    dropped.
     """
     r, d = rows.shape
     if d <= r:
@@ -99,7 +100,7 @@ def _thin_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the same decomposition for wide rows, from their inner products.
+    """Return the same U, s and V as `_thin_svd` for wide rows, from inner products.
 
     CSR rows are never made dense.
     """
@@ -116,10 +117,10 @@ def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _rounding_cut(s: np.ndarray, r: int, offset: float) -> float:
-    """Return the size up to which a singular value is rounding.
+    """Return the size up to which a singular value is rounding error.
 
-    The size is the rounding of the decomposition plus the rounding of the centring, which grows
-    with the offset of the rows from zero.
+    The size is the rounding error of the decomposition plus that of the centring. The error of the
+    centring grows with the offset of the rows from zero.
 
     s: (k,) singular values.
     r: number of rows.

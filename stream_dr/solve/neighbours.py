@@ -75,8 +75,7 @@ def column_medians(landmarks: Rows) -> np.ndarray:
     median is 0 in columns where fewer than half of the rows have a value, so that the shifted rows
     stay sparse.
     """
-    # A median that is a value of the column leaves integers exact after the subtraction, and so
-    # distances that are equal stay equal.
+    # A median that is one of the values keeps equal distances equal, because integers stay exact.
     half = landmarks.shape[0] // 2
     if not sp.issparse(landmarks):
         return np.asarray(np.partition(landmarks, half, axis=0)[half])

@@ -204,8 +204,7 @@ def _cosines(old: np.ndarray, new: np.ndarray, product: Product | None = None) -
         sizes = np.outer(column_norms(old), column_norms(new))
         return (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
 
-    # Without Cxx, features of small variance would decide. A method that inverts Cxx gives them
-    # the largest loadings, which are mostly noise.
+    # Cxx is used, because the largest loadings may be noise of features of small variance.
     both = np.hstack([old, new])
     q = old.shape[1]
     products = both.T @ product(both)

@@ -23,7 +23,7 @@ import numpy as np
 from stream_dr.solve.spectral import EPS, left_singular
 
 _SMALLEST = 1e-12
-"""Share of the largest covariance up to which a component's covariance is rounding."""
+"""Share of the largest covariance up to which a component's covariance is rounding error."""
 
 
 def pls_rotations(
@@ -32,7 +32,7 @@ def pls_rotations(
     """Return rotations r (features, p) and squared covariances σ² (p,).
 
     Returns fewer components than `most` if the deflated cross sums, or the variance along the next
-    rotation, are only rounding.
+    rotation, are only rounding error.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def pls_rotations(
     most : int
         Maximum number of components p.
     noise : (features,) or float
-        Size up to which a column's cross sums are rounding.
+        Size up to which a column's cross sums are rounding error.
 
     Notes
     -----

@@ -41,7 +41,7 @@ class Rounding(NamedTuple):
         return np.asarray(diagonal > (8 * EPS * self.shift) ** 2)
 
     def floor(self, diagonal: np.ndarray) -> float:
-        """Return the size up to which eigenvalues of the scatter are rounding.
+        """Return the size up to which eigenvalues of the scatter are rounding error.
 
         The size is eps·‖√N x̄‖·√(tr Cxx) plus the error by unlearning. Cxx is the scatter of the
         centred rows and x̄ their mean. The size is smaller than the rank cut unless the rows'
@@ -53,9 +53,10 @@ class Rounding(NamedTuple):
         return EPS * float(np.linalg.norm(self.shift)) * float(np.sqrt(total)) + self.lost * total
 
     def cross_floor(self, target_size: float, diagonal: np.ndarray) -> float:
-        """Return the norm up to which cross sums are rounding (rule 3).
+        """Return the norm up to which cross sums are rounding error (rule 3).
 
-        If every row has the same class, all cross sums of rows and classes are only rounding.
+        If every row has the same class, all cross sums of rows and classes are only rounding
+        error.
 
         target_size: √(tr HᵀH) for H (rows, k), the factor that the rows were multiplied by, before
             centring.
@@ -77,7 +78,7 @@ class Rounding(NamedTuple):
         return np.asarray(self.cancelled * (own + 8 * np.sqrt(EPS * self.lost * float(diagonal.sum()))))
 
     def cleaned(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
-        """Return cross sums with zeros in columns that are only rounding.
+        """Return cross sums with zeros in columns that are only rounding error.
 
         cross: (features, k), sums of rows times targets.
         target_size: size √(tr HᵀH) of the targets H (rows, k).
@@ -85,13 +86,12 @@ class Rounding(NamedTuple):
 
         Costs O(d k) for d features.
         """
-        # The rounding of a column of large values may exceed the true cross sums of a column of
-        # small values. A solver would take it for a signal.
+        # Rounding errors in a column of large values may exceed the true sums of a small column.
         shows = np.linalg.norm(cross, axis=1) > self.noise(diagonal) * target_size
         return cross if shows.all() else np.where(shows[:, None], cross, 0.0)
 
     def significant(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
-        """Return cross sums without the combinations of targets that are only rounding.
+        """Return cross sums without the combinations of targets that are only rounding error.
 
         The result M (features, r), r ≤ k, is the rotated cross sums. Rotating leaves M Mᵀ the same
         up to rounding. Each column is compared with its own rounding error, so true cross sums of

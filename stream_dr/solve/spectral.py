@@ -1,9 +1,9 @@
 """Symmetric eigenproblems and thin singular value decompositions.
 
-All functions share one rank cut (the size up to which an eigenvalue is only rounding) and one
-convention for signs. Everything is float64, and the largest values come first. For a matrix of
+All functions share one rank cut (the size up to which an eigenvalue is only rounding error) and
+one convention for signs. Everything is float64, and the largest values come first. For a matrix of
 order m, an eigenvalue counts as nonzero if it is above m · eps times the largest eigenvalue. A
-smaller eigenvalue is the rounding of the sums from which the matrix was computed.
+smaller eigenvalue is the rounding error of the sums from which the matrix was computed.
 
 numpy's linear algebra functions release the GIL and give the same bits for the same input. The
 order, the signs and the rank differ between libraries. They are fixed here, so that no solver has
@@ -25,7 +25,8 @@ def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.
     """Return the nonzero eigenpairs of a positive semidefinite matrix.
 
     matrix: (m, m).
-    floor: eigenvalues up to this size count as rounding, in addition to those below the rank cut.
+    floor: eigenvalues up to this size count as rounding errors, in addition to those below the
+    rank cut.
 
     Returns the eigenvalues (r,), largest first, and the eigenvectors (m, r). Costs O(m³).
     """
@@ -36,7 +37,7 @@ def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.
 
 
 def rank_cut(values: np.ndarray, floor: float = 0.0) -> float:
-    """Return the size up to which eigenvalues are only rounding.
+    """Return the size up to which eigenvalues are only rounding error.
 
     values: all m eigenvalues of a positive semidefinite matrix (m, m).
     floor: smallest size to return.
@@ -56,9 +57,8 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if min(m, k) == 0:
         return np.zeros((m, 0)), np.zeros(0)
 
-    # For a large tall matrix, the Gram matrix MᵀM (k, k) is faster than a QR. It is accurate
-    # enough if no singular value is close to the rank cut. Otherwise LAPACK factorises the matrix
-    # itself, which does not square the singular values.
+    # For a large tall matrix, the Gram matrix MᵀM (k, k) is faster. It squares singular values,
+    # so if one of them is close to the rank cut, LAPACK factorises the matrix itself.
     pairs = _left_singular_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if pairs is None:
         vectors, values, _ = thin_svd(matrix)
@@ -114,14 +114,14 @@ def canonical_basis(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray
     eigenvalues: (components,).
 
     If several components have the same eigenvalue, any basis of their space solves the problem,
-    and rounding decides which basis a solver returns. For example, LDA of perfectly separated
-    classes has only eigenvalues 1.
+    and rounding errors decide which basis a solver returns. For example, LDA of perfectly
+    separated classes has only eigenvalues 1.
 
     The unique basis comes from a pivoted QR of the space. The first component alone has a loading
     on the feature whose row of loadings is the longest. The second component takes all that
     remains of the next longest row, and so on. Costs O(d m²) for d features and m equal
     eigenvalues. Two eigenvalues count as equal if they differ by less than 1e-9 of their size, or
-    by less than the rounding of the largest eigenvalue.
+    by less than the rounding error of the largest eigenvalue.
     """
     gap = np.abs(np.diff(eigenvalues))
     equal = gap <= np.maximum(1e-9 * np.abs(eigenvalues[:-1]), 100 * EPS * np.abs(eigenvalues[:1]).sum())
@@ -174,8 +174,7 @@ def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
     if not array.flags.c_contiguous or not columns:
         return np.asarray(extreme.reduce(array, axis=0))
 
-    # numpy reduces row by row. With few columns, nearly all of its time would go into starting a
-    # row. So several rows are first joined into one long row.
+    # numpy is slow for rows of few columns, so several rows are first joined into one long row.
     together = min(rows, max(1, 256 // columns))
     whole = rows // together * together
     long = extreme.reduce(array[:whole].reshape(-1, together * columns), axis=0).reshape(together, columns)

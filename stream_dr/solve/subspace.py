@@ -25,7 +25,7 @@ from stream_dr.solve.singular import thin_svd
 from stream_dr.statistics.protocol import nested_state
 
 _NOISE = 1e-13
-"""Relative length up to which a new direction is rounding.
+"""Relative length up to which a new direction is rounding error.
 
 The length is relative to the column from which the direction was computed.
 """
@@ -71,7 +71,7 @@ class Subspace(NamedTuple):
 def start_basis(columns: np.ndarray) -> Subspace:
     """Return the empty basis whose first directions span `columns` (features, k).
 
-    Directions of the columns that are only rounding are dropped.
+    Directions of the columns that are only rounding error are dropped.
     """
     d = len(columns)
     return Subspace(np.zeros((d, 0)), np.zeros((d, 0)), orthonormal(columns, np.zeros((d, 0))))
@@ -110,8 +110,7 @@ def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
     answer: (m, p), coefficients of the solution in the basis.
     """
     if answer.shape[1] == 0:
-        # The solution may still lie outside the basis. For example, all eigenvalues of MMC may be
-        # negative on the first basis.
+        # All of MMC's eigenvalues may be negative on the first basis, although a solution exists.
         return 1.0 if state.directions.shape[1] else 0.0
     image = state.images @ np.linalg.qr(answer)[0]
     size = float(np.linalg.norm(image))

@@ -149,13 +149,13 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     M = D L⁻ᵀ, where D is the diagonal matrix (diag + γ)^(−1/2) and L is the Cholesky factor of
     D (Cxx + γI) D.
 
-    The result is None if a direction of only rounding might be taken for a true one. This cannot
-    happen in two cases:
+    The result is None if a direction of only rounding error might be taken for a true one. This
+    cannot happen in two cases:
 
     * The correlation matrix alone (γ = 0) is certainly of full rank (rule 2). Its columns may be
       badly scaled.
-    * The scaled matrix with γ is so well conditioned that the rounding outside the range of Cxx
-      contributes less than 1e-10.
+    * The scaled matrix with γ is so well conditioned that the rounding error outside the range of
+      Cxx contributes less than 1e-10.
     """
     diagonal, d = np.diagonal(scatter), len(scatter)
     if d == 0:

@@ -1,1 +1,5 @@
-"""fitting: what the methods have in common: scikit-learn's face, moments, the two-stage solution, refining, feature maps."""
+"""Code that the estimators share.
+
+It contains the scikit-learn interface, the moments, the two-stage solution, refine and the use of
+feature maps.
+"""

@@ -1,7 +1,8 @@
-"""AdditiveEstimator: the interface of estimators whose state is a sum.
+"""Base class of estimators whose state is a sum over rows.
 
-Such an estimator takes weights, and what it learned can be added to another's or taken out again.
-Recurrences do not have these arguments at all, so no signature promises what is then refused.
+Such an estimator takes weights, and two states can be added or subtracted. Estimators that are
+updated row by row (CCIPCA, IncrementalSKM) cannot do this. They have no weights argument, so that
+no signature offers what would raise an error.
 """
 
 from typing import ClassVar, Self, cast
@@ -16,30 +17,31 @@ from stream_dr.statistics.protocol import AdditiveState
 
 
 class AdditiveEstimator(Estimator):
-    """Base of estimators whose state is a sum: they take weights, merge and unlearn."""
+    """Base of estimators that take weights, merge and unlearn, because their state is a sum."""
 
     additive: ClassVar[bool] = True
     merges: ClassVar[bool] = True
 
     def fit(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
-        """Forget everything, then learn rows X (rows, features).
+        """Forget all learned rows, then learn rows X (rows, features).
 
-        With targets y and weights (rows,).
+        y: targets (rows,). sample_weight: weights (rows,).
         """
         return self._fit(X, y, sample_weight)
 
     def partial_fit(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
         """Learn more rows X (rows, features), targets y, weights (rows,).
 
-        The state is unchanged on error.
+        If an error is raised, the state is unchanged.
         """
         return self._partial_fit(X, y, sample_weight)
 
     def merge(self, other: Estimator) -> Self:
-        """Add what `other` has learned to self. `other` is unchanged.
+        """Add the rows that `other` has learned to this estimator.
 
-        Components keep self's signs. Columns are matched by place. If both have names, those of
-        one must be those of the other or their beginning. Raises CannotMerge.
+        `other` is unchanged. Components keep the signs of this estimator. Columns are matched by
+        position. If the columns of both have names, the shorter list of names must be the
+        beginning of the longer list. Raises CannotMerge.
         """
         if type(other) is not type(self) or not same_parameters(other, self):
             raise CannotMerge(
@@ -63,10 +65,10 @@ class AdditiveEstimator(Estimator):
         return self
 
     def unlearn(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
-        """Remove rows X (rows, features) learned before with these targets and weights.
+        """Remove rows X (rows, features) that were learned with these targets and weights.
 
-        With decay < 1 they are taken as the newest rows learned, in their order. Raises
-        CannotUnlearn.
+        With decay < 1, the rows are taken to be the newest ones learned, in the order in which
+        they were learned. Raises CannotUnlearn.
         """
         fitted = self.fitted()
         fitted.check(self)

@@ -1,8 +1,8 @@
-"""ClosedForm: base of the estimators solved from one state of centred sums [mathematics §1-3].
+"""Base class of the estimators solved from one state of centred sums [mathematics §1-3].
 
-A subclass says which targets it takes, how they are encoded, and how `directions(moments, state)`
-come from the moments. Here are the common parameters, the accumulator, `standardize`, and the
-finished projection.
+A subclass provides the kinds of targets that it takes, how targets are encoded as columns, and
+`directions(moments, state)`, which computes the components. The base class has the common
+parameters, the accumulator, `standardize`, and makes the projection from the components.
 """
 
 import warnings
@@ -44,7 +44,10 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.refining import Refining
 
 Directions = tuple[np.ndarray, np.ndarray]
-"""Loadings (features, components) and eigenvalues (components,), largest first."""
+"""Loadings (features, components) and eigenvalues (components,), largest first.
+
+Methods that order components otherwise say so.
+"""
 
 
 @dataclass(eq=False, repr=False)
@@ -56,44 +59,46 @@ class ClosedForm(AdditiveEstimator):
     n_components : int or None, default None
         Number of components. None takes all with an eigenvalue above 0.
     gamma : float ≥ 0, default 0.0
-        Ridge added to Cxx, in the units of the summed scatter. Methods that do not invert Cxx are
-        unaffected.
+        Ridge added to the scatter Cxx of the rows, in the units of the summed scatter. It has no
+        effect for methods that do not invert Cxx.
     scatter : {"auto", "exact", "diagonal"}, default "auto"
-        Part of Cxx that is stored. "auto" is exact up to 4,096 features for dense rows and sparse
-        rows of stated width, else the diagonal. Decided at the first batch.
+        Part of the scatter matrix Cxx of the rows that is stored. "auto" stores all of it
+        ("exact") for dense rows, and for sparse rows whose width is stated, if there are at most
+        4,096 features. Otherwise it stores only the diagonal. The first batch decides.
     standardize : bool, default False
         Solve as if every feature had variance 1.
     decay : float in (0, 1], default 1.0
-        Forgetting: row i weighs decay^(number of rows since row i).
+        Forgetting factor. A row weighs decay^(number of rows learned after it).
     min_class_rows : int ≥ 1, default 2
-        Number of rows of weight above 0 that a label needs to be a class, if there is one label a
-        row. A label with fewer rows waits as soon as two labels have as many. Its mean is taken
-        out of all sums, so a misspelt label of one row changes nothing until its second row comes.
-        With 1 none waits. Several labels a row and numbers are not concerned.
+        Number of rows (of weight above 0) that a label needs before it becomes a class. It applies
+        to targets of one label a row, as soon as two labels have this many rows. A label with
+        fewer rows waits (see `classes_waiting_`), and its mean is taken out of all sums. So a
+        misspelt label of one row changes nothing until its second row comes. With 1 every label is
+        a class from its first row on.
     target : {"auto", "class", "multilabel", "continuous"}, default "auto"
-        Kind of targets. "auto" takes that of the first batch.
+        Kind of targets. "auto" takes the kind of the first batch.
     feature_map : dict or None, default None
-        Spec of a map that rows go through first, made by `stream_dr.nystroem()`,
-        `random_fourier()` or `polynomial()` (then this is a kernel method), `hashing()`, `table()`
-        or `text()`.
+        Spec of a feature map that is applied to the rows first. It is made by
+        `stream_dr.nystroem()`, `random_fourier()` or `polynomial()` (which make this a kernel
+        method), `hashing()`, `table()` or `text()`.
     random_state : int or None, default None
         Seed. None is 0, so that states of several machines agree.
 
     Attributes
     ----------
     classes_waiting_ : ndarray (waiting,)
-        Labels that wait for `min_class_rows` rows, sorted.
+        Labels with fewer rows than `min_class_rows`, which are not yet classes, sorted.
     """
 
     state_type: ClassVar[StateType] = StateType(MomentState)
     fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "feature_map")
     encoding: ClassVar[str] = "indicator"
     needs_scatter: ClassVar[bool] = True
-    """True if the method reads Cxx. Others keep its diagonal only."""
+    """True if the method needs all of Cxx. Otherwise only its diagonal is stored."""
     solves_eigenproblem: ClassVar[bool] = True
-    """True if components of equal eigenvalue may be turned within their span."""
+    """True if components of equal eigenvalue may be rotated within their span."""
     predicts_with_all: ClassVar[bool] = False
-    """True if it predicts with the components that n_components leaves out, too."""
+    """True if the estimator predicts with all components, also past n_components."""
     standardize_choices: ClassVar[tuple[bool | None, ...]] = (False, True)
     """Values that `standardize` may have."""
 
@@ -133,7 +138,7 @@ class ClosedForm(AdditiveEstimator):
         check_positive_int("n_components", self.n_components, optional=True)
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return a new accumulator of moments, or one that continues from `state`."""
+        """Return an accumulator of moments that is empty or continues from `state`."""
         return make_accumulator(self.feature_map, self._moment_accumulator, state)
 
     def _moment_accumulator(self, state: MomentState | None) -> MomentAccumulator:
@@ -147,29 +152,29 @@ class ClosedForm(AdditiveEstimator):
         )
 
     def stored_scatter(self) -> str:
-        """Return the part of Cxx that is stored: "auto", "exact" or "diagonal"."""
+        """Return the part of the scatter Cxx to store, "auto", "exact" or "diagonal"."""
         return self.scatter if self.reads_scatter() else "diagonal"
 
     def keeps_label_sets(self) -> bool:
-        """True if the state keeps the sum of rows of each distinct label set."""
+        """True if the state stores the sum of the rows of each distinct label set."""
         return False
 
     def keeps_class_scatter(self) -> bool:
-        """True if the state keeps the scatter of each class."""
+        """True if the state stores a scatter matrix for each class."""
         return False
 
     def reads_scatter(self) -> bool:
-        """True if the method reads Cxx with these parameters."""
+        """True if the method needs the scatter Cxx with the current parameters."""
         return self.needs_scatter
 
     def target_encoding(self) -> Encoding:
-        """Return how targets become columns of Cxy."""
+        """Return how targets become the columns of the cross-scatter."""
         return self.encoding
 
     def solve(self, state: State) -> Projection:
-        """Return the projection of `state`. Pure.
+        """Return the projection of `state`, as a pure function.
 
-        It has no component if the state holds only rounding.
+        If the state holds only rounding error, the projection has no component.
         """
         inner = cast(MomentState, inner_state(state))
         check_stored_parts(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
@@ -180,11 +185,11 @@ class ClosedForm(AdditiveEstimator):
         return add_map(state, self.make_projection(moments, directions, "exact" if exact else "diagonal"))
 
     def moments(self, state: State) -> Moments:
-        """Return the moments that `state` is solved from."""
+        """Return the moments (centred sums) from which `state` is solved."""
         return moments_of(state, bool(self.standardize), self.min_class_rows)
 
     def classes_waiting(self, learned: State | Accumulator) -> tuple[Label, ...]:
-        """Return the labels, sorted, that wait for `min_class_rows` rows.
+        """Return the labels with fewer rows than `min_class_rows`, sorted.
 
         learned: a state or an accumulator.
         """
@@ -193,22 +198,26 @@ class ClosedForm(AdditiveEstimator):
 
     @property
     def classes_waiting_(self) -> np.ndarray:
-        """Labels (waiting,) that wait for `min_class_rows` rows, sorted."""
+        """Labels (waiting,) with fewer rows than `min_class_rows`, sorted."""
         return label_array(self.classes_waiting(self.fitted().accumulator))
 
     def covariance_product(self, state: State, columns: np.ndarray) -> np.ndarray:
-        """Return Cxx @ columns (features, m), by its diagonal if no more is stored.
+        """Return Cxx @ columns (features, m), for the scatter Cxx of the rows.
 
-        Costs O(d k), and O(d² m) with exact scatter.
+        If only the diagonal of Cxx is stored, the product is with the diagonal. Costs O(d k) for d
+        features and k targets, and O(d² m) with exact scatter.
         """
         scatter = moments_of(state, min_class_rows=self.min_class_rows).scatter_or_diagonal
         d = len(columns)
         return scatter[:d, :d] @ columns if scatter.ndim == 2 else scatter[:d, None] * columns
 
     def make_projection(self, moments: Moments, directions: Directions, solution: str) -> Linear:
-        """Return the projection made of directions, of at most n_components.
+        """Return the projection made of the given directions.
 
-        Axes, lengths and signs are settled here.
+        The projection has at most n_components components. Their basis (for equal eigenvalues),
+        length and signs are fixed here.
+
+        solution: "exact", "diagonal" or "refined".
         """
         loadings, eigenvalues = directions
         if self.solves_eigenproblem:
@@ -218,7 +227,7 @@ class ClosedForm(AdditiveEstimator):
         q = len(eigenvalues) if self.predicts_with_all else p
         loadings = with_fixed_signs(self.scale_loadings(loadings[:, :q], moments, solution) * moments.scale[:, None])
 
-        # Components past n_components go to the readout, which predicts with all.
+        # The readout predicts with all components, so it stores those past n_components.
         readout = self.readout(moments, loadings, eigenvalues[:q])
         if readout is not None and p < q:
             readout = readout._replace(rest=np.ascontiguousarray(loadings[:, p:]))
@@ -227,11 +236,11 @@ class ClosedForm(AdditiveEstimator):
         return Linear(self.centre(moments), loadings, eigenvalues[:p].copy(), solution, readout=readout)
 
     def component_count(self, eigenvalues: np.ndarray, moments: Moments) -> int:
-        """Return how many components, largest first, the projection takes."""
+        """Return the number of components, largest first, that the projection takes."""
         return len(eigenvalues) if self.n_components is None else min(self.n_components, len(eigenvalues))
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout | None:
-        """Return what is predicted from the components, or None.
+        """Return the predictor on the components (a `Readout`), or None.
 
         loadings: (features, q). eigenvalues: (q,).
         """
@@ -239,64 +248,66 @@ class ClosedForm(AdditiveEstimator):
 
     @abstractmethod
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return loadings and eigenvalues, largest first, from the moments."""
+        """Return the method's loadings and eigenvalues, largest first, from the moments."""
 
     def directions_on(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the directions from the moments of a basis.
+        """Return the method's directions in the coordinates of a basis.
 
-        Refine has measured the scatter on that basis.
+        `refine` calls this with moments of the rows projected on the basis, whose scatter refine
+        has measured.
         """
         return self.directions(moments, state)
 
     def row_factors(self, moments: Moments) -> dict[Label, float] | None:
-        """Return each class's factor in the scatter that refine multiplies with.
+        """Return the factor of each class's rows in the scatter, or None.
 
-        None is 1 for all.
+        `refine` multiplies columns with this scatter. None means a factor of 1 for all classes.
         """
         return None
 
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """Return loadings (features, p) at their final length.
+        """Return loadings (features, p) scaled to their final length.
 
-        They are of the scaled features. The default keeps their length.
+        The loadings are those of the scaled features. The default leaves them unchanged.
         """
         return loadings
 
     def centre(self, moments: Moments) -> np.ndarray:
-        """Return the point (features,) that rows are centred on before projecting."""
+        """Return the point (features,) that is subtracted from rows before projecting."""
         return moments.mean
 
     def refine(
         self, source: RefineSource, tol: float = 1e-6, max_passes: int = 20, resume: "Refining | None" = None
     ) -> Self:
-        """Replace the projection by the exact one, through passes over `source`.
+        """Replace the projection by the exact one, by passes over `source`.
 
-        The refined projection stays until the next refine. `refine_report_` has residual and angle
-        of every pass. If the solution is exact already, nothing is read or changed, and a warning
-        says so [mathematics §4].
+        The refined projection stays until the next refine. `refine_report_` has the residual and
+        the angle of every pass. If the solution is already exact, `source` is not read, nothing is
+        changed, and a warning says so [mathematics §4].
 
         Parameters
         ----------
         source : (X, y), iterable of (X, y) or (X, y, weights), or source of events
-            Exactly the rows learned. A source of events has events(after=-1, until=None), yielding
-            (position, stream_dr.Block(X, y, weights)).
+            Exactly the rows learned. A source of events has a method events(after=-1, until=None)
+            that yields (position, stream_dr.Block(X, y, weights)).
         tol : float
             Refine stops when the relative residual and the angle between successive projections
-            (radians) are both at most this, or nothing remains to be solved.
+            (in radians) are both at most tol, or when nothing remains to be solved.
         max_passes : int
             Number of the last pass.
         resume : Refining or None
-            `refine_report_.refining` of a refine that did not reach `tol`. Without it passes begin
-            at the last refined projection.
+            State to continue from, which is `refine_report_.refining` of a refine that did not
+            reach `tol`. With None, the passes start from the last refined projection.
 
         Raises
         ------
         CannotRefine
-            If the source is not what was learned. Nothing has changed then.
+            If the source has other rows than those learned. Nothing is changed then.
 
         Notes
         -----
-        A pass takes O(entries · rank of XH) time and O(d k) memory.
+        A pass takes O(entries · rank of XH) time and O(d k) memory, for d features, k targets and
+        the right-hand sides XH of the method.
         """
         from stream_dr.estimators.fitting.refining import check_refinable, is_exact, run_all_passes
 
@@ -317,17 +328,20 @@ class ClosedForm(AdditiveEstimator):
         return self
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the most bytes that the state takes.
+        """Return the largest size in bytes that the state can have.
 
-        8·(d·(k + 5) + k² + 4·k), and 8·d² more with exact scatter, for d features (mapped if there
-        is a map) and k targets. HSL's sums per label set are not included.
+        The size is 8·(d·(k + 5) + k² + 4·k), and 8·d² more with exact scatter. d is the number of
+        features (after the feature map if there is one) and k the number of targets. HSL's sums
+        per label set are not included.
         """
         return mapped_bytes(self.feature_map, self.moment_bytes, n_features, n_targets)
 
     def max_width(self, sparse: bool, stated: int) -> int | None:
         """Return the largest number of features, or None without a limit.
 
-        A batch of more features is refused. stated: width that sparse rows state, or 0.
+        A batch of more features raises an error.
+
+        stated: width that sparse rows state, or 0.
         """
         if self.feature_map is not None or not self.reads_scatter():
             return None
@@ -335,9 +349,9 @@ class ClosedForm(AdditiveEstimator):
         return EXACT_WIDTH if exact else None
 
     def moment_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the bytes of the moments of rows this wide."""
+        """Return the size in bytes of the moments of rows with this many features."""
         scatter = self.stored_scatter()
-        # Exact scatter refuses wider rows.
+        # Exact scatter is limited to EXACT_WIDTH features, and wider rows raise an error.
         width = min(n_features, EXACT_WIDTH) if scatter == "exact" else n_features
         exact = scatter != "diagonal" and width <= EXACT_WIDTH
         return moment_bytes(self.target_encoding(), width, n_targets, exact, self.keeps_class_scatter())

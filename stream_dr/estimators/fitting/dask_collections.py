@@ -1,11 +1,11 @@
-"""dask_collections: Dask arrays and dataframes, learned block by block and projected lazily.
+"""Dask arrays and dataframes, learned block by block and projected lazily.
 
-Each block of rows is learned by an estimator of its own, wherever Dask runs. States are merged two
-neighbours at a time, so they go from worker to worker and only one comes back. A block is dense,
-CSR, or part of a dataframe with names.
+A new estimator learns each block of rows, in whichever Dask worker has the block. The states are
+then merged in pairs of neighbours. So states go from worker to worker, and only the last one is
+returned to the caller. A block is dense, CSR, or a part of a dataframe with column names.
 
-Each block costs a merge in addition to learning. For blocks of fewer bytes than a state, merging
-costs more than learning.
+Each block costs a merge in addition to learning. If a block is smaller than a state, merging costs
+more than learning.
 """
 
 from copy import copy
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.estimator import Estimator
 
 Collection = Any
-"""Array or dataframe of Dask, which is imported only where a collection comes in."""
+"""Dask array or dataframe. Dask is imported only when a collection is passed."""
 
 Delayed = Any
-"""Dask's delayed value of one block."""
+"""Dask's delayed value of one block of rows."""
 
 
 def learn_collections(estimator: "Estimator", rows: Block) -> FittedState:
@@ -40,19 +40,19 @@ def learn_collections(estimator: "Estimator", rows: Block) -> FittedState:
     Parameters
     ----------
     estimator : Estimator
-        Parameters to learn with.
+        Estimator whose parameters are used to learn.
     rows : Block
-        X (rows, features) an array in blocks of whole rows, or a dataframe. y and weights are
-        None, or collections in blocks of the same rows.
+        X (rows, features) is a Dask array in blocks of whole rows, or a Dask dataframe. y and
+        weights are None, or Dask collections whose blocks hold the same rows.
 
     Raises
     ------
     InvalidRows
         If blocks are split along features.
     InvalidTargets
-        If y or weights have other blocks.
+        If the blocks of y or weights hold other rows.
     CannotMerge
-        If the estimator is a recurrence.
+        If states of the estimator cannot be merged.
     ClusterError
         If the cluster has no workers.
     """
@@ -78,7 +78,7 @@ def learn_collections(estimator: "Estimator", rows: Block) -> FittedState:
 def project_collection(estimator: "Estimator", X: Collection) -> Collection:
     """Return the collection's rows projected, lazily and block by block.
 
-    The result is an array (rows, components), or a dataframe of components.
+    An array gives an array (rows, components). A dataframe gives a dataframe of components.
     """
     _blocks("X", X)
     width = estimator.rank_
@@ -107,7 +107,7 @@ def _cannot_merge_blocks(estimator: "Estimator") -> CannotMerge:
 def _check_workers() -> None:
     """Raise ClusterError if Dask would run on a cluster without workers.
 
-    It would wait for ever.
+    Without this error, Dask would wait for ever.
     """
     from dask.base import get_scheduler
 
@@ -117,7 +117,10 @@ def _check_workers() -> None:
 
 
 def _blocks(name: str, collection: Collection) -> list[Delayed]:
-    """Return the collection's blocks of rows, as Dask's delayed values."""
+    """Return the collection's blocks of rows, as Dask's delayed values.
+
+    name: "X", "y" or "sample_weight", for error messages.
+    """
     if rows_kind(collection) not in DASK:
         raise InvalidTargets(
             f"X is a Dask collection and {name} is a {type(collection).__name__}; give {name} as one, in blocks of "
@@ -132,11 +135,11 @@ def _blocks(name: str, collection: Collection) -> list[Delayed]:
 
 
 def _blocks_along(name: str, collection: Collection, X: Collection) -> list[Delayed]:
-    """Return the blocks of y or weights that go with X's rows.
+    """Return the blocks of y or weights that hold the rows of X's blocks.
 
-    If there is no collection, return None for each block.
+    If `collection` is None, return None for each block of X.
     """
-    # Numbers of rows are unknown for a dataframe.
+    # A dataframe does not know the number of rows in its blocks.
     rows = getattr(X, "chunks", ((np.nan,),))[0]
     count = X.npartitions
     if collection is None:
@@ -157,9 +160,9 @@ def _blocks_along(name: str, collection: Collection, X: Collection) -> list[Dela
 
 
 def _with_kind(estimator: "Estimator", y: Collection) -> "Estimator":
-    """Return a new estimator of the same parameters, with the kind of targets decided.
+    """Return a new estimator with the same parameters and a fixed kind of targets.
 
-    The first block decides it, as in a stream.
+    The first block decides the kind, as the first batch of a stream does.
     """
     learner = clone(estimator)
     if y is not None and estimator.target == "auto" and estimator.target_kinds:

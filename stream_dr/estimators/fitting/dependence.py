@@ -1,4 +1,4 @@
-"""DependenceMethod: the dependence of projected rows on the targets, for SPCA and SRP."""
+"""Base class of SPCA and SRP, with the dependence of projected rows on the targets."""
 
 import numpy as np
 
@@ -13,15 +13,17 @@ class DependenceMethod(ClosedForm):
     Attributes
     ----------
     hsic_ : float
-        HSIC of the projected rows and the targets, over the rows learned [SRP eq. 1]. See
-        `stream_dr.hsic`.
+        Hilbert-Schmidt independence criterion (HSIC) of the projected rows and the targets, over
+        the rows learned [SRP eq. 1]. See `stream_dr.hsic`.
     """
 
     @property
     def hsic_(self) -> float:
-        """HSIC of projected rows and targets: ‖Cxyᵀ W‖² / (N − 1)² ≥ 0.
+        """Hilbert-Schmidt independence criterion of projected rows and targets, ≥ 0.
 
-        It is tr(K H L H) / (N − 1)² with the linear kernel K on projected rows. Needs N > 1.
+        The value is ‖Cxyᵀ W‖² / (N − 1)², where Cxy is the cross-scatter of rows and targets, W
+        (features, components) are the loadings and N is the weight of the rows. It equals
+        tr(K H L H) / (N − 1)² with the linear kernel K of projected rows. Needs N > 1.
         """
         projection = self.linear_projection()
         moments = self.moments(self.state_)
@@ -29,7 +31,10 @@ class DependenceMethod(ClosedForm):
 
 
 def hsic_of_sums(moments: Moments, cross: np.ndarray) -> float:
-    """Return HSIC from the cross sums (components, targets) of rows and targets."""
+    """Return the Hilbert-Schmidt independence criterion from cross sums.
+
+    cross: (components, targets), cross-scatter of projected rows and targets.
+    """
     if moments.weight <= 1.0:
         raise InvalidRows(
             f"HSIC divides by (n − 1)²; there are rows of weight {moments.weight:g} in all. Give two or more."

@@ -1,8 +1,8 @@
-"""documented: class docstrings that list inherited parameters and attributes, too.
+"""Class docstrings that also list inherited parameters and attributes.
 
 A class describes its own parameters and attributes in numpydoc's sections Parameters and
-Attributes. `help`, tooltips and the reference show all of them. An entry of a class replaces the
-entry of the same name in its bases.
+Attributes. `help`, tooltips and the reference show these and the inherited ones. The description
+in a class replaces the description of the same name in its bases.
 """
 
 import inspect
@@ -14,7 +14,7 @@ NOTES = "Notes\n-----\n"
 
 
 def documented_sections(cls: type) -> dict[str, dict[str, str]]:
-    """Return section → name → entry of a class and its bases."""
+    """Return the descriptions of a class and its bases by section and name."""
     sections: dict[str, dict[str, str]] = {"Parameters": {}, "Attributes": {}}
     for base in reversed(cls.__mro__):
         if base.__module__.startswith("stream_dr."):
@@ -24,10 +24,10 @@ def documented_sections(cls: type) -> dict[str, dict[str, str]]:
 
 
 def with_documented_sections(cls: type) -> str:
-    """Return the class's docstring with every parameter and attribute.
+    """Return the class's docstring with all parameters and attributes.
 
-    The order is: purpose and example, Parameters, Attributes, Notes. The class keeps its own text in
-    `_own_text` for its subclasses.
+    The order is purpose and example, Parameters, Attributes, Notes. The class's own docstring is
+    stored in `_own_text`, for its subclasses.
     """
     cls._own_text = _own_text(cls)  # type: ignore[attr-defined]
     purpose, heading, notes = SECTION.sub("", _own_text(cls)).partition(NOTES)

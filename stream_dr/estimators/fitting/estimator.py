@@ -1,15 +1,15 @@
-"""Estimator: the scikit-learn interface that all estimators share.
+"""The scikit-learn interface that all estimators share.
 
 A subclass provides:
 
 - its parameters, as fields of a dataclass,
-- `accumulator(state)`: a new accumulator, or one that continues from a State,
-- `solve(state)`: State → Projection, a pure function,
+- `accumulator(state)`, which returns an accumulator that is empty or continues from a State,
+- `solve(state)`, a pure function that returns the Projection of a State,
 - the class attributes `target_kinds` and `additive`.
 
-Everything else is here: parsing of rows, targets and weights, fitted attributes, the cached
-projection, merge, unlearn, save. The engine uses only `check_parameters`, `accumulator`, `solve`
-and `state_bytes`.
+The base class does everything else: parsing rows, targets and weights, fitted attributes, caching
+the projection, merge, unlearn and save. The engine uses only `check_parameters`, `accumulator`,
+`solve` and `state_bytes`.
 """
 
 from abc import ABC, abstractmethod
@@ -49,14 +49,15 @@ from stream_dr.targets.targets import Targets, check_label_type
 class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """Base of all estimators.
 
-    After any error an estimator is what it was before. Signs and order of components stay those
-    shown before, whatever is learned in between. `clone` and `fit` start again. So two estimators
-    with one state may differ in signs if they were asked at different times.
+    After an error the estimator is unchanged. Signs and order of the components stay the same from
+    one projection to the next, whatever is learned in between. `clone` and `fit` forget them. So
+    two estimators with equal states may differ in signs, if their projections were read at
+    different times.
 
     Attributes
     ----------
     components_ : ndarray (components, features), float64
-        Directions, one a row: `transform` is (X − mean_) · components_ᵀ.
+        Directions, one a row. `transform` is (X − mean_) · components_ᵀ.
     eigenvalues_ : ndarray (components,), float64
         One value per component, see Notes for its meaning.
     mean_ : ndarray (features,), float64
@@ -64,42 +65,43 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     rank_ : int
         Number of components.
     solution_ : str
-        Kind of solution: "exact", "diagonal", "refined" or "recurrence".
+        Kind of solution. "exact" is the method's solution. "diagonal" is an approximation from the
+        diagonal of the scatter. "refined" comes from `refine`. "recurrence" is updated row by row.
     n_samples_seen_ : int
         Number of rows learned.
     n_features_in_ : int
-        Width of the rows learned so far.
+        Number of features of the rows learned so far.
     feature_names_in_ : ndarray (features,), object
         Names of the features, if the first rows were a table of named columns.
     classes_ : ndarray (classes,)
         Labels learned so far, sorted. Empty if there are none.
     mapped_names_ : ndarray (mapped features,), object
-        Names of the columns that a feature map of tables makes: `age`, `age missing`,
+        Names of the columns that a feature map of tables makes, such as `age`, `age missing` or
         `sex=female`.
     state_ : State
-        All that the estimator remembers, immutable. Snapshots hold it and `merge` adds it.
+        All that was learned from the rows, immutable. Snapshots store it and `merge` adds it.
     fitted_ : FittedState
         The accumulator and the last solution from it. Internal; use `state_`.
     """
 
     state_type: ClassVar[StateType]
-    """Class of its State."""
+    """Class of the estimator's State."""
     target_kinds: ClassVar[tuple[str, ...]] = ()
-    """Kinds of targets it learns from. Empty for unsupervised ones, which ignore y."""
+    """Kinds of targets that the estimator learns from. Empty for methods that ignore y."""
     additive: ClassVar[bool] = False
-    """True if its state is a sum: mergeable, unlearnable, weighted."""
+    """True if the state is a sum, so that states merge, unlearn and take weights."""
     merges: ClassVar[bool] = False
-    """True if two of its states can be merged into that of one stream."""
+    """True if states learned from two streams can be merged."""
     merges_as: ClassVar[str] = ""
     """Name of the estimator to use instead if states must merge. Empty if its own states merge."""
     fixed: ClassVar[tuple[str, ...]] = ()
-    """Parameters of the accumulator, which may not change once rows were learned."""
+    """Parameters of the accumulator, which may not change after rows were learned."""
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = None
-    """Solver of refine (refining_methods.py), None for methods that cannot be refined."""
+    """Solver of refine (refining_methods.py). None for methods that cannot be refined."""
     limit: ClassVar[str] = "there are no more directions of positive eigenvalue"
-    """Reason why there may be fewer components than asked for."""
+    """Reason why there may be fewer components than n_components, for warnings."""
 
-    # Defaults of parameters that only some estimators have.
+    # Defaults for estimators that do not have these parameters.
     feature_map: JsonDict | None = None
     n_components: int | float | None = None
     radius: float | None = None
@@ -108,7 +110,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     decay: float = 1.0
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Complete the class's docstring with inherited parameters and attributes."""
+        """Add inherited parameters and attributes to the subclass's docstring."""
         super().__init_subclass__(**options)
         cls.__doc__ = with_documented_sections(cls)
 
@@ -117,89 +119,98 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @abstractmethod
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return a new accumulator, or one that continues from `state`."""
+        """Return an accumulator that is empty or continues from `state`."""
 
     @abstractmethod
     def solve(self, state: State) -> Projection:
-        """Return the projection of `state`. Pure."""
+        """Return the projection of `state`, as a pure function."""
 
     @abstractmethod
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the bytes of its state at this width and number of targets.
+        """Return the size in bytes of a state of this many features and targets.
 
         n_targets: number of labels or target columns.
         """
 
     def stored_scatter(self) -> str:
-        """Return the part of Cxx that is stored: "exact", "diagonal", "auto", or "" if none is."""
+        """Return the part of the rows' scatter that is stored.
+
+        Returns "exact", "diagonal" or "auto", or "" if the method stores no scatter.
+        """
         return ""
 
     def max_width(self, sparse: bool, stated: int) -> int | None:
         """Return the largest number of features, or None without a limit.
 
-        A batch of more features is refused. stated: width that sparse rows state, or 0.
+        A batch of more features raises an error.
+
+        stated: width that sparse rows state, or 0.
         """
         return None
 
     def covariance_product(self, state: State, columns: np.ndarray) -> np.ndarray:
-        """Return Cxx @ columns (features, m), up to a factor.
+        """Return Cxx @ columns (features, m), up to a constant factor.
 
-        Cxx is the scatter of the rows learned (mapped ones if there is a map), as far as it is
-        known. Components are compared by it when they get signs and order. The default takes Cxx
-        as the identity.
+        Cxx is the scatter of the rows learned (of the mapped rows if there is a feature map), as
+        far as it is known. The product measures how similar components are to those of the
+        previous projection, which decides their signs and order. The default takes Cxx as the
+        identity.
         """
         return columns
 
     def solve_bytes(self) -> int:
-        """Return the most bytes that solving takes.
+        """Return the largest number of bytes that solving takes.
 
-        0 if that is not many times the size of the state.
+        Returns 0 if solving takes about as much memory as the state.
         """
         return 0
 
     def classes_waiting(self, learned: State | Accumulator) -> tuple[Label, ...]:
-        """Return the labels, sorted, that have too few rows to count as classes yet.
+        """Return the labels that have too few rows to count as classes yet, sorted.
 
-        learned: a state or an accumulator. The default has no such labels.
+        The default returns no labels.
+
+        learned: a state or an accumulator.
         """
         return ()
 
     def fit(self, X: RowsLike, y: TargetsLike = None) -> Self:
-        """Forget everything, then learn rows X (rows, features) with targets y.
+        """Forget all learned rows, then learn rows X (rows, features) with targets y.
 
-        Warns FewerComponents if n_components is more than there can be.
+        Warns FewerComponents if n_components is more than the possible number of components.
 
         Parameters
         ----------
         X : rows (rows, features)
             Arrays, sparse matrices, tables, streams of tables or Dask collections.
         y : array (rows,), str or None
-            Targets if the method is supervised. For a table or a stream of tables it may be the
-            name of the column of targets. For a Dask collection it may be another one.
+            Targets if the method is supervised. For a table or a stream of tables, y may be the
+            name of the column of targets. For a Dask collection, y may be another Dask collection.
         """
         return self._fit(X, y, None)
 
     def partial_fit(self, X: RowsLike, y: TargetsLike = None) -> Self:
         """Learn more rows X (rows, features) with targets y.
 
-        An empty batch is legal. The state is unchanged on error.
+        A batch without rows is allowed. If an error is raised, the state is unchanged.
         """
         return self._partial_fit(X, y, None)
 
     def transform(self, X: RowsLike) -> np.ndarray:
-        """Project rows X (rows, features) to (rows, components).
+        """Project rows X (rows, features) to components (rows, components).
 
-        Float32 rows give float32, all others float64. Warns FewerComponents once a fit if there
-        are fewer than n_components.
+        Float32 rows give float32, all others float64. Warns FewerComponents, once after each fit,
+        if there are fewer components than n_components.
 
         Raises
         ------
         NotFitted
-            Before any row was learned.
+            Before any row is learned.
         WidthMismatch
-            If X has another width than the rows learned. Two kinds of rows may be wider, and their
-            unknown columns contribute nothing: `Block(X, width_stated=False)`, whose width is only
-            the largest index so far, and rows for a feature map that goes by name (hashing).
+            If X has another number of features than the rows learned. Two kinds of rows may have
+            more features, which contribute nothing. The first is `Block(X, width_stated=False)`,
+            whose width is only the largest index so far. The second is rows for a feature map that
+            identifies columns by name (hashing).
         NotFinite
             If X holds NaN or an infinity.
         """
@@ -212,34 +223,35 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self.project(projection, X, keep_dtype=True)
 
     def merge(self, other: "Estimator") -> Self:
-        """Add what `other` has learned to self. `other` is unchanged. Raises CannotMerge."""
+        """Raise CannotMerge, because states updated row by row cannot be merged."""
         raise CannotMerge(
             f"{type(self).__name__} is a sequential recurrence: two of its states cannot be merged into that of one "
             "stream. Use an additive estimator: PCA or SKM."
         )
 
     def unlearn(self, X: RowsLike, y: TargetsLike = None) -> Self:
-        """Remove rows learned before. Raises CannotUnlearn."""
+        """Raise CannotUnlearn, because states updated row by row cannot forget rows."""
         raise CannotUnlearn(
             f"{type(self).__name__} is a sequential recurrence: rows cannot be taken out again. "
             "Use an additive estimator (PCA or SKM), or rebuild from the log without those rows."
         )
 
     def refine(self, source: RefineSource, tol: float = 1e-6, max_passes: int = 20) -> Self:
-        """Replace the projection by the exact one through passes over `source`.
+        """Raise CannotRefine, because the method has no refine.
 
-        Raises CannotRefine.
+        Methods with refine replace their projection by the exact one.
         """
         from stream_dr.estimators.fitting.refining import cannot_refine_error
 
         raise cannot_refine_error(self)
 
     def set_params(self, **params: object) -> Self:
-        """Set parameters. Raises InvalidParameter.
+        """Set parameters by name.
 
-        Parameters of solving (gamma, standardize …) count from the next projection on. Those of
-        learning (decay, feature_map …) count from the next `fit` on. Until then the estimator
-        refuses to be used.
+        Parameters used for solving (gamma, standardize …) take effect at the next projection.
+        Parameters used for learning (decay, feature_map …) take effect at the next `fit`. Until
+        then, using the estimator raises InvalidParameter. An unknown name also raises
+        InvalidParameter.
         """
         if error := unknown_parameter(type(self).__name__, params, self.get_params()):
             raise error
@@ -249,19 +261,19 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self
 
     def save(self, path: FileName) -> None:
-        """Write parameters, state and the projection shown last to one file.
+        """Write parameters, state and the last projection to one file.
 
-        `stream_dr.load` restores this estimator from it, bit-equal. The next projection keeps the
-        signs and order of the last.
+        `stream_dr.load` reads the file and returns this estimator, equal bit by bit. Its next
+        projection has the signs and order of the last one.
         """
         import stream_dr
 
         stream_dr.save(self, path)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """Return the parameters that differ from their defaults, as a call.
+        """Return a call with the parameters that differ from their defaults.
 
-        The same holds for the parts of a feature map's spec.
+        The spec of a feature map also lists only entries that differ from their defaults.
         """
         shown: Any = copy(self)
         if self.feature_map is not None:
@@ -293,7 +305,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @property
     def solution_(self) -> str:
-        """Kind of solution: "exact", "diagonal", "refined" or "recurrence"."""
+        """Kind of solution, "exact", "diagonal", "refined" or "recurrence"."""
         return self.projection().solution
 
     @property
@@ -303,12 +315,15 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @property
     def n_features_in_(self) -> int:
-        """Width of the rows learned so far."""
+        """Number of features of the rows learned so far."""
         return int(self.fitted().accumulator.n_features)
 
     @property
     def feature_names_in_(self) -> np.ndarray:
-        """Names of the features, if the first batch was a table of named columns."""
+        """Names of the features, if the first batch was a table of named columns.
+
+        Raises AttributeError otherwise.
+        """
         names = self.fitted().accumulator.table_names or self.fitted().names
         if names is None:
             raise AttributeError(f"{type(self).__name__} was given rows without feature names.")
@@ -316,9 +331,10 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @property
     def classes_(self) -> np.ndarray:
-        """Labels seen so far, sorted.
+        """Labels learned so far, sorted.
 
-        Without those that wait and those whose rows were all unlearned.
+        Labels that have too few rows to count as classes are left out, and so are labels whose
+        rows were all unlearned.
         """
         accumulator = self.fitted().accumulator
         labels = set(accumulator.labels_left)
@@ -326,14 +342,15 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @property
     def state_(self) -> State:
-        """The State: all that the estimator remembers, immutable."""
+        """Immutable State with all that was learned from the rows."""
         return self.fitted().accumulator.freeze()
 
     @property
     def mapped_names_(self) -> np.ndarray:
-        """Names (mapped features,) of the columns that a map of tables makes.
+        """Names (mapped features,) of the columns that a feature map of tables makes.
 
-        They name the columns of `components_`.
+        They are the names of the columns of `components_`. Raises AttributeError if there is no
+        such map.
         """
         names = getattr(self.projection(), "feature_names", None)
         if names is None:
@@ -399,8 +416,11 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     ) -> tuple[Block, tuple[str, ...] | None]:
         """Return a checked Block and the names of the stream's features.
 
-        The block's columns are in the order of `fitted.names`. need_targets: if True and the method learns
-        from targets, refuse rows without any target.
+        The block's columns are in the order of `fitted.names`.
+
+        refuse_empty: if true, raise EmptyInput unless there are rows and features.
+        need_targets: if true and the method learns from targets, raise TargetsRequired for rows
+            without any target.
         """
         accumulator, by_name = fitted.accumulator, self.columns_by_name()
         block = numeric_block(rows, by_name, takes_tables(self))
@@ -421,7 +441,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return block._replace(y=targets, weights=weights, ids=None, names=names), None if by_name else names
 
     def _any_columns(self, block: Block) -> bool:
-        """True if the block may have any columns, since each goes by its name."""
+        """True if the block may have any columns, because they are identified by name."""
         return self.columns_by_name() and bool(block.names) and block.names != default_names(block.X)
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
@@ -433,17 +453,19 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
                 f"{' or '.join(self.target_kinds)} targets. Pass one target a row."
             )
         if rows == 0 and isinstance(y, Sized) and not isinstance(y, Targets) and len(y) == 0:
-            # An empty batch decides no kind.
+            # An empty batch of targets does not decide the kind of targets.
             return None
         targets = parse_targets(y, rows, self.target_kinds, self.target or "auto", accumulator.target_kind)
         check_label_type(accumulator.labels, targets.labels)
         return targets
 
     def project(self, projection: Any, X: RowsLike, keep_dtype: bool = False) -> np.ndarray:
-        """Return X, rows or a Block of them, projected in float64.
+        """Return the rows X (or a Block of rows) projected in float64.
 
-        Named columns are brought into the stream's order, unless a map goes by name. keep_dtype:
-        float32 rows give float32.
+        Named columns are first brought into the stream's order, unless a feature map identifies
+        columns by name.
+
+        keep_dtype: if true, float32 rows give float32.
         """
         by_name, learned = self.columns_by_name(), self.n_features_in_
         block = numeric_block(as_block(X), by_name, takes_tables(self))
@@ -458,11 +480,11 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return z.astype(block.X.dtype, copy=False) if keep_dtype else z
 
     def columns_by_name(self) -> bool:
-        """True if a feature map tells columns apart by name, so that any may come."""
+        """True if a feature map identifies columns by name, so that new columns may come."""
         return self.feature_map is not None and feature_map(self.feature_map).by_name
 
     def fitted(self) -> FittedState:
-        """Return the accumulator and its solutions, which fit made. Raises NotFitted."""
+        """Return the accumulator with its solutions. Raises NotFitted before fit."""
         if "fitted_" not in vars(self):
             raise NotFitted(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' or 'partial_fit' with rows first."
@@ -470,9 +492,9 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self.fitted_
 
     def projection(self) -> Projection:
-        """Return the projection of the rows learned, cached until more are learned.
+        """Return the projection of the rows learned, cached until more rows are learned.
 
-        Raises NotFitted before any row.
+        Raises NotFitted before any row is learned.
         """
         fitted = self.fitted()
         if fitted.accumulator.rows == 0:
@@ -485,7 +507,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return fitted.cache_projection(fitted.refined or self.solve(state), partial(self.covariance_product, state))
 
     def linear_projection(self) -> LinearProjection:
-        """Return the projection of a method whose projections are linear."""
+        """Return the projection, typed as linear, for methods that have linear projections."""
         return cast(LinearProjection, self.projection())
 
     def _linear(self, name: str) -> np.ndarray:

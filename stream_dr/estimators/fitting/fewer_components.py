@@ -1,4 +1,4 @@
-"""fewer_components: a warning, once a fit, that there are fewer components than asked for."""
+"""Warning, once after a fit, that there are fewer components than n_components."""
 
 import inspect
 import warnings
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 def warn_fewer_components(estimator: "Estimator", components: int, stacklevel: int = 4) -> None:
     """Warn FewerComponents if there are fewer components than n_components.
 
-    Each n_components is warned about once.
+    Each value of n_components is warned about once.
+
+    components: number of components.
     """
     fitted = estimator.fitted()
     if not _asks_for_more(estimator, components) or fitted.warned_n_components == estimator.n_components:
@@ -34,9 +36,9 @@ def warn_fewer_components(estimator: "Estimator", components: int, stacklevel: i
 
 
 def warn_fewer_components_early(estimator: "Estimator") -> None:
-    """Warn after a fit already, where the number of rows, features or labels may be too small.
+    """Warn FewerComponents after fit if rows, features or labels may be too few.
 
-    Only then is a projection solved for the warning.
+    A projection is solved for this warning only if their number is too small for n_components.
     """
     learned = estimator.fitted().accumulator
     enough = min(learned.rows, learned.n_features, len(learned.labels) if estimator.target_kinds else learned.rows)

@@ -1,9 +1,9 @@
-"""FittedState: what fit makes, the learned side of an estimator.
+"""The learned part of an estimator.
 
-It is swapped as one reference. It remembers the parameters that its accumulator was built with
-(`Estimator.fixed`). If they change, they no longer describe the state. `set_params` before a new
-`fit` must stay legal, so the change is refused only where the state is used: learned into, solved,
-merged or saved.
+It is replaced as one reference. It stores the values of the parameters that its accumulator was
+built with (`Estimator.fixed`). If these parameters change, they no longer describe the state.
+`set_params` before a new `fit` must stay allowed. So the change raises an error only when the
+state is used, that is when rows are learned or the state is solved, merged or saved.
 """
 
 from copy import deepcopy
@@ -21,10 +21,10 @@ class AccumulatingEstimator(Protocol):
     """An estimator or classifier that learns into an accumulator."""
 
     fixed: ClassVar[tuple[str, ...]]
-    """Parameters of the accumulator, which may not change once rows were learned."""
+    """Parameters of the accumulator, which may not change after rows were learned."""
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return a new accumulator, or one that continues from `state`."""
+        """Return an accumulator that is empty or continues from `state`."""
         ...
 
 
@@ -34,23 +34,23 @@ class FittedState:
     Attributes
     ----------
     accumulator : Accumulator
-        State that is learned into.
+        Accumulator that new rows are added to.
     names : tuple of str or None
         Names of the features.
     fixed_parameters : dict
-        Parameters that the accumulator was made with.
+        Parameters that the accumulator was built with.
     projection : Projection or None
-        Projection cached until the next update.
+        Projection, cached until more rows are learned.
     refined : Projection or None
-        Projection that `refine` found.
+        Projection computed by `refine`.
     shown : Projection or None
-        Projection shown last, kept over updates, because the next one's components keep its signs
-        and order. It takes 8 · features · components bytes, and those of the sample for a
-        projection by landmarks.
+        Last projection that was returned. It stays when more rows are learned, because the next
+        projection takes over its signs and order. It takes 8 · features · components bytes. For a
+        projection by landmarks it also takes the size of the sample.
     neighbour_search : KNeighborsClassifier or None
-        KNearest's search over its sample.
+        Fitted scikit-learn classifier of KNearest, for its current sample.
     warned_n_components : int or None
-        The n_components for which FewerComponents was warned.
+        Value of n_components for which FewerComponents was warned.
     """
 
     def __init__(
@@ -71,11 +71,14 @@ class FittedState:
         self.warned_n_components: int | float | None = None
 
     def cache_projection(self, solved: Projection, covariance_product: Product) -> Projection:
-        """Cache a projection until the next update, and return it.
+        """Cache a projection until more rows are learned, and return it.
 
-        Its components get the signs and order of the projection shown before. covariance_product:
-        Product by which they are compared (solve/orientation.py). A recurrence's components move
-        smoothly by themselves and stay as they are.
+        Its components take over the signs and order of the last projection returned. Components
+        that are updated row by row (solution "recurrence") stay unchanged, because they move
+        smoothly by themselves.
+
+        covariance_product: function that multiplies columns by the rows' scatter, by which the
+        components of both projections are compared (solve/orientation.py).
         """
         if solved is not self.shown and solved.solution != "recurrence":
             solved = self.shown = oriented(solved, self.shown, covariance_product)
@@ -83,10 +86,7 @@ class FittedState:
         return self.projection
 
     def copy(self, estimator: AccumulatingEstimator) -> "FittedState":
-        """Return a fitted state that continues from here, while this one stays as it is.
-
-        Copies the state.
-        """
+        """Return a copy with a copied state, which may learn without changing this one."""
         copied = FittedState(estimator.accumulator(self.accumulator.freeze()), self.names, self.fixed_parameters)
         copied.shown = self.shown
         copied.warned_n_components = self.warned_n_components
@@ -95,9 +95,9 @@ class FittedState:
     def check(self, estimator: AccumulatingEstimator) -> None:
         """Raise InvalidParameter if the estimator's parameters have changed.
 
-        Only parameters that the accumulator was made with count.
+        Only the parameters that the accumulator was built with are compared.
         """
-        # One comparison, because this runs for every batch of one row.
+        # This runs for every batch, even of one row, so all values are compared at once.
         if self._now is None or self._now(estimator) == self._then:
             return
 
@@ -113,10 +113,10 @@ class FittedState:
 def new_fitted_state(
     estimator: AccumulatingEstimator, state: State | None = None, names: tuple[str, ...] | None = None
 ) -> FittedState:
-    """Return a FittedState for an estimator and its current parameters.
+    """Return a FittedState for an estimator with its current parameters.
 
-    It is empty, or continues from `state`.
+    The state is empty, or continues from `state`.
     """
-    # A feature map is a dict that the caller may change.
+    # The values are copied, because the caller may change the dict of a feature map.
     fixed_parameters = {name: deepcopy(getattr(estimator, name)) for name in estimator.fixed}
     return FittedState(estimator.accumulator(state), names, fixed_parameters)

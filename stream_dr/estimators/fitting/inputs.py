@@ -1,6 +1,6 @@
 """Types of the rows, targets and weights that callers may pass.
 
-`stream_dr/rows/kinds.py` decides which of them a value is.
+`stream_dr/rows/kinds.py` decides which of these types a value has.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,25 +15,25 @@ from stream_dr.rows.source import Source
 from stream_dr.targets.targets import Targets
 
 TableLike = ArrowStream | ArrowScanner | LazyBatches
-"""A table with named columns, whole or batch by batch."""
+"""Table with named columns, complete or batch by batch."""
 
 RowsLike: TypeAlias = (
     ArrayLike | Sequence[Mapping[str, object]] | sp.sparray | sp.spmatrix | TableLike | DaskCollection | Block
 )
-"""Rows (rows, features) as callers may pass them.
+"""Rows (rows, features) that callers may pass.
 
-They are arrays, sparse matrices, tables, lists of dicts or texts, streams of tables, or Dask
+Rows may be arrays, sparse matrices, tables, lists of dicts or texts, streams of tables, or Dask
 collections.
 """
 
 TargetsLike = ArrayLike | Sequence[object] | Targets | TableLike | DaskCollection | None
-"""One target a row, or the name of the table's column of targets, or None."""
+"""Targets, one a row. May also be the name of the table's column of targets, or None."""
 
 WeightsLike = ArrayLike | TableLike | DaskCollection | None
-"""Weights (rows,), each at least 0, or None for 1 each."""
+"""Weights (rows,), each at least 0. None means a weight of 1 for each row."""
 
 RefineSource = Source | Iterable[tuple[RowsLike, TargetsLike] | tuple[RowsLike, TargetsLike, WeightsLike]]
-"""Rows learned before, to be read again.
+"""Rows that were learned before and are read again by refine.
 
-They are a source of events, or (X, y) or (X, y, weights) of each batch.
+Either a source of events, or an iterable of batches (X, y) or (X, y, weights).
 """

@@ -1,4 +1,4 @@
-"""label_column: y in the shape that scikit-learn's classifiers take, one label a row."""
+"""Targets in the shape that scikit-learn's classifiers take, one label a row."""
 
 import warnings
 
@@ -9,9 +9,10 @@ from stream_dr.estimators.fitting.inputs import TargetsLike
 
 
 def one_label_a_row(y: TargetsLike, stacklevel: int) -> TargetsLike:
-    """Return y, with a single column (rows, 1) flattened to (rows,).
+    """Return y, flattened to (rows,) if it is a single column (rows, 1).
 
-    Then it warns as scikit-learn does. Any other y is returned as it is.
+    Flattening warns DataConversionWarning, as scikit-learn does. Any other y is returned
+    unchanged.
     """
     if not isinstance(y, np.ndarray) or y.ndim != 2 or y.shape[1] != 1:
         return y

@@ -1,8 +1,8 @@
-"""LinearClassifier: classification by scores that are linear in a row's components.
+"""Base class of classifiers whose scores are linear in a row's components.
 
-The scores are log posterior probabilities up to a term that all classes share. They are read from
-the projection (its `Readout`), so an estimator and what a service has published of it predict
-alike [mathematics §10].
+The scores are log posterior probabilities, up to a term that all classes share. They are computed
+from the projection (its `Readout`), so an estimator and the projection that a service has
+published from it predict the same labels [mathematics §10].
 """
 
 import warnings
@@ -26,17 +26,18 @@ from stream_dr.targets.targets import Targets
 
 
 class LinearClassifier(ClassifierMixin, ClosedForm):
-    """Base of the estimators that are classifiers, too.
+    """Base of the estimators that are also classifiers.
 
     Attributes
     ----------
     classes_ : ndarray (classes,)
-        Labels learned that have weight and do not wait, sorted.
+        Labels learned, sorted. Labels without weight and labels with fewer than `min_class_rows`
+        rows are left out.
     coef_ : ndarray (classes, features), float64
-        Coefficients: `decision_function` is X · coef_ᵀ + intercept_. (1, features) for two
-        classes.
+        Coefficients of `decision_function`, which is X · coef_ᵀ + intercept_. For two classes the
+        shape is (1, features).
     intercept_ : ndarray (classes,), float64
-        Intercepts of `decision_function`. (1,) for two classes.
+        Intercepts of `decision_function`. For two classes the shape is (1,).
     """
 
     predicts_with_all = True
@@ -46,8 +47,8 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     ) -> Self:
         """Learn more rows X (rows, features), targets y, weights (rows,).
 
-        The state is unchanged on error. `classes` is ignored, for callers used to scikit-learn's
-        classifiers: new labels may come at any time.
+        If an error is raised, the state is unchanged. `classes` is ignored, because new labels may
+        come at any time. The argument exists for code written for scikit-learn's classifiers.
         """
         return super().partial_fit(X, y, sample_weight)
 
@@ -61,8 +62,8 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Return posterior probabilities (rows, classes) float64.
 
-        Columns are in the order of `classes_`. Warns Uncalibrated if the solution is diagonal:
-        correlated features are counted as often as there are of them.
+        Columns are in the order of `classes_`. Warns Uncalibrated if the solution is diagonal,
+        because correlated features then count several times.
         """
         scores = self._scores(X)
         self._warn_uncalibrated()
@@ -71,30 +72,33 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     def predict_log_proba(self, X: RowsLike) -> np.ndarray:
         """Return logarithms (rows, classes) float64 of the posterior probabilities.
 
-        Warns Uncalibrated, as predict_proba.
+        Warns Uncalibrated if the solution is diagonal.
         """
         scores = self._scores(X)
         self._warn_uncalibrated()
         return np.asarray(log_softmax(scores, axis=1))
 
     def decision_function(self, X: RowsLike) -> np.ndarray:
-        """Return log posteriors (rows, classes) float64, up to a common term.
+        """Return log posteriors (rows, classes) float64, up to a term common to all classes.
 
-        For two classes return (rows,): the second's less the first's.
+        For two classes, return (rows,), the value of the second class minus that of the first.
         """
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     @property
     def classes_(self) -> np.ndarray:
-        """Labels learned that have weight and do not wait, sorted."""
+        """Labels learned, sorted.
+
+        Labels without weight and labels with fewer than `min_class_rows` rows are left out.
+        """
         return self._readout().classes
 
     @property
     def coef_(self) -> np.ndarray:
         """Coefficients (classes, features) float64 of `decision_function`.
 
-        It is X · coef_ᵀ + intercept_. (1, features) for two classes.
+        `decision_function` is X · coef_ᵀ + intercept_. For two classes the shape is (1, features).
         """
         return _two_class_column(self._linear_scores()[0])
 
@@ -102,7 +106,7 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     def intercept_(self) -> np.ndarray:
         """Intercepts (classes,) float64 of `decision_function`.
 
-        (1,) for two classes.
+        For two classes the shape is (1,).
         """
         return _two_class_column(self._linear_scores()[1])
 
@@ -141,18 +145,21 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
 
 
 def all_loadings(projection: LinearProjection) -> np.ndarray:
-    """Return loadings (features, q) of all components that scores are read from."""
+    """Return the loadings (features, q) of all components that the classifier uses.
+
+    They include the components past n_components.
+    """
     rest = None if projection.readout is None else projection.readout.rest
     return projection.loadings if rest is None else np.hstack([projection.loadings, rest])
 
 
 def class_readout(moments: Moments, centres: np.ndarray, variances: np.ndarray, priors: np.ndarray) -> Readout:
-    """Return the readout of Gaussian classes with one covariance.
+    """Return the classifier of Gaussian classes with one covariance (a `Readout`).
 
     The covariance is diagonal in the components.
 
-    - centres: (classes, q) class means.
-    - variances: (q,).
+    - centres: (classes, q) class means along q components.
+    - variances: (q,) variances within classes.
     - priors: (classes,), in the moments' order of labels. For a prior of 0 the offset is −inf.
     """
     weights = (centres / variances).T

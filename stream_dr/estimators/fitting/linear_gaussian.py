@@ -1,10 +1,12 @@
-"""LinearGaussian: principal components as a Gaussian, named as in scikit-learn's PCA.
+"""Gaussian density of rows from principal components, with the names of scikit-learn's PCA.
 
-Probabilistic PCA [PPCA; mathematics §10]: the variance is λ_i along component i. In every
-direction outside of them it is σ², the mean of what the components leave. So Σ = V diag(λ − σ²) Vᵀ
-+ σ² I. Scoring rows never forms it: with the components z of a row x, (x − x̄)ᵀ Σ⁻¹ (x − x̄) = Σ
-z_i² / λ_i + (|x − x̄|² − |z|²) / σ². Standardised columns are scaled first, and the density is
-that of the columns in their own units.
+This is probabilistic PCA [PPCA; mathematics §10]. The variance is λ_i along component i. In every
+direction orthogonal to the components it is σ², the mean of the variance that the components leave
+out. So the covariance is Σ = V diag(λ − σ²) Vᵀ + σ² I, where the columns of V are the components.
+
+Scoring rows never forms Σ. For a row x with the components z and the mean x̄ of the rows,
+(x − x̄)ᵀ Σ⁻¹ (x − x̄) = Σ z_i² / λ_i + (|x − x̄|² − |z|²) / σ². Standardised columns are scaled
+first, and the density is that of the columns in their own units.
 """
 
 from abc import abstractmethod
@@ -24,23 +26,25 @@ from stream_dr.solve.spectral import EPS
 
 
 class Gaussian(NamedTuple):
-    """Gaussian density of the rows learned. float64.
+    """Gaussian density of the rows learned, all in float64.
 
     Attributes
     ----------
     mean : (features,)
+        Mean of the rows.
     axes : (features, components)
-        V, orthonormal in the scaled columns.
+        Components V, orthonormal in the scaled columns.
     variances : (components,)
-        λ.
+        Variance λ along each component.
     total : float
         Variance of all scaled columns together.
     scale : (features,)
         Factor of each column. Columns of factor 0 are left out.
     weight : float
-        N, the sum of weights.
+        Sum N of the rows' weights.
     most : float
-        Number of directions in which the rows could vary: min(columns not left out, rows).
+        Largest number of directions in which the rows can vary. It is the smaller of the number of
+        columns that are not left out and the number of rows.
     """
 
     mean: np.ndarray
@@ -53,9 +57,9 @@ class Gaussian(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """Mean variance σ² of the directions outside of the components.
+        """Mean variance σ² of the directions orthogonal to the components.
 
-        0 if they hold only rounding, or if there are none.
+        0 if there are no such directions, or if their variance is only rounding error.
         """
         p = len(self.variances)
         remaining = self.total - float(self.variances.sum())
@@ -68,16 +72,17 @@ class Gaussian(NamedTuple):
         return 1
 
     def apply(self, X: Rows) -> np.ndarray:
-        """Return the log-likelihood (rows, 1) of rows (rows, features).
+        """Return the log-likelihood (rows, 1) of rows (rows, features), dense or CSR.
 
-        Rows are dense or CSR. Costs O(entries · components).
+        Raises InvalidParameter if σ² is 0 and there are directions orthogonal to the components,
+        because no density is defined then. Costs O(entries · components).
         """
         scale = self.scale[self.scale > 0.0]
         d = len(scale)
         p = len(self.variances)
         noise = self.noise
 
-        # Sparse rows are not centred: their squared distances are computed from the sums.
+        # Sparse rows are not centred. The squared distance is computed as |x|² − 2 xᵀx̄ + |x̄|².
         centre = self.mean * self.scale
         if sp.issparse(X):
             rows = X.multiply(self.scale).tocsr()
@@ -104,23 +109,23 @@ class Gaussian(NamedTuple):
 class LinearGaussian(Estimator):
     """Base of the estimators of principal components.
 
-    With a feature map all of it is about the mapped rows.
+    With a feature map, all attributes and methods are about the mapped rows.
 
     Attributes
     ----------
     explained_variance_ : ndarray (components,), float64
         Variance along each component, divisor N − 1, as in scikit-learn.
     explained_variance_ratio_ : ndarray (components,), float64
-        Share of all variance.
+        Share of each component in the variance of all columns.
     singular_values_ : ndarray (components,), float64
-        Root of the summed squares along each component.
+        Square root of the summed squares of the rows along each component.
     noise_variance_ : float
-        Mean variance of the directions outside of the components. 0.0 if there are none.
+        Mean variance of the directions orthogonal to the components. 0.0 if there are none.
     """
 
     @abstractmethod
     def _learned_gaussian(self) -> Gaussian:
-        """Return the rows learned, as a Gaussian."""
+        """Return the Gaussian density of the rows learned."""
 
     @property
     def explained_variance_(self) -> np.ndarray:
@@ -129,23 +134,24 @@ class LinearGaussian(Estimator):
 
     @property
     def explained_variance_ratio_(self) -> np.ndarray:
-        """Share (components,) of all variance. Zeros if nothing varies."""
+        """Share (components,) of each component in all variance. Zeros if no column varies."""
         gaussian = self._learned_gaussian()
         return gaussian.variances / gaussian.total if gaussian.total > 0 else np.zeros(len(gaussian.variances))
 
     @property
     def noise_variance_(self) -> float:
-        """Mean variance σ² of the directions outside of the components.
+        """Mean variance σ² of the directions orthogonal to the components.
 
-        There are min(features, rows) − components of them. 0.0 if there are none.
+        There are min(features, rows) − components such directions. 0.0 if there are none.
         """
         return self._learned_gaussian().noise
 
     def get_covariance(self) -> np.ndarray:
-        """Return the covariance (features, features): V diag(λ − σ²) Vᵀ + σ² I.
+        """Return the covariance (features, features) of the Gaussian density.
 
-        In the columns' own units, and 0 where a map's column is left out. Takes 8 · features²
-        bytes.
+        The covariance is V diag(λ − σ²) Vᵀ + σ² I, where V are the components, λ their variances
+        and σ² is noise_variance_. It is in the columns' own units, and 0 for columns of a feature
+        map that are left out. Takes 8 · features² bytes.
         """
         gaussian = self._learned_gaussian()
         covariance = (gaussian.axes * np.maximum(gaussian.variances - gaussian.noise, 0.0)) @ gaussian.axes.T
@@ -155,8 +161,9 @@ class LinearGaussian(Estimator):
     def score_samples(self, X: RowsLike) -> np.ndarray:
         """Return the log-likelihood (rows,) of each row.
 
-        Never forms a matrix of features². Raises InvalidParameter if the rows learned vary in
-        fewer directions than there are and all of them are components: then there is no density.
+        No (features, features) matrix is formed. Raises InvalidParameter if the rows learned vary
+        in fewer directions than there are features and all these directions are components. There
+        is no density then.
         """
         return self.project(add_map(self.state_, self._learned_gaussian()), X)[:, 0]  # type: ignore[arg-type]
 
@@ -167,8 +174,9 @@ class LinearGaussian(Estimator):
     def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
         """Return the rows (rows, features) float64 that have the components Z.
 
-        Z is (rows, components). The rows lie in the span of the components. Raises WidthMismatch,
-        and InvalidParameter with a feature map, which cannot be turned back.
+        Z is (rows, components). The returned rows lie in the span of the components. Raises
+        WidthMismatch. With a feature map raises InvalidParameter, because a map cannot be
+        inverted.
         """
         if self.feature_map is not None:
             raise InvalidParameter(
@@ -184,5 +192,5 @@ class LinearGaussian(Estimator):
         return (self._unwhitened(Z) @ gaussian.axes.T) / gaussian.scale + gaussian.mean
 
     def _unwhitened(self, Z: np.ndarray) -> np.ndarray:
-        """Return components (rows, components) as they were before any whitening."""
+        """Return components (rows, components) without the scaling of `whiten`."""
         return Z

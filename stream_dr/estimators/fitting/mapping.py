@@ -1,9 +1,9 @@
-"""mapping: how an estimator with a parameter `feature_map` learns and solves through the map.
+"""Feature maps in estimators: learning and solving with mapped rows.
 
-The estimator writes its accumulator and solver as if there were no map and passes them to
-`make_accumulator` and `solve_mapped`. Its `state_type` is a `StateType`. `mapped_bytes` and
-`check_feature_map` serve its `state_bytes` and `check_parameters`. So the engine never learns that
-there is a map.
+An estimator with the parameter `feature_map` has an accumulator and a solver for plain rows. It
+passes them to `make_accumulator` and `solve_mapped`, which map the rows first. Its `state_type` is
+a `StateType`. Its `state_bytes` and `check_parameters` use `mapped_bytes` and `check_feature_map`.
+So the engine does not need to know that there is a map.
 """
 
 import warnings
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.estimator import Estimator
 
 InnerState = TypeVar("InnerState")
-"""State of the rows that are learned from, mapped ones if there is a map."""
+"""State of the rows that the method itself learns, which are mapped if there is a map."""
 
 InnerAccumulator = TypeVar("InnerAccumulator", bound=Accumulator)
 
 
 class StateType:
-    """State type of an estimator that takes a feature map.
+    """Descriptor that returns the state type of an estimator with parameter `feature_map`.
 
-    It is MappedState if the estimator has a map, else the given class.
+    The type is MappedState if the estimator has a map, else `plain`.
     """
 
     def __init__(self, plain: type) -> None:
@@ -52,15 +52,15 @@ class StateType:
 
 
 def check_feature_map(spec: JsonDict | None) -> None:
-    """Raise InvalidParameter unless spec is None or the spec of a map."""
+    """Raise InvalidParameter unless spec is None or a valid spec of a feature map."""
     if spec is not None:
         feature_map(spec)
 
 
 def check_mapped_width(spec: JsonDict | None, widest: int) -> None:
-    """Raise InvalidParameter if a map makes more than `widest` columns of any rows.
+    """Raise InvalidParameter if a map always makes more than `widest` columns.
 
-    spec: None if there is no map.
+    spec: spec of the map, or None if there is no map.
     """
     mapping = None if spec is None else feature_map(spec)
     if mapping is not None and mapping.out_features(0) > widest:
@@ -73,7 +73,10 @@ def check_mapped_width(spec: JsonDict | None, widest: int) -> None:
 def make_accumulator(
     spec: JsonDict | None, build: Callable[[InnerState], InnerAccumulator], state: State | None
 ) -> InnerAccumulator | MappedAccumulator:
-    """Return the accumulator `build(state)`, behind the map of `spec` if there is one."""
+    """Return the accumulator `build(state)`, which receives mapped rows if there is a map.
+
+    spec: spec of the map, or None.
+    """
     if spec is None:
         return build(cast(InnerState, state))
     mapping = feature_map(spec)
@@ -85,35 +88,45 @@ def make_accumulator(
 
 
 def solve_mapped(state: State, solve: Callable[[InnerState], Projection]) -> Projection:
-    """Return `solve(state)`, behind the map that the state's rows went through."""
+    """Return `solve(state)` as a projection that maps its rows first if the state has a map.
+
+    solve: function that computes the projection of the mapped rows.
+    """
     return add_map(state, solve(cast(InnerState, inner_state(state))))
 
 
 def inner_state(state: State) -> State:
-    """Return the state of the rows that are learned from, mapped ones if there is a map."""
+    """Return the state of the mapped rows, or `state` itself if there is no map."""
     return state.inner if isinstance(state, MappedState) else state
 
 
 def add_map(state: State, projection: Projection) -> Projection:
-    """Return a projection of mapped rows as one of rows, if the state has a map."""
+    """Return a projection that maps its rows first and then applies `projection`.
+
+    If the state has no map, `projection` itself is returned.
+    """
     if not isinstance(state, MappedState):
         return projection
     return Mapped(state.feature_map, state.names, state.n_features, projection, state.table, state.landmarks)
 
 
 def inner_projection(projection: Projection) -> Projection:
-    """Return the projection of the rows that are learned from, mapped ones if there is a map."""
+    """Return the projection of the mapped rows, or `projection` itself if there is no map."""
     return projection.inner if isinstance(projection, Mapped) else projection
 
 
 def table_columns(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return `columns_by_kind` of the columns learned from, or None without a map of tables."""
+    """Return the indices of a table map's columns by kind, or None without such a map.
+
+    The three index arrays are those of numbers, of categories, and of columns that mark missing
+    values.
+    """
     if not isinstance(state, MappedState) or state.table is None:
         return None
     mapping = feature_map(state.feature_map)
     if not isinstance(mapping, Table):
         return None
-    # Columns of the last batches may not be in the inner state yet.
+    # The inner state may not have the newest columns of the table yet.
     numbers, categories, gaps = (
         c[c < state.inner.n_features] for c in columns_by_kind(state.table, mapping.encoding())
     )
@@ -121,7 +134,10 @@ def table_columns(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | N
 
 
 def mapped_bytes(spec: JsonDict | None, bytes_of: Callable[[int, int], int], n_features: int, n_targets: int) -> int:
-    """Return `bytes_of(features, targets)` of the mapped rows, with the map's own memory."""
+    """Return the size in bytes of a state, including the feature map's own memory.
+
+    bytes_of: function that returns the size for a number of features and a number of targets.
+    """
     if spec is None:
         return bytes_of(n_features, n_targets)
     mapping = feature_map(spec)
@@ -132,10 +148,12 @@ def mapped_bytes(spec: JsonDict | None, bytes_of: Callable[[int, int], int], n_f
 def state_bytes(
     estimator: "Estimator", n_features: int, n_targets: int, known: dict[str, str] | TableState | None
 ) -> int:
-    """Return the most bytes of an estimator's state.
+    """Return the largest size in bytes of an estimator's state.
 
-    known: the columns of a table, or None if there is no table. They are given as kinds by name
-    ("" for an unknown kind), or as what is learned of them, so that only texts count as words.
+    known: the columns of a table, or None if the rows are no table. The columns are either kinds
+    by
+        column name ("" for an unknown kind), or the statistics learned of them. With the
+        statistics, only columns of text are counted as text.
     """
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
@@ -150,18 +168,18 @@ def state_bytes(
 
 
 def _most_bytes(bytes_of: Callable[[int, int], int], width: int, n_targets: int) -> int:
-    """Return the most bytes of rows of at most `width` columns.
+    """Return the largest size in bytes for rows of at most `width` columns.
 
-    Fewer columns, whose whole scatter is stored, may take more than many.
+    The size for fewer columns may be larger, because their whole scatter matrix is stored.
     """
     return max(bytes_of(width, n_targets), bytes_of(min(width, EXACT_WIDTH), n_targets))
 
 
 def warn_other_columns(accumulator: Accumulator, block: Block) -> None:
-    """Warn OtherColumns of missing columns and of columns that are new.
+    """Warn OtherColumns of missing columns and of new columns.
 
-    Raises SchemaMismatch if no column is known: for an array, whose columns have no names, or
-    another table.
+    Raises SchemaMismatch if none of the block's columns is known. This happens for an array, whose
+    columns have no names, or for another table.
     """
     known, names = accumulator.table_names, block.names or ()
     if not known or names == known or not block.rows:
@@ -182,7 +200,7 @@ def warn_other_columns(accumulator: Accumulator, block: Block) -> None:
 def same_parameters(a: "Estimator", b: "Estimator") -> bool:
     """True if two estimators of one class have the same parameters.
 
-    Parts that a map's spec leaves out have their defaults.
+    Entries that the spec of a feature map omits have their default values.
     """
     mine, theirs = a.get_params(), b.get_params()
     for parameters in (mine, theirs):
@@ -192,9 +210,9 @@ def same_parameters(a: "Estimator", b: "Estimator") -> bool:
 
 
 def merges_parts(estimator: "Estimator") -> bool:
-    """True if states of estimators that learned parts of a stream merge.
+    """True if states learned from parts of a stream can be merged.
 
-    Not if each part draws landmarks of its own or decides its own γ.
+    False if each part would choose its own landmarks or its own kernel width γ.
     """
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
@@ -206,30 +224,31 @@ def merges_parts(estimator: "Estimator") -> bool:
 def subtracts_exactly(accumulator: Accumulator) -> bool:
     """True if subtracting rows leaves an accumulator as if they had never been learned.
 
-    Not if the statistics of a map, which included them, have filled or weighed other rows.
+    False if a map's statistics that included these rows were used to fill or weigh other rows.
     """
     return not (isinstance(accumulator, TableAccumulator) and accumulator.depends_on_others)
 
 
 def takes_tables(estimator: "Estimator") -> bool:
-    """True if the estimator's feature map makes numbers of any table's columns."""
+    """True if the estimator's feature map takes tables with any columns."""
     spec = estimator.feature_map
     return spec is not None and bool(feature_map(spec).learns)
 
 
 def check_table(estimator: "Estimator", rows: Rows) -> None:
-    """Raise the reason why an estimator cannot learn a table of such columns.
+    """Raise an error if an estimator cannot learn a table with these columns.
 
-    It is SchemaMismatch or InvalidRows, and may lie in these rows or in the columns.
+    The error is SchemaMismatch or InvalidRows. Its cause is the table's columns, or only the values
+    of these rows.
     """
     spec = estimator.feature_map
     check_columns(None if spec is None else feature_map(spec), rows)
 
 
 def check_table_width(estimator: "Estimator", kinds: dict[str, str]) -> None:
-    """Raise TooManyFeatures if exact scatter might come to more columns than it can learn.
+    """Raise TooManyFeatures if a table might make more columns than exact scatter takes.
 
-    kinds: kinds of a table's columns by name, "" for an unknown kind.
+    kinds: kinds of the table's columns by name, "" for an unknown kind.
     """
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)

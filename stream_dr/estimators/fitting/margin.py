@@ -1,6 +1,7 @@
 """Directions of b·Sb + w·Cxx/N, which SKM and MMC share.
 
-The two differ only in the names of parameters [mathematics §2].
+Sb is the scatter between classes, Cxx the scatter of all N rows. The two methods differ only in
+the names of their parameters [mathematics §2].
 """
 
 import numpy as np
@@ -12,9 +13,11 @@ from stream_dr.solve.discriminant import combined_eigenpairs, combined_eigenpair
 
 
 def margin_directions(m: Moments, b: float, w: float, n_components: int | None) -> Directions:
-    """Return loadings and eigenvalues of b·Sb + w·Cxx/N by algebraic value.
+    """Return loadings and eigenvalues of b·Sb + w·Cxx/N.
 
-    Only those above 0 if n_components is None.
+    Sb is the scatter between classes, Cxx the scatter of all N rows. Eigenvalues are in descending
+    algebraic order. If n_components is None, only eigenvalues above 0 are returned. Raises
+    NeedsRefine if w > 0 and only the diagonal of Cxx is stored.
     """
     vectors, roots = m.between_eigenpairs()
     if m.weight <= 0 or w == 0.0:

@@ -1,7 +1,8 @@
-"""Moments: the centred sums a closed-form method is solved from [mathematics §1-3].
+"""The centred sums from which a closed-form method is solved [mathematics §1-3].
 
-The moments of standardised rows are those of the rows times 1/σ, with σ = 1 for a constant column.
-So `standardize` is exact at any time and has no lag.
+Standardising rows divides each column by its standard deviation σ, with σ = 1 for a constant
+column. The moments of standardised rows follow exactly from those of the rows. So `standardize`
+is exact after every row and needs no earlier pass.
 """
 
 from collections.abc import Callable
@@ -18,28 +19,29 @@ from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label
 
 TINY = float(np.finfo(np.float64).tiny / EPS)
-"""Scatter below which a column counts as constant, since no digits remain to solve with."""
+"""Scatter below which a column counts as constant, because too few digits remain."""
 
 
 class Moments(NamedTuple):
-    """Centred sums that a method is solved from. float64.
+    """Centred sums from which a method is solved, in float64.
 
-    Columns of classes that wait or have no weight are left out.
+    The k' columns of the targets are those of the state's k columns that count. Columns of labels
+    without weight, and of labels with fewer rows than `min_class_rows`, are left out.
 
     Attributes
     ----------
     weight : float
-        N, the sum of weights.
+        Sum N of the rows' weights.
     mean : (features,)
         Mean of the rows.
     diagonal : (features,)
-        Diagonal of Cxx, the scatter of the rows.
+        Diagonal of Cxx, the scatter of the centred rows.
     scatter : (features, features) or None
-        Cxx, if it is stored.
+        Cxx, or None if only the diagonal is stored.
     present : (k,) bool
-        The state's target columns that are not left out.
+        True for the state's target columns that are not left out.
     label_weights : (k',)
-        Class weights n_j. Ones if targets are continuous.
+        Weight n_j of the rows of each label. Ones if targets are continuous.
     target_mean : (k',)
         Mean of the targets.
     cross : (features, k')
@@ -51,20 +53,22 @@ class Moments(NamedTuple):
     scale : (features,)
         Factor that each column was multiplied by.
     rounding : Rounding
-        Size of the sums' rounding errors.
+        Sizes of the rounding errors in the sums.
     waiting_means : (features, waiting)
-        √n_j (m_j − mean) in scaled columns, for the labels that wait. The scatter about `mean` of
-        all rows is Cxx plus the product of this with its own transpose.
+        √n_j (m_j − mean) in scaled columns, for each label j with too few rows, of weight n_j and
+        mean m_j. The scatter of all rows about `mean` is Cxx plus the product of this array with
+        its own transpose.
     labels : tuple of Label
         Labels (k',) of the columns, () if targets are numbers.
     kind : str or None
         Kind of targets, None if there were none.
     along : (p,) or None
-        wᵀ Cxx w of the components, if refine has measured it.
+        wᵀ Cxx w of each component w, if refine has measured it.
     first_stage : callable or None
-        XH (features, k') → W1, if refine has solved (Cxx + γI) W1 = XH.
+        Function that returns the solution W1 of (Cxx + γI) W1 = XH for XH (features, k'), if
+        refine has solved it.
     waiting : tuple of Label
-        Labels that wait for more rows. Their means are taken out of all sums.
+        Labels with too few rows to be classes. Their means are taken out of all sums.
     """
 
     weight: float
@@ -88,41 +92,48 @@ class Moments(NamedTuple):
 
     @property
     def scatter_or_diagonal(self) -> np.ndarray:
-        """Cxx if it is stored, else its diagonal."""
+        """Scatter Cxx of the rows if it is stored, else its diagonal."""
         return self.diagonal if self.scatter is None else self.scatter
 
     def scatter_product(self, columns: np.ndarray) -> np.ndarray:
-        """Return Cxx @ columns (features, m), by its diagonal if no more is stored."""
+        """Return Cxx @ columns (features, m), for the scatter Cxx of the rows.
+
+        If only the diagonal of Cxx is stored, the product is with the diagonal.
+        """
         return self.diagonal[:, None] * columns if self.scatter is None else self.scatter @ columns
 
     @property
     def offsets(self) -> np.ndarray:
-        """Class means less the mean of the rows (features, k'), in scaled columns."""
+        """Class means minus the mean of the rows (features, k'), in scaled columns."""
         return self.cross / self.label_weights
 
     def between_eigenpairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return eigenvectors (features, r) and roots of eigenvalues (r,) of Sb.
+        """Return eigenpairs of the between-class scatter Sb.
 
-        Sb is weighted by priors, and r < classes.
+        Returns eigenvectors (features, r) and the square roots (r,) of the eigenvalues, for r <
+        number of classes. Classes are weighted by their shares of the rows.
         """
         vectors, values = self.reduced(self.cross / np.sqrt(self.label_weights), self.cross.shape[1] ** 0.5)
         return vectors, values / np.sqrt(self.weight) if self.weight > 0 else values
 
     @property
     def target_size(self) -> float:
-        """Size of the targets: √(Σ w |y|²) = √(tr Cyy + N |ȳ|²), not centred."""
+        """Size √(Σ w |y|²) of the targets y with weights w, not centred."""
         return float(np.sqrt(np.trace(self.target_scatter) + self.weight * (self.target_mean @ self.target_mean)))
 
     def cleaned(self, cross: np.ndarray, target_size: float) -> np.ndarray:
-        """Return cross sums (features, k), with zeros in columns of only rounding.
+        """Return cross sums (features, k) with zeros in columns that are only rounding error.
 
-        target_size: size of the targets that the sums are with.
+        target_size: size of the targets that the rows were multiplied by.
         """
         return self.rounding.cleaned(cross, target_size, self.diagonal)
 
     def significant(self, cross: np.ndarray, target_size: float) -> np.ndarray:
-        """Return cross sums (features, r), r ≤ k, without combinations of only rounding."""
-        # The decomposition takes long for many sums. It is not needed if they are far above rounding.
+        """Return cross sums without the combinations of targets that are only rounding error.
+
+        Returns (features, r) for `cross` (features, k), r ≤ k.
+        """
+        # The decomposition is slow for many sums. Sums far above rounding error do not need it.
         floor = self.rounding.cross_floor(target_size, self.diagonal)
         if cross.size >= 1_000_000 and floor <= 1e-9 * np.linalg.norm(cross):
             return cross
@@ -131,7 +142,9 @@ class Moments(NamedTuple):
     def reduced(self, cross: np.ndarray, target_size: float) -> tuple[np.ndarray, np.ndarray]:
         """Return left singular vectors (features, r) and values (r,) of cross sums.
 
-        Only those that are more than rounding. cross: (features, k).
+        Values that are only rounding error are left out.
+
+        cross: (features, k). target_size: size of the targets that the rows were multiplied by.
         """
         significant = self.significant(self.cleaned(cross, target_size), target_size)
         shows = significant.any(axis=1)
@@ -142,10 +155,13 @@ class Moments(NamedTuple):
 
 
 def labels_waiting(learned: MomentState | MomentAccumulator, least: int) -> np.ndarray:
-    """Return the mask (labels,) bool of the labels that wait for more rows.
+    """Return the mask (labels,) bool of labels that have too few rows to be classes.
 
-    A label waits if it has fewer than `least` rows of weight above 0, a row has one label, and at
-    least two labels have as many rows [mathematics §2]. learned: a state or an accumulator.
+    With one label a row, these are the labels of fewer than `least` rows of weight above 0, if at
+    least two labels have `least` rows [mathematics §2]. Otherwise there are none.
+
+    learned: a state or an accumulator.
+    least: number of rows that makes a label a class.
     """
     rows = learned.label_rows
     enough = rows >= least
@@ -154,16 +170,19 @@ def labels_waiting(learned: MomentState | MomentAccumulator, least: int) -> np.n
 
 
 def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1) -> Moments:
-    """Return the moments of a state, of standardised rows if asked.
+    """Return the moments of a state.
 
-    Labels of fewer than `min_class_rows` rows wait (`labels_waiting`). Costs O(d k), and O(d²)
-    with exact scatter.
+    standardize: if true, return the moments of standardised rows.
+    min_class_rows: number of rows that makes a label a class. The means of labels with fewer rows
+        are taken out of all sums (`labels_waiting`).
+
+    Costs O(d k) for d features and k targets, and O(d²) with exact scatter.
     """
     state = cast(MomentState, state.inner if isinstance(state, MappedState) else state)
     c = state.centred()
     d = len(c.mean)
 
-    # Columns without digits to solve with count as constant.
+    # Columns of very small scatter have too few digits to solve with, so they count as constant.
     diagonal = np.zeros(d) if c.diagonal is None else np.maximum(c.diagonal, 0.0)
     lost = np.flatnonzero((diagonal > 0.0) & (diagonal < TINY))
     for sums in (diagonal, c.cross, *(() if c.scatter is None else (c.scatter, c.scatter.T))):
@@ -194,10 +213,13 @@ def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1)
 
 
 def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Moments:
-    """Return the moments without the means of the labels that wait (k',) bool.
+    """Return the moments without the means of labels that have too few rows.
 
-    With one row a label they are those of the other rows [mathematics §2]. noise: absolute size of
-    what unlearning may have left in Cxx.
+    If each of these labels has one row, the result is the moments of the other rows [mathematics
+    §2].
+
+    waiting: (k',) bool, True for these labels.
+    noise: absolute size of the error that unlearning may have caused in Cxx.
     """
     ready = ~waiting
     n, few = m.label_weights[ready], m.label_weights[waiting]
@@ -208,7 +230,7 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
     roots = np.column_stack([m.cross[:, waiting] / np.sqrt(few), taken / np.sqrt(total)])
     gone = (roots**2).sum(axis=1)
     diagonal = m.diagonal - gone
-    # A column that only the rows of waiting labels have is left with the rounding of what it was.
+    # A column in which only the rows of these labels vary now holds only rounding error.
     size = np.sqrt(m.diagonal)
     emptied = (gone > 0.0) & (diagonal <= 64 * EPS * size * (size + m.rounding.shift))
     diagonal[emptied] = 0.0
@@ -220,7 +242,7 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
     mean = m.mean - taken / total
     before = float(m.diagonal.sum())
     lost = max(noise, EPS * before) / float(diagonal.sum()) if diagonal.any() else 0.0
-    # Number of rows before anything was taken out.
+    # Weight of the rows before any were unlearned or taken out.
     largest = m.rounding.cancelled**2 * m.weight
     return m._replace(
         weight=float(total),
@@ -240,7 +262,10 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
 
 
 def _narrow_mask(mask: np.ndarray, keep: np.ndarray) -> np.ndarray:
-    """Return the mask (k,) with only those of its true entries that `keep` (k',) names."""
+    """Return the mask (k,) with some of its true entries set to False.
+
+    keep: (k',) bool, one entry for each true entry of the mask.
+    """
     narrowed = mask.copy()
     narrowed[mask] = keep
     return narrowed
@@ -249,7 +274,7 @@ def _narrow_mask(mask: np.ndarray, keep: np.ndarray) -> np.ndarray:
 def standardised(m: Moments) -> Moments:
     """Return the moments of rows with every column divided by its standard deviation.
 
-    That is √(Cxx_ii / N).
+    The standard deviation of column i is √(Cxx_ii / N).
     """
     scale = np.ones(len(m.mean))
     varying = m.rounding.varying(m.diagonal)
@@ -258,12 +283,15 @@ def standardised(m: Moments) -> Moments:
 
 
 def divide_by_scale(columns: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return columns (features, m) divided by the features' scale, 0 where it is 0."""
+    """Return columns (features, m) divided by the features' scale, and 0 where it is 0.
+
+    scale: (features,).
+    """
     return np.divide(columns, scale[:, None], out=np.zeros_like(columns), where=scale[:, None] > 0)
 
 
 def scale_features(m: Moments, scale: np.ndarray) -> Moments:
-    """Return the moments of rows with every column times its `scale` (features,)."""
+    """Return the moments of rows with every column multiplied by its `scale` (features,)."""
     scatter = None if m.scatter is None else m.scatter * scale[:, None] * scale
     rounding = m.rounding._replace(shift=m.rounding.shift * scale)
     return m._replace(

@@ -1,6 +1,7 @@
-"""Named columns: rows of a table brought into the stream's order of columns.
+"""Rows of a table, with columns in the order that the stream's first rows had.
 
-Columns with names are matched by name, never by place, so tables of other column order agree.
+Columns with names are matched by name and never by position, so tables may have any order of
+columns.
 """
 
 import warnings
@@ -16,12 +17,12 @@ from stream_dr.rows.number_rows import as_rows
 
 
 def numeric_block(block: Block, by_name: bool, table: bool) -> Block:
-    """Return the block with rows of any kind as numbers.
+    """Return the block with its rows converted to numbers.
 
-    Column names are those of the rows, unless the block states some.
+    The column names are the block's own, or those of its rows.
 
-    - by_name: columns go by name, so rows may be dicts of any names.
-    - table: keep rows as a table's columns, for a feature map.
+    - by_name: True if columns are identified by name, so that rows may be dicts of any names.
+    - table: True to return the rows as a table's columns, for a feature map of tables.
     """
     if table:
         from stream_dr.rows.table_rows import raw_rows
@@ -40,9 +41,14 @@ def numeric_block(block: Block, by_name: bool, table: bool) -> Block:
 def in_known_order(
     known: tuple[str, ...] | None, names: tuple[str, ...] | None, rows: Any, who: str
 ) -> tuple[Any, tuple[str, ...] | None]:
-    """Return rows with their named columns in the stream's order, and its names.
+    """Return rows with their named columns in the stream's order, and the stream's names.
 
-    Warns if the first rows had no names to go by.
+    Warns if the rows have names but the stream's first rows had none. Raises WidthMismatch if the
+    names differ.
+
+    known: names of the stream's columns, or None.
+    names: names of the rows' columns, or None.
+    who: name of the estimator, for messages.
     """
     if known is None and names is not None:
         warnings.warn(
@@ -69,7 +75,7 @@ def _refuse_names(known: tuple[str, ...], names: tuple[str, ...], who: str) -> N
 
 
 def refuse_width(width: int, known: int, who: str) -> NoReturn:
-    """Raise WidthMismatch for rows of another width than learned."""
+    """Raise WidthMismatch for rows with another number of features than the rows learned."""
     raise WidthMismatch(
         f"X has {width} features, but {who} is expecting {known} features as input. "
         "Send those columns or start a new model."
@@ -77,7 +83,7 @@ def refuse_width(width: int, known: int, who: str) -> NoReturn:
 
 
 def refuse_empty_rows(rows: Any) -> None:
-    """Raise EmptyInput unless there are rows and features."""
+    """Raise EmptyInput unless there are both rows and features."""
     for axis, what in enumerate(("sample", "feature")):
         if rows.shape[axis] == 0:
             raise EmptyInput(f"Found array with 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required.")

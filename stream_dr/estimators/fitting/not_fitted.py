@@ -1,7 +1,7 @@
-"""not_fitted: errors of an estimator that has learned too little.
+"""Errors of an estimator that has learned too little.
 
-They are scikit-learn's `NotFittedError`, too. `stream_dr.errors` has their classes without
-scikit-learn, which a client need not load.
+They are also scikit-learn's `NotFittedError`. Their base classes in `stream_dr.errors` do not
+import scikit-learn, so that a client can use them without it.
 """
 
 from sklearn.exceptions import NotFittedError
@@ -10,8 +10,8 @@ from stream_dr import errors
 
 
 class NotFitted(errors.NotFitted, NotFittedError):
-    """Raised as `errors.NotFitted` by an estimator."""
+    """`errors.NotFitted` that is also scikit-learn's NotFittedError."""
 
 
 class NeedsRefine(errors.NeedsRefine, NotFitted):
-    """Raised as `errors.NeedsRefine` by an estimator."""
+    """`errors.NeedsRefine` that is also scikit-learn's NotFittedError."""

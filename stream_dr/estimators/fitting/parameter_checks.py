@@ -1,4 +1,4 @@
-"""parameter_checks: the checks that estimators' `check_parameters` consist of."""
+"""Checks that estimators use in `check_parameters`."""
 
 import inspect
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -9,17 +9,17 @@ from stream_dr.errors import InvalidParameter, did_you_mean
 from stream_dr.feature_maps.draws import finite_number
 
 _LARGEST = 2**31 - 1
-"""Largest count that is accepted. An array of as many numbers takes 17 GB."""
+"""Largest count that a parameter may have. An array of that many numbers takes 17 GB."""
 
 
 class NamedParameters:
-    """Base of classes that suggest the intended parameter when an unknown one is given."""
+    """Base of classes that suggest a known parameter when an unknown one is passed."""
 
-    # Type checkers take the parameters of `__init__`, which these would hide.
+    # Type checkers take the parameters from `__init__`. With `__new__` they would not see them.
     if not TYPE_CHECKING:
 
         def __new__(cls, *args: Any, **params: object) -> Any:
-            """Raise TypeError unless `__init__` has the parameters."""
+            """Raise TypeError for a keyword argument that `__init__` does not have."""
             known = inspect.signature(cls.__init__).parameters
             for name in params.keys() - known.keys():
                 meant = did_you_mean(name, known)
@@ -28,9 +28,11 @@ class NamedParameters:
 
 
 class NotOffered:
-    """Attribute that is not there: reading it raises AttributeError.
+    """Attribute that a class does not offer, with an error that says so.
 
-    So `hasattr` is false. why: message of the error, which says what to use instead.
+    Reading the attribute raises AttributeError, so `hasattr` is false.
+
+    why: message of the error, which says what to use instead.
     """
 
     def __init__(self, why: str) -> None:
@@ -43,7 +45,7 @@ class NotOffered:
 def check_positive_int(name: str, value: Any, optional: bool = False, most: int = _LARGEST) -> None:
     """Raise InvalidParameter unless value is an integer from 1 to `most`.
 
-    None is accepted if `optional`.
+    optional: if true, None is accepted, too.
     """
     if optional and value is None:
         return
@@ -55,7 +57,7 @@ def check_positive_int(name: str, value: Any, optional: bool = False, most: int 
 def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.inf, open_low: bool = False) -> None:
     """Raise InvalidParameter unless value is a finite number in [low, high].
 
-    With open_low the range is (low, high].
+    open_low: if true, `low` itself is not accepted.
     """
     if not finite_number(value) or value > high or value < low or (open_low and value == low):
         raise InvalidParameter(

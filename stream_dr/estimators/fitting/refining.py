@@ -1,15 +1,18 @@
-"""Refining: the exact solution of a closed-form method at large d, by passes over the stream
-[mathematics §4].
+"""Refine: the exact solution of a closed-form method by passes over the stream [mathematics §4].
 
-`refine_steps` makes one pass over a Source a step. After each it returns the projection so far, a
-report, and the state of the solver: a NamedTuple of arrays that may be packed, stored, and given
-back as `resume`, in another process, too. The engine and `Estimator.refine` run the same
-generator. Between two steps nothing is alive but a value, so stopping, cancelling and resuming
-need nothing else.
+By default, an estimator of more than 4,096 features stores only the diagonal of the scatter
+matrix. Its solution is then an approximation or missing. `refine_steps` makes passes over the
+stream and multiplies the scatter with a few columns in each pass. After each pass it yields the
+projection so far, a report and the state of the solver.
 
-The angle reported is the largest principal angle, π/2 if the number of components changed. A pass
-takes O(entries · r) time, r ≤ the rank of XH, and O(d · k) memory, for PCA and its kin O(d · r ·
-passes), bounded.
+The state of the solver is a NamedTuple of arrays. It may be stored and passed as `resume`, also in
+another process. The engine and `Estimator.refine` run the same generator. Between two passes only
+this state exists, so stopping, cancelling and resuming need nothing else.
+
+The reported angle is the largest principal angle between the projections of two passes, or π/2 if
+the number of components changed. A pass takes O(entries · r) time, where r is at most the rank of
+the right-hand sides XH. It takes O(d · k) memory for d features and k targets, and O(d · r ·
+passes) up to a bound for PCA, PLSDA, SKM, MMC and WMV.
 """
 
 import time
@@ -42,9 +45,10 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.estimator import Estimator
 
 PassSums = Callable[[np.ndarray, bool, Callable[[int], None] | None], Sums]
-"""Function that computes the sums of a pass for columns (features, r).
+"""Function that computes the sums of one pass.
 
-The flag is True for the first pass. The callback receives the number of rows so far.
+Its arguments are columns (features, r), a flag that is True for the first pass, and a callback
+that receives the number of rows so far, or None.
 """
 
 
@@ -54,19 +58,19 @@ class Pass(NamedTuple):
     Attributes
     ----------
     number : int
-        From 1.
+        Number of the pass, from 1.
     rows : int
-        Rows summed over.
+        Number of rows read.
     residual : float
-        Relative residual.
+        Relative residual of the solution.
     angle : float
-        Angle to the pass before, in radians. π/2 in the first.
+        Angle in radians to the projection of the previous pass. π/2 in the first pass.
     components : int
         Number of components.
     seconds : float
         Wall time of the pass.
     converged : bool
-        True if both residual and angle are at most tol.
+        True if residual and angle are both at most tol, or nothing remains to be solved.
     """
 
     number: int
@@ -79,15 +83,16 @@ class Pass(NamedTuple):
 
 
 class RefineReport(NamedTuple):
-    """Report of a refine.
+    """Report of all passes of one call of refine.
 
     Attributes
     ----------
     passes : tuple of Pass
+        Reports of the passes.
     converged : bool
         True if `tol` was reached.
     refining : Refining or None
-        State to resume from, if it was not.
+        State to resume from if `tol` was not reached, else None.
     """
 
     passes: tuple[Pass, ...]
@@ -102,12 +107,12 @@ class RefineReport(NamedTuple):
 
 @nested_state
 class Refining(NamedTuple):
-    """State of a refine between two passes.
+    """State of refine between two passes.
 
     Attributes
     ----------
     number : int
-        Passes made.
+        Number of passes made.
     loadings : (features, p)
         Loadings after the last pass.
     solve : BlockSolve or Subspace
@@ -119,7 +124,7 @@ class Refining(NamedTuple):
     solve: BlockSolve | Subspace
 
     def check(self) -> None:
-        """Raise DamagedFile unless loadings and solve are of the same features."""
+        """Raise DamagedFile unless loadings and solve have the same features."""
         check_within(self, 0, WIDEST, "number")
         features = require_matrix(self, "loadings")[0]
         check_finite_arrays(self, "loadings")
@@ -127,9 +132,16 @@ class Refining(NamedTuple):
 
 
 class RefinePass(NamedTuple):
-    """Outcome of a pass: its report, the projection so far, and the state to go on from.
+    """Result of one pass.
 
-    `solution` of the projection is "refined".
+    Attributes
+    ----------
+    report : Pass
+        Report of the pass.
+    projection : Projection
+        Projection so far. Its `solution` is "refined".
+    refining : Refining
+        State to resume from.
     """
 
     report: Pass
@@ -151,16 +163,15 @@ def refine_steps(
     threads: int = 1,
     sums: PassSums | None = None,
 ) -> Iterator[RefinePass]:
-    """Refine `state` by passes over `source`, and yield a RefinePass each. The last is the best.
+    """Refine `state` by passes over `source`, and yield a RefinePass after each.
 
-    Stops when residual and angle (radians) are at most `tol`, when nothing remains to be solved,
-    or after pass number `max_passes`. Raises CannotRefine (no out-of-core solution, or another
-    stream), InvalidParameter, NotFitted.
+    Stops when residual and angle (in radians) are at most `tol`, when nothing remains to be
+    solved, or after pass number `max_passes`. Raises CannotRefine, InvalidParameter and NotFitted.
 
-    - source: `events()` yields (position, Block) of exactly the rows learned.
-    - progress: called with (pass, rows) after each block.
-    - guess: earlier projection of this stream to begin from, without `resume`.
-    - sums: computes the sums of a pass elsewhere, in place of `source`.
+    - source: object whose `events()` yields (position, Block) of exactly the rows learned.
+    - progress: function called with (pass number, number of rows) after each block.
+    - resume, guess: state to continue from, or else an earlier projection to start from.
+    - sums: function that computes the sums of a pass elsewhere, used instead of `source`.
     """
     check_number("tol", tol, low=0.0)
     check_positive_int("max_passes", max_passes)
@@ -188,7 +199,7 @@ def refine_steps(
         projection = solver.make_projection(moments._replace(along=method.along), (loadings, eigenvalues), "refined")
         turned = largest_angle(now.loadings, projection.loadings) if number > 1 else np.pi / 2
 
-        # The residual alone is a poor stop where γ is small.
+        # With a small ridge γ the residual alone can be small before the projection has converged.
         done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
 
         now = Refining(number, projection.loadings, solve)
@@ -211,7 +222,7 @@ def run_all_passes(
 ) -> tuple[Projection, RefineReport]:
     """Run all passes and return the last projection and the report.
 
-    Warns ConvergenceWarning if `tol` was not reached. Raises what refine_steps raises.
+    Warns ConvergenceWarning if `tol` was not reached. Raises the errors of refine_steps.
     """
     passes = []
     for step in refine_steps(
@@ -231,9 +242,9 @@ def run_all_passes(
 
 
 def not_converged_warning(number: int, residual: float, angle: float, tol: float) -> str:
-    """Return the warning for a refine whose last pass has not converged.
+    """Return the warning for a refine that stopped before it converged.
 
-    angle: in radians.
+    number: number of the last pass. angle: in radians.
     """
     return (
         f"refine stopped after pass {number} with residual {residual:.3g} and angle {angle:.3g} rad, not "
@@ -242,7 +253,7 @@ def not_converged_warning(number: int, residual: float, angle: float, tol: float
 
 
 def check_refinable(estimator: "Estimator", state: State) -> None:
-    """Raise CannotRefine or NotFitted if refine has nothing to do."""
+    """Raise CannotRefine if the method has no refine, NotFitted if there are no rows."""
     check_method(estimator)
     if state is None or state.rows == 0:
         who = type(estimator).__name__
@@ -263,16 +274,16 @@ def cannot_refine_error(estimator: "Estimator") -> CannotRefine:
 
 
 def is_exact(estimator: "Estimator", state: State) -> bool:
-    """True if the state's own solution is exact, so that passes would change nothing."""
+    """True if the state's own solution is exact, so that refine would change nothing."""
     inner = state.inner if isinstance(state, MappedState) else state
     return not cast("ClosedForm", estimator).reads_scatter() or moments_of(inner).scatter is not None
 
 
 def _initial_columns(guess: Projection | None, moments: Moments) -> np.ndarray:
-    """Return the columns (features, p) that an earlier projection begins from.
+    """Return the columns (features, p) of an earlier projection to start from.
 
-    They are in the solver's units. There are none if the projection is not linear. Features that
-    came since have zeros.
+    The columns are in the solver's units. If the projection is None or not linear, there are none.
+    Features that the projection does not have get zeros.
     """
     known = getattr(guess and inner_projection(guess), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))

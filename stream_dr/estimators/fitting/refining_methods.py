@@ -1,15 +1,17 @@
-"""FirstStage and OnSubspace: two ways to solve a method by products with Cxx alone [mathematics §4].
+"""Two solvers that need only products with the scatter matrix Cxx [mathematics §4].
 
-- FirstStage (LDA, OPLS, CCA, HSL): block conjugate gradient on (aCxx + ρI) W1 = XH.
-- OnSubspace (PCA, PLSDA, SKM, MMC, WMV): the method itself on a growing Krylov basis, where its
-  scatter is exact.
+- FirstStage (LDA, OPLS, CCA, HSL) solves (aCxx + ρI) W1 = XH by block conjugate gradient.
+- OnSubspace (PCA, PLSDA, SKM, MMC, WMV) solves the method itself on a growing Krylov basis, on
+  which the scatter is exact.
 
-Both have the same methods: `start()` returns a solve (a NamedTuple of arrays), `take(solve,
-product)` the next one from the product of Cxx with `solve.directions`, `current_solution(solve)` the
-loadings, eigenvalues and relative residual so far.
+Both classes have the same methods:
 
-Neither knows a method. The method's own `directions` are asked again after each pass, so refine
-cannot disagree with the exact solution.
+- `start(guess)` returns the first state of the solver, a NamedTuple of arrays.
+- `take(solve, product)` returns the next state. `product` is Cxx times `solve.directions`.
+- `current_solution(solve)` returns the loadings, eigenvalues and relative residual so far.
+
+The solvers do not know the method. After each pass they call the method's own `directions`, so
+refine and the exact solution cannot disagree.
 """
 
 from collections.abc import Callable
@@ -30,17 +32,17 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.two_stage_method import TwoStage
 
 BASIS_BYTES = 400_000_000
-"""Bytes of a basis and its images above which they are cut down to their answer.
+"""Size in bytes of a basis and its images above which they are cut down to the solution.
 
-Never below 4 blocks, nor before there is an answer.
+The basis is never cut below 4 blocks, and not before there is a solution.
 """
 
 Solved = tuple[np.ndarray, np.ndarray, float]
-"""Loadings (features, components), eigenvalues (components,), relative residual."""
+"""Loadings (features, components), eigenvalues (components,) and relative residual."""
 
 
 class FirstStage:
-    """Solver of the two-stage methods.
+    """Solver of the two-stage methods, by block conjugate gradient.
 
     varying: (features,) mask of columns that are not constant.
     """
@@ -56,9 +58,11 @@ class FirstStage:
             )
 
     def start(self, guess: np.ndarray) -> cg.BlockSolve:
-        """Return the solve for the method's XH, from the span of guess (features, p).
+        """Return the first state of the solve, which starts in the span of `guess`.
 
-        There is nothing to solve if XH is only rounding.
+        If the method's right-hand sides XH are only rounding error, there is nothing to solve.
+
+        guess: (features, p).
         """
         seen = [np.zeros((len(self._moments.mean), 0))]
 
@@ -70,12 +74,15 @@ class FirstStage:
         return cg.start_solve(seen[-1], 8 * EPS * self._offset(), np.where(self._varying[:, None], guess, 0.0))
 
     def take(self, solve: cg.BlockSolve, product: np.ndarray) -> cg.BlockSolve:
-        """Return the solve after one step of conjugate gradient."""
+        """Return the state after one step of conjugate gradient.
+
+        product: Cxx @ solve.directions (features, r), for the scatter Cxx of the rows.
+        """
         share, ridge = self._estimator.ridge_terms(self._moments)
         return cg.solve_step(solve, share * product + ridge * solve.directions)
 
     def current_solution(self, solve: cg.BlockSolve) -> Solved:
-        """Return the method's second stage on W1 so far."""
+        """Return the method's solution from the linear system solved so far."""
         loadings, eigenvalues = self._directions(lambda xh: cg.current_solution(solve))
         return loadings, eigenvalues, cg.solve_residual(solve)
 
@@ -83,20 +90,25 @@ class FirstStage:
         return self._estimator.directions(self._moments._replace(first_stage=first_stage), self._state)
 
     def _offset(self) -> float:
-        """Return max|x̄| / σ: sums about the mean are exact to eps times this."""
+        """Return max|x̄| / σ for the mean x̄ and the size σ of the rows.
+
+        Sums about the mean are exact to eps times this value.
+        """
         size = float(np.sqrt(self._moments.diagonal.sum()))
         return float(self._moments.rounding.shift.max(initial=0.0)) / size if size else 0.0
 
 
 class OnSubspace:
-    """Solver of the methods that read Cxx as a matrix.
+    """Solver of the methods that are no linear systems, on a growing basis.
 
-    It starts from Cxy, and random directions if more components are wanted.
+    The basis starts with the cross-scatter of rows and targets. If there are fewer targets than
+    components, random directions are added.
 
     Attributes
     ----------
     along : (p,) or None
-        wᵀ Cxx w of the components of the last answer. None before.
+        wᵀ Cxx w of each component w of the last solution, for the scatter Cxx of the rows. None
+        before the first solution.
     """
 
     along: np.ndarray | None = None
@@ -114,7 +126,10 @@ class OnSubspace:
             self._refuse_all()
 
     def start(self, guess: np.ndarray) -> subspace.Subspace:
-        """Return the first block of the Krylov basis, with the span of guess (features, p) in it."""
+        """Return the first block of the Krylov basis, which contains the span of `guess`.
+
+        guess: (features, p).
+        """
         cross = self._moments.cross
         more = 0 if cross.shape[1] >= self._count else self._count + max(4, self._count // 2) - cross.shape[1]
         seed = self._estimator.random_state or 0
@@ -122,9 +137,11 @@ class OnSubspace:
         return subspace.start_basis(np.where(self._varying[:, None], np.hstack([cross, drawn, guess]), 0.0))
 
     def take(self, solve: subspace.Subspace, product: np.ndarray) -> subspace.Subspace:
-        """Return the basis grown by one block.
+        """Return the basis extended by one block.
 
-        If it has become too large, it is cut down to its answer first.
+        If the extended basis is too large, it is cut down to the span of its solution.
+
+        product: Cxx @ solve.directions (features, r), for the scatter Cxx of the rows.
         """
         grown = subspace.extend_basis(solve, product)
 
@@ -133,20 +150,20 @@ class OnSubspace:
         if grown.basis.shape[1] <= most or grown.directions.shape[1] == 0:
             return grown
 
-        answer = self._small(grown, block)[0][:, :block]
+        answer = self._small(grown)[0][:, :block]
         return subspace.restart(grown, answer) if answer.shape[1] else grown
 
     def current_solution(self, solve: subspace.Subspace) -> Solved:
-        """Return the method's solution on the basis."""
-        small, eigenvalues = self._small(solve, self._count)
+        """Return the method's solution on the basis and its relative residual."""
+        small, eigenvalues = self._small(solve)
         if self._estimator.n_components is None and len(eigenvalues) > self._count:
             self._refuse_all()
         small, eigenvalues = small[:, : self._count], eigenvalues[: self._count]
         self.along = np.einsum("ij,ij->j", small, solve.scatter @ small)
         return solve.basis @ small, eigenvalues, subspace.subspace_residual(solve, small)
 
-    def _small(self, solve: subspace.Subspace, count: int) -> "Directions":
-        """Return the method's directions in the basis' coordinates."""
+    def _small(self, solve: subspace.Subspace) -> "Directions":
+        """Return the method's directions as coefficients in the basis, and their eigenvalues."""
         m = self._moments
         V = solve.basis
         scatter = solve.scatter

@@ -1,14 +1,16 @@
-"""Replayed: one pass of refine over a Source, as the estimator saw its rows.
+"""One pass of refine over a source, with the rows as the estimator learned them.
 
-Rows without targets are left out if the method needs them. Weights and decay are those of
-learning. The first pass also learns the stream again, without Cxx, and compares: rows, N, means,
-Cxy and class weights must be those of the state, to rounding. A source other than the stream
-learned would give the solution of another problem [mathematics §4], so it is refused before
-anything is published. The check runs the accumulator itself, so it cannot drift from what learning
-means.
+Rows without targets are skipped if the method needs targets. Weights and decay are the same as
+when learning.
 
-A pass takes O(entries · r) time for r directions, the first one that of learning in addition.
-Memory is O(d · (r + k)).
+The first pass also learns the stream again, without the scatter matrix Cxx, and compares the sums
+with those of the state. The number of rows, their weight, the means, the cross-scatter and the
+class weights must agree up to rounding. Another stream would give the solution of another problem
+[mathematics §4], so it raises an error before anything is published. The comparison uses the
+accumulator itself, so it always agrees with how rows are learned.
+
+A pass takes O(entries · r) time for r directions. The first pass also takes the time of learning.
+Memory is O(d · (r + k)) for d features and k targets.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,13 +37,13 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.closed_form import ClosedForm
 
 CLOSE = 1e-8
-"""Largest difference taken as rounding, relative to the columns' standard deviation.
+"""Largest difference that counts as rounding error, relative to the columns' standard deviation.
 
-One row of 1e6 changes far more.
+Changing one row of 1e6 makes a far larger difference.
 """
 
 RefineProgress = Callable[[int, int], None]
-"""Callback after each block with (pass number, rows of this pass so far)."""
+"""Function called after each block with the pass number and the pass's number of rows so far."""
 
 
 class Sums(NamedTuple):
@@ -50,11 +52,11 @@ class Sums(NamedTuple):
     Attributes
     ----------
     product : (features, r)
-        Cxx @ columns.
+        Cxx @ columns, for the scatter Cxx of the rows.
     rows : int
-        Rows summed over.
+        Number of rows read.
     fresh : State or None
-        In the first pass, the state of an estimator that learned these rows.
+        In the first pass, the state of an estimator that has learned these rows.
     """
 
     product: np.ndarray
@@ -62,18 +64,22 @@ class Sums(NamedTuple):
     fresh: MomentState | None
 
     def merge(self, newer: "Sums") -> "Sums":
-        """Return the sums of both."""
+        """Return the sums over the rows of both.
+
+        newer: sums over later rows of the stream.
+        """
         fresh = None if self.fresh is None or newer.fresh is None else self.fresh.merge(newer.fresh)
         return Sums(self.product + newer.product, self.rows + newer.rows, fresh)
 
 
 class Replayed:
-    """The rows a state has learned, replayed from a source.
+    """The rows that a state has learned, read again from a source.
 
-    - estimator: its spec.
-    - state: the state that has learned them.
-    - names: names of the features, if rows come as named columns.
-    - threads: threads of the products.
+    - estimator: unfitted estimator with the parameters of the state.
+    - state: state that has learned the rows.
+    - moments: moments of the state.
+    - names: names of the features, if the rows come as named columns.
+    - threads: number of threads for the products.
     """
 
     def __init__(
@@ -89,7 +95,7 @@ class Replayed:
         self._state = state
         self._moments = moments
         self._names = names
-        # Number of rows of the first pass.
+        # Number of rows that the first pass has read.
         self._rows = 0
         self._factors = self._estimator.row_factors(moments)
         self._clock = int(state.clock)
@@ -98,10 +104,14 @@ class Replayed:
     def sums(
         self, source: Source, columns: np.ndarray, check: bool, progress: Callable[[int], None] | None = None
     ) -> "Sums":
-        """Return the sums of a pass over a source, or over a part of one.
+        """Return the sums of a pass over a source, or over a part of a source.
 
-        They give Cxx @ columns (features, r) of the scaled features. check: True for the first
-        pass, which learns the rows again. Raises CannotRefine.
+        The sums give Cxx @ columns for the scatter Cxx of the scaled features. Raises
+        CannotRefine.
+
+        columns: (features, r).
+        check: True for the first pass, which learns the rows again.
+        progress: function that is called with the number of rows so far, or None.
         """
         fresh = FittedState(self._estimator.accumulator(), self._names)
         rows = 0
@@ -122,7 +132,9 @@ class Replayed:
     def checked(self, sums: "Sums", columns: np.ndarray) -> tuple[np.ndarray, int]:
         """Return Cxx @ columns (features, r), and the number of rows it was summed over.
 
-        Raises CannotRefine unless the rows are those that the state has seen.
+        Raises CannotRefine unless the rows are those that the state has learned.
+
+        sums: sums of the pass. columns: (features, r).
         """
         if sums.fresh is not None:
             self._check_same_sums(sums.fresh)
@@ -138,7 +150,11 @@ class Replayed:
         return sums.product - (means * factors) @ (means.T @ columns), sums.rows
 
     def _parsed(self, fitted: FittedState, event: Block, position: int) -> Block:
-        """Return the block as learning parses it, no wider than the state."""
+        """Return the block as learning would parse it.
+
+        Raises CannotRefine if the block has another number of features than the state. Sparse rows
+        may have fewer.
+        """
         block, _ = self._estimator.parse(fitted, event, need_targets=False)
         if block.features > self._state.n_features or (not block.sparse and block.features < self._state.n_features):
             raise CannotRefine(
@@ -159,7 +175,7 @@ class Replayed:
         return factors if weights is None else factors * weights
 
     def _check_same_sums(self, fresh: MomentState) -> None:
-        """Raise CannotRefine unless the replayed rows have the state's sums."""
+        """Raise CannotRefine unless the rows of this pass have the sums of the state."""
         if fresh.rows != self._state.rows or fresh.n_features != self._state.n_features:
             raise CannotRefine(
                 f"the source has {fresh.rows} rows of {fresh.n_features} features; this state has seen "
@@ -174,7 +190,7 @@ class Replayed:
             )
 
     def _order_hint(self) -> str:
-        """Return a hint for streams with decay, where the order of rows matters."""
+        """Return the end of an error message if decay makes the order of rows matter."""
         if float(self._estimator.decay) == 1.0:
             return ""
         gap = "; rows taken out from between others left a gap in age that no source has: fit anew without them"
@@ -182,9 +198,9 @@ class Replayed:
 
 
 class MappedSource:
-    """A source of rows after an estimator's feature map.
+    """A source whose rows are mapped by an estimator's feature map.
 
-    `state` gives width and names.
+    state: state that has learned the rows, with the width and the statistics of the map.
     """
 
     def __init__(
@@ -204,7 +220,7 @@ class MappedSource:
         landmarks = self._map.begin() if self._on_landmarks else None
         for position, event in self._source.events(after, until):
             block, _ = self._estimator.parse(self._known, event, need_targets=False)
-            # Rows are mapped with the landmarks or statistics of the time when they were learned.
+            # A row is mapped with the map's landmarks or statistics at the time it was learned.
             if landmarks is not None:
                 landmarks = self._map.grown(landmarks, block)
                 rows = self._map.coordinates(landmarks, block.X)
@@ -219,9 +235,10 @@ class MappedSource:
 def without_feature_map(
     estimator: "ClosedForm", state: State, source: Source, names: tuple[str, ...] | None
 ) -> tuple["ClosedForm", MomentState, Source, tuple[str, ...] | None]:
-    """Return (estimator, state, source, names) as there would be without a feature map.
+    """Return (estimator, state, source, names) for the mapped rows.
 
-    The rows are then the mapped ones.
+    The returned estimator has no feature map, and the returned source yields mapped rows. Without
+    a feature map the arguments are returned.
     """
     if not isinstance(state, MappedState):
         return estimator, cast(MomentState, state), source, names
@@ -230,9 +247,9 @@ def without_feature_map(
 
 
 def state_difference(state: MomentState, fresh: MomentState) -> str | None:
-    """Return what differs between two states of as many rows, or None.
+    """Return the name of what differs between two states of equally many rows, or None.
 
-    One of "weights", "means", "labels", "class weights" and "targets".
+    The names are "weights", "means", "labels", "class weights" and "targets".
     """
     a, b = moments_of(state), moments_of(fresh)
     if abs(a.weight - b.weight) > CLOSE * a.weight:
@@ -254,9 +271,11 @@ def state_difference(state: MomentState, fresh: MomentState) -> str | None:
 
 
 def _fresh_column_order(state: MomentState, fresh: MomentState, a: Moments, b: Moments) -> list[int] | slice | None:
-    """Return the places of fresh columns in the state's order of labels.
+    """Return the indices of the fresh state's columns in the order of the state's labels.
 
     None if the labels differ.
+
+    a, b: moments of `state` and of `fresh`.
     """
     if not state.labels:
         return slice(None)

@@ -1,8 +1,8 @@
-"""ReservoirMethod: base of LPP, NPE, LaplacianEigenmaps and LLE, fitted on a uniform sample of rows.
+"""Base class of LPP, NPE, LaplacianEigenmaps and LLE, which learn a uniform sample of the rows.
 
-These methods look at pairs of rows, so no sum over rows is enough for them. The state is a sample
-of at most `reservoir` rows, and the projection is exact for those. Up to `reservoir` rows the
-sample is all of them.
+These methods compare pairs of rows, so no sum over rows is enough for them. The state is a sample
+of at most `reservoir` rows, and the projection is exact for the sampled rows. As long as the
+stream has at most `reservoir` rows, the sample is all of them.
 """
 
 from abc import abstractmethod
@@ -34,43 +34,41 @@ from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
 
 SPARSE_WIDTH = 4096
-"""Width above which rows are taken as sparse when memory is estimated.
+"""Number of features above which the estimate of memory assumes sparse rows.
 
-They are taken to have at most as many entries each.
+Sparse rows are assumed to have at most this many entries each.
 """
 
 
 MOST_SAMPLED = 20_000
-"""Largest reservoir. Solving takes its cube in time, and 24 bytes times its square in memory, 10 GB.
-"""
+"""Largest reservoir (r rows). Solving takes O(r³) time and 24 · r² bytes of memory, here 10 GB."""
 
 MOST_WEIGHTED = 500
-"""Largest number of neighbours for barycentric weights, which take its cube in time for every row.
-"""
+"""Largest number k of neighbours for barycentric weights, which cost O(k³) for every row."""
 
 
 @dataclass(eq=False, repr=False)
 class ReservoirMethod(Estimator):
-    """Base of estimators fitted on a reservoir.
+    """Base of estimators that learn a sample of the rows (a reservoir).
 
-    Weights (`partial_fit(X, y, sample_weight)`, or those of a stream) decide how likely a row is
-    to be sampled. In the graph every sampled row counts alike. So `fit` takes no weights: for rows
-    that all fit in the sample they would change nothing. There is no `decay`, since the sample is
-    of the whole stream.
+    Weights of rows decide how likely a row is to be sampled. They are passed to `partial_fit(X, y,
+    sample_weight)`, or come with a stream. Sampled rows count equally, so weights have no effect
+    if all rows fit in the sample. Therefore `fit` takes no weights. There is no `decay`, because
+    the sample represents the whole stream.
 
     Parameters
     ----------
     n_components : int ≥ 1, default 2
-        Number of components looked for.
+        Number of components to look for.
     n_neighbors : int ≥ 1, default 10
         Number of neighbours k of a sampled row. Fewer if the sample has fewer rows.
     reservoir : int ≥ 1, default 2000
         Largest number of rows in the sample.
     scaling : {"unit", "source"}, default "unit"
         With "unit", the sampled rows have variance 1 along every component. With "source", the
-        paper's condition holds, by which coordinates shrink as the sample fills.
+        paper's condition holds, and coordinates shrink as the sample grows.
     feature_map : dict or None, default None
-        Spec of a map that rows go through first.
+        Spec of a feature map that is applied to the rows first.
     random_state : int or None, default None
         Seed of the sample. None is 0.
     """
@@ -97,9 +95,9 @@ class ReservoirMethod(Estimator):
         check_feature_map(self.feature_map)
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return a reservoir that starts empty, or continues from `state`.
+        """Return a reservoir that is empty or continues from `state`.
 
-        It is one of mapped rows if there is a map.
+        With a feature map, the reservoir holds mapped rows.
         """
         return make_accumulator(self.feature_map, self._reservoir, state)
 
@@ -107,11 +105,11 @@ class ReservoirMethod(Estimator):
         return ReservoirAccumulator(self.reservoir, self.random_state or 0, bool(self.target_kinds), state)
 
     def solve(self, state: State) -> Projection:
-        """Return the projection of `state`. Pure."""
+        """Return the projection of `state`, as a pure function."""
         return solve_mapped(state, self.solve_sample)
 
     def covariance_product(self, state: State, columns: np.ndarray) -> np.ndarray:
-        """Return Cxx @ columns (features, m) of the sampled rows."""
+        """Return Cxx @ columns (features, m), for the scatter Cxx of the sampled rows."""
         rows = cast(Reservoir, inner_state(state)).kept[:, : len(columns)]
         projected = rows @ columns
         return np.asarray(rows.T @ (projected - projected.mean(axis=0)))
@@ -121,10 +119,11 @@ class ReservoirMethod(Estimator):
         """Return the projection of the sampled rows."""
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the most bytes of the sample and its projection.
+        """Return the largest size in bytes of the sample and its projection.
 
-        8 · reservoir · features, dense. Rows wider than 4,096 count as sparse, with 12 bytes an
-        entry and at most 4,096 entries a row. The projection adds 8 · (components + 2) · features.
+        The sample takes 8 · reservoir · features, dense. Rows of more than 4,096 features are
+        assumed to be sparse, with 12 bytes an entry and at most 4,096 entries a row. The
+        projection adds 8 · (components + 2) · features.
         """
         return mapped_bytes(self.feature_map, self._sample_bytes, n_features, n_targets)
 
@@ -133,26 +132,30 @@ class ReservoirMethod(Estimator):
         return self.reservoir * (row + 24) + 8 * (self.n_components + 2) * n_features
 
     def solve_bytes(self) -> int:
-        """Return 24 · reservoir² for the dense eigenproblem, and 64 an edge of the graph."""
+        """Return the bytes that solving takes.
+
+        These are 24 · reservoir² for the dense eigenproblem, and 64 for each edge of the graph.
+        """
         near = self.reservoir if self.radius is not None else min(self.n_neighbors, self.reservoir)
         return self.reservoir * (24 * self.reservoir + 64 * near)
 
     def partial_fit(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
-        """Sample more rows X (rows, features), weights (rows,) ≥ 0.
+        """Sample from more rows X (rows, features) with weights (rows,) ≥ 0.
 
-        The state is unchanged on error.
+        If an error is raised, the state is unchanged.
         """
         return self._partial_fit(X, y, sample_weight)
 
     def merge(self, other: Estimator) -> Self:
-        """Make self a sample of both streams. `other` is unchanged.
+        """Replace the sample by a sample of both streams.
 
-        `other`'s rows come after self's. Raises CannotMerge.
+        `other` is unchanged. Its rows count as coming after those of this estimator. Raises
+        CannotMerge.
         """
         return AdditiveEstimator.merge(self, other)  # type: ignore[type-var]
 
     def unlearn(self, X: RowsLike, y: TargetsLike = None) -> NoReturn:
-        """Raise CannotUnlearn: a sampled row cannot be replaced by the one it pushed out."""
+        """Raise CannotUnlearn, because rows that were not sampled are no longer available."""
         raise CannotUnlearn(
             f"{type(self).__name__} keeps a sample: a row taken out of it cannot be replaced by one that was not kept. "
             "Use an additive estimator (PCA, LDA …), or rebuild from the log without those rows."
@@ -160,31 +163,31 @@ class ReservoirMethod(Estimator):
 
 
 class Embedding(ReservoirMethod):
-    """Base of the reservoir methods that place the sampled rows themselves.
+    """Base of the reservoir methods that compute coordinates for the sampled rows only.
 
     Attributes
     ----------
     components_ : none
-        The map is not linear: reading it raises AttributeError.
+        Reading it raises AttributeError, because the map is not linear.
     mean_ : none
-        As components_.
+        Reading it raises AttributeError, because the map is not linear.
     embedding_ : ndarray (sampled rows, components), float64
-        Places of the sampled rows, in the order of `state_.kept`.
+        Coordinates of the sampled rows, in the order of `state_.kept`.
     """
 
     @property
     def embedding_(self) -> np.ndarray:
-        """Places (sampled rows, components) float64 of the sampled rows.
+        """Coordinates (sampled rows, components) float64 of the sampled rows.
 
-        In the order of `state_.kept`.
+        They are in the order of `state_.kept`.
         """
         return cast(Eigenmap | Barycentre, inner_projection(self.projection())).places
 
 
 class ByClass:
-    """Kinds of targets of an estimator with a parameter `label_aware`.
+    """Descriptor with the kinds of targets of an estimator with parameter `label_aware`.
 
-    Class labels if it is set, else none.
+    With `label_aware` the kinds are one label a row ("class"), without it there are none.
     """
 
     def __get__(self, instance: Any, owner: type) -> tuple[str, ...]:
@@ -192,7 +195,7 @@ class ByClass:
 
 
 def check_weighted(n_neighbors: int, reservoir: int) -> None:
-    """Raise InvalidParameter if barycentric weights would take too many neighbours.
+    """Raise InvalidParameter if rows may have too many neighbours for barycentric weights.
 
     The limit is MOST_WEIGHTED.
     """

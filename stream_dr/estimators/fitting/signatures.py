@@ -1,7 +1,7 @@
-"""Signatures: an estimator's parameters as types.
+"""Names, types and defaults of an estimator's parameters.
 
-The service's PUT /models validates and documents them. Name, type and default are read from the
-fields.
+The service validates and documents the parameters of PUT /models with them. They are read from the
+fields of the estimator class.
 """
 
 import inspect
@@ -11,7 +11,8 @@ from typing import Any, get_type_hints
 def parameter_types(kind: type) -> list[tuple[str, Any, Any]]:
     """Return (name, type, default) of every parameter of an estimator class.
 
-    In order. The type is Any if none is annotated.
+    The parameters come in the order of the signature. A parameter without annotation has the type
+    Any.
 
     >>> import stream_dr
     >>> stream_dr.parameter_types(stream_dr.KNearest)[0]

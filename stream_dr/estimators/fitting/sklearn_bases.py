@@ -1,6 +1,7 @@
-"""sklearn_bases: scikit-learn's base classes under a stub, since scikit-learn has no types.
+"""scikit-learn's base classes, imported in one place.
 
-The stub states what users rely on.
+scikit-learn has no type annotations. A stub next to this file declares the methods that users rely
+on.
 """
 
 from sklearn.base import BaseEstimator as BaseEstimator

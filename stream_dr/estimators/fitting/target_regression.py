@@ -1,10 +1,12 @@
-"""TargetRegression: targets predicted by regression on the components.
+"""Base class of methods that predict targets by regression on the components.
 
-Attributes are named as in scikit-learn's cross_decomposition. Components are uncorrelated in the
-scatter A that the method inverts: A = Cxx, with a ridge a·Cxx + ρI. So each explains its own part.
-`y_loadings_` are q_i = Cxyᵀ w_i / w_iᵀ A w_i, and the targets are ȳ + Σ z_i q_i. With all of a
-two-stage method's components that is ridge regression on every target. With fewer it is regression
-of reduced rank [mathematics §10].
+Attributes have the names of scikit-learn's cross_decomposition. The method inverts A, the scatter
+Cxx of the rows with its ridge (a·Cxx + ρI). Components w_i are uncorrelated in A, so each
+component explains its own part of the targets. `y_loadings_` are q_i = Cxyᵀ w_i / w_iᵀ A w_i,
+where Cxy is the cross-scatter of rows and targets. The predicted targets are ȳ + Σ z_i q_i, with
+the mean ȳ of the targets and a row's scores z_i. With all components of a two-stage method this is
+ridge regression of every target. With fewer components it is reduced-rank regression [mathematics
+§10].
 """
 
 from abc import abstractmethod
@@ -32,27 +34,29 @@ from stream_dr.targets.targets import Targets
 class TargetRegression(ClosedForm):
     """Base of the methods that predict targets by regression on their components.
 
-    With `target="class"` scikit-learn takes them as classifiers, and stratifies its folds.
+    With `target="class"` scikit-learn treats the estimator as a classifier and stratifies its
+    cross-validation folds.
 
     Attributes
     ----------
     coef_ : ndarray (targets, features), float64
-        Coefficients: targets are (X − mean_) · coef_ᵀ + intercept_, labels by their indicators.
+        Coefficients. Predicted targets are (X − mean_) · coef_ᵀ + intercept_. For labels, the
+        targets are the labels' indicators.
     intercept_ : ndarray (targets,), float64
         Means of the targets.
     x_loadings_ : ndarray (features, components), float64
-        Change of the features by a unit of each component, by least squares.
+        Change of the features per unit of each component, by least squares.
     y_loadings_ : ndarray (targets, components), float64
-        Change of the targets by a unit of each component.
+        Change of the targets per unit of each component.
     """
 
     def predict(self, X: RowsLike) -> np.ndarray:
-        """Return the targets of rows X (rows, features), of the kind learned.
+        """Return the predicted targets of rows X (rows, features), of the kind learned.
 
-        - Numbers: (rows,), or (rows, k) of several.
+        - Numbers: (rows,), or (rows, k) for k columns of numbers.
         - One label a row: the label (rows,) whose indicator is predicted highest.
-        - Several labels a row: the indicators (rows, labels) int64, in the order of `classes_`, 1
-          where a half or more is predicted.
+        - Several labels a row: the indicators (rows, labels) int64, in the order of `classes_`. An
+          indicator is 1 if its prediction is at least a half.
 
         Indicators are predicted as (X − mean_) · coef_ᵀ + intercept_. Raises NotFitted,
         WidthMismatch, NotFinite.
@@ -65,14 +69,14 @@ class TargetRegression(ClosedForm):
     ) -> Self:
         """Learn more rows X (rows, features), targets y, weights (rows,).
 
-        The state is unchanged on error. `classes` is ignored, for callers used to scikit-learn's
-        classifiers: new labels may come at any time.
+        If an error is raised, the state is unchanged. `classes` is ignored, because new labels may
+        come at any time. The argument exists for code written for scikit-learn's classifiers.
         """
         return super().partial_fit(X, y, sample_weight)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        # scikit-learn stratifies the folds of a classifier alone.
+        # scikit-learn stratifies folds only for classifiers.
         if self.target == "class":
             tags.estimator_type = "classifier"
             tags.classifier_tags = ClassifierTags()
@@ -81,14 +85,15 @@ class TargetRegression(ClosedForm):
     def score(self, X: RowsLike, y: TargetsLike, sample_weight: WeightsLike = None) -> float:
         """Return how well rows X (rows, features) are predicted, as in scikit-learn.
 
-        For numbers it is R², the mean over columns. For labels it is the share of rows whose
-        label, or whole set of labels, is predicted.
+        For numbers the score is R², the mean over columns. For labels it is the share of rows
+        whose label, or whole set of labels, is predicted.
 
         Parameters
         ----------
         X : rows (rows, features)
+            Rows to predict.
         y : array (rows,) or (rows, k)
-            Targets as for `fit`. Rows without a target are left out.
+            True targets, in the form that `fit` takes. Rows without a target are left out.
         sample_weight : array (rows,) or None
             Weight of each row.
 
@@ -96,9 +101,10 @@ class TargetRegression(ClosedForm):
         ------
         EmptyInput
             If no row has a target and a weight above 0.
-        InvalidTargets, and whatever `predict` raises
+        InvalidTargets
+            If y is not of the kind learned. Errors of `predict` are raised, too.
         """
-        # This import takes a second, so only callers of score wait for it.
+        # The import takes a second, so it happens only when score is called.
         from sklearn.metrics import r2_score
 
         block = split_targets(as_block(X, y, sample_weight))
@@ -125,7 +131,8 @@ class TargetRegression(ClosedForm):
     def coef_(self) -> np.ndarray:
         """Coefficients (targets, features) float64.
 
-        Targets are (X − mean_) · coef_ᵀ + intercept_, labels by their indicators.
+        Predicted targets are (X − mean_) · coef_ᵀ + intercept_. For labels, the targets are the
+        labels' indicators.
         """
         projection = self.linear_projection()
         return (projection.loadings @ self._readout().weights).T
@@ -137,15 +144,16 @@ class TargetRegression(ClosedForm):
 
     @property
     def y_loadings_(self) -> np.ndarray:
-        """Change (targets, components) float64 of the targets by a unit of each component."""
+        """Change (targets, components) float64 of the targets per unit of each component."""
         return self._readout().weights.T
 
     @property
     def x_loadings_(self) -> np.ndarray:
-        """Change (features, components) float64 of the features by a unit of each component.
+        """Change (features, components) float64 of the features per unit of each component.
 
-        By least squares. From the diagonal of Cxx features are taken as uncorrelated. Raises
-        InvalidParameter for a refined solution, whose Cxx is not kept.
+        The change is computed by least squares from the rows' scatter. If only the diagonal of the
+        scatter is stored, features are taken as uncorrelated. Raises InvalidParameter for a
+        refined solution, whose scatter is not stored.
         """
         projection = self.linear_projection()
         if projection.solution == "refined":
@@ -158,10 +166,10 @@ class TargetRegression(ClosedForm):
         return np.linalg.lstsq(loadings.T @ image, image.T, rcond=None)[0].T / m.scale[:, None]
 
     def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
-        """Return the rows (rows, features) float64 that components Z (rows, components) describe.
+        """Return the rows (rows, features) float64 that have the components Z.
 
-        They are Z · x_loadings_ᵀ + mean_. Raises WidthMismatch, and InvalidParameter with a
-        feature map, which cannot be turned back.
+        Z is (rows, components). The rows are Z · x_loadings_ᵀ + mean_. Raises WidthMismatch. With
+        a feature map raises InvalidParameter, because a map cannot be inverted.
         """
         if self.feature_map is not None:
             raise InvalidParameter(
@@ -177,15 +185,18 @@ class TargetRegression(ClosedForm):
 
     @property
     def classes_(self) -> np.ndarray:
-        """Labels learned that have weight and do not wait, sorted.
+        """Labels learned, sorted. Empty if targets are numbers.
 
-        Empty if targets are numbers.
+        Labels without weight and labels with fewer than `min_class_rows` rows are left out.
         """
         readout = self.linear_projection().readout
         return label_array(()) if readout is None else readout.classes
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
-        """Return the regression on the components (features, p)."""
+        """Return the regression on the components (a `Readout`).
+
+        loadings: (features, p).
+        """
         unscaled = loadings / moments.scale[:, None]
         sizes = self.scatter_along(moments, unscaled, eigenvalues)
         weights = (unscaled.T @ moments.cross) / sizes[:, None]
@@ -196,7 +207,10 @@ class TargetRegression(ClosedForm):
 
     @abstractmethod
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-        """Return wᵀ A w (p,) of the components (features, p) in the scaled columns."""
+        """Return wᵀ A w (p,) for each component w, where A is the scatter that is inverted.
+
+        loadings: (features, p), components of the scaled columns.
+        """
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
         y = one_label_a_row(y, stacklevel=6) if self.target == "class" else y
@@ -210,8 +224,10 @@ class TargetRegression(ClosedForm):
 
 
 def two_stage_sizes(xh: np.ndarray, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-    """Return wᵀ A w (p,) of a two-stage method's components, of any length.
+    """Return wᵀ A w (p,) for each component w of a two-stage method.
 
-    It follows from ‖wᵀ XH‖² = λ wᵀ A w.
+    A is the scatter that is inverted. The value follows from ‖wᵀ XH‖² = λ wᵀ A w, where XH are the
+    method's right-hand sides (features, k) and λ is the eigenvalue. Components may have any
+    length.
     """
     return ((xh.T @ loadings) ** 2).sum(axis=0) / eigenvalues

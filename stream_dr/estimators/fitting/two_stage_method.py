@@ -1,11 +1,13 @@
-"""TwoStage: the generalised eigenproblem that LDA, OPLS, CCA and HSL share.
+"""Base class of LDA, OPLS, CCA and HSL, which share one generalised eigenproblem.
 
-`(aCxx + ρI)⁻¹ XH Hᵀ Xᵀ w = λ w` [2S, Algorithm 2]. A method's own file says what XH is.
+The problem is `(aCxx + ρI)⁻¹ XH Hᵀ Xᵀ w = λ w` [2S, Algorithm 2]. X are the centred rows and Cxx
+is their scatter. The numbers a and ρ follow from `gamma` or `shrinkage`. The file of each method
+says what XH is.
 
-The papers' W satisfies Wᵀ(Cxx + γI)W = I with Cxx *summed* over rows, so projected rows shrink as
-1/√N, though nothing in the data does. `scaling="unit"` divides each component by the standard
-deviation of the rows learned along it. It does so when solving, so states, merges and unlearning
-are unaffected.
+The solution W in the papers satisfies Wᵀ(Cxx + γI)W = I, where Cxx is *summed* over N rows. So
+projected rows shrink as 1/√N, although the data does not change. `scaling="unit"` divides each
+component by the standard deviation of the rows learned along it. The division happens when
+solving, so states, merging and unlearning do not depend on `scaling`.
 """
 
 from abc import abstractmethod
@@ -33,21 +35,23 @@ class TwoStage(ClosedForm):
     Parameters
     ----------
     gamma : float ≥ 0, default 0.0
-        Ridge added to Cxx, in the units of the *summed* scatter, as in [2S]. Its effect fades as
-        rows come.
+        Ridge added to the scatter Cxx of the rows, in the units of the *summed* scatter, as in
+        [2S]. Its effect fades with more rows.
     shrinkage : float in [0, 1] or None, default None
-        Ridge in place of gamma, whose effect does not fade as rows come: (1 − s) Cxx + s (tr Cxx /
-        d) I is inverted, as in scikit-learn's `shrunk_covariance`.
+        Ridge that is used instead of gamma and whose effect does not fade with more rows. The
+        matrix (1 − s) Cxx + s (tr Cxx / d) I is inverted, for d features, as in scikit-learn's
+        `shrunk_covariance`.
     scaling : {"unit", "source"}, default "unit"
-        With "unit", the rows learned (counted by their weights, divisor N) have variance 1 along
-        every component, whatever N is. With "source", the paper's Wᵀ(Cxx + γI)W = I holds, which
-        shrinks as 1/√N. `eigenvalues_` are the paper's with either.
+        Length of the components. With "unit", the rows learned have variance 1 along every
+        component, whatever their number (divisor N, the sum of weights). With "source", the
+        paper's condition Wᵀ(Cxx + γI)W = I holds, and projected rows shrink as 1/√N.
+        `eigenvalues_` are the same with either.
 
     Attributes
     ----------
     condition_ : float
-        Condition number of Cxx + γI on the space that is stored. The solution's error is 2e-16 times
-        it.
+        Condition number of the matrix that is inverted, on the space in which the rows vary. The
+        relative error of the solution is about 2e-16 times this number.
     """
 
     refined_by = "first_stage"
@@ -57,13 +61,16 @@ class TwoStage(ClosedForm):
     scaling: Literal["unit", "source"] = "unit"
 
     def check_parameters(self) -> None:
-        """Raise InvalidParameter when a parameter is outside its range, or gamma and shrinkage are both given."""
+        """Raise InvalidParameter when a parameter is outside its range.
+
+        Also raises InvalidParameter if gamma and shrinkage are both set.
+        """
         super().check_parameters()
         check_choice("scaling", self.scaling, ("unit", "source"))
         if self.shrinkage is None:
             return
-        # Ledoit and Wolf's share needs Σ‖x − x̄‖⁴, and scikit-learn's LDA, which standardises each class first,
-        # even the sums Σ x_i² x_j² of each class. No sum that is stored has these fourth moments.
+        # Ledoit and Wolf's share needs fourth moments of the rows, Σ‖x − x̄‖⁴, which no state has.
+        # scikit-learn's LDA standardises each class first, and so needs Σ x_i² x_j² of each class.
         if isinstance(self.shrinkage, str):
             raise InvalidParameter(
                 f"shrinkage={self.shrinkage!r}; it must be None or a number in [0, 1]. Ledoit and Wolf's share needs fourth "
@@ -77,18 +84,19 @@ class TwoStage(ClosedForm):
 
     @abstractmethod
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
-        """Return XH (features, k), and √(tr HᵀH) with targets not centred.
+        """Return XH (features, k) and the size √(tr HᵀH) of the targets' factor H.
 
-        The second decides which part of XH is only rounding.
+        XH is the product of the centred rows with H. The size, computed before centring H, decides
+        which part of XH is only rounding error.
         """
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the solution of [2S, Algorithm 2] for XH.
+        """Return loadings and eigenvalues of the method [2S, Algorithm 2].
 
-        There are no directions if XH is only rounding.
+        If XH is only rounding error, there are no directions.
         """
         xh, h_norm = self.right_hand_side(moments, state)
-        # (Cxx + γI)⁻¹ would magnify rounding.
+        # Inverting Cxx + γI would magnify rounding errors in XH, so that part is removed first.
         significant = moments.significant(xh, h_norm)
         if significant.shape[1] == 0:
             return np.zeros((len(xh), 0)), np.zeros(0)
@@ -102,27 +110,30 @@ class TwoStage(ClosedForm):
         return loadings / np.sqrt(share), eigenvalues / share
 
     def ridge_terms(self, moments: Moments) -> tuple[float, float]:
-        """Return (a, ρ), where a·Cxx + ρI is inverted."""
+        """Return (a, ρ) for the matrix a·Cxx + ρI that is inverted."""
         if self.shrinkage is None:
             return 1.0, float(self.gamma)
         share = float(self.shrinkage)
         return 1.0 - share, share * self.shrunk_trace(moments) / max(len(moments.diagonal), 1)
 
     def shrunk_trace(self, moments: Moments) -> float:
-        """Return the trace of the scatter that `shrinkage` shrinks."""
+        """Return the trace of the scatter that `shrinkage` replaces in part."""
         return float(moments.diagonal.sum())
 
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """Return loadings (features, p) of the scaled features at the length that `scaling` asks for."""
+        """Return loadings (features, p) at the length that `scaling` asks for.
+
+        The loadings are those of the scaled features.
+        """
         if self.scaling == "source" or loadings.shape[1] == 0:
             return loadings
         sums = self.component_variances(loadings, moments, solution)
         return loadings * np.sqrt(np.divide(moments.weight, sums, out=np.ones_like(sums), where=sums > 0))
 
     def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """Return wᵀ Cxx w (p,), the summed squares of the projected rows.
+        """Return wᵀ Cxx w (p,) for each component w, the summed squares of the projected rows.
 
-        loadings: columns w with wᵀ(aCxx + ρI)w = 1. Costs O(d² p).
+        loadings: (features, p), components w with wᵀ(aCxx + ρI)w = 1. Costs O(d² p).
         """
         squares = loadings**2
         if moments.scatter is not None:
@@ -132,15 +143,15 @@ class TwoStage(ClosedForm):
             return flat
         share, ridge = self.ridge_terms(moments)
         remaining = 1.0 - ridge * squares.sum(axis=0)
-        # A very large ridge leaves no digits of the difference.
+        # If the ridge is very large, the difference `remaining` has no correct digits.
         return np.where(remaining > np.sqrt(EPS), remaining / share, flat)
 
     @property
     def condition_(self) -> float:
-        """Condition number of Cxx + γI on the space that is stored.
+        """Condition number of the inverted matrix, on the space in which the rows vary.
 
-        The solution's error is 2e-16 times it. Costs O(d³). Raises NeedsRefine if only the
-        diagonal of Cxx is stored.
+        The relative error of the solution is about 2e-16 times this number. Costs O(d³) for d
+        features. Raises NeedsRefine if only the diagonal of the scatter is stored.
         """
         self.projection()
         moments = self.moments(self.state_)
