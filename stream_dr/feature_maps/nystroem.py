@@ -156,7 +156,10 @@ class Nystroem(FeatureMap):
 
     @property
     def draws_landmarks(self) -> bool:
-        """True if landmarks are drawn from the stream, False if the spec has them."""
+        """True if landmarks are drawn from the stream.
+
+        Otherwise the spec has the landmarks.
+        """
         return isinstance(self.landmarks, int | np.integer)
 
     @property

@@ -158,10 +158,10 @@ def _products(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=16)
 def _count_sketch(spec: Polynomial, t: int, width: int) -> tuple[sp.csr_matrix, np.ndarray]:
-    """Return count sketch number t as a CSR matrix, and the sketch of √coef0.
+    """Return count sketch number t, and the sketch of √coef0.
 
-    The matrix (width, n_features) has one ±1 in the row of each feature. The sketch of √coef0 is
-    (n_features,).
+    A count sketch is a CSR matrix (width, n_features) with one ±1 in the row of each feature. The
+    sketch of √coef0 is (n_features,).
 
     width: number of features.
     """

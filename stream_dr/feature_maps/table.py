@@ -402,7 +402,7 @@ def feature_names_of(spec: Table | Text, state: TableState) -> tuple[str, ...]:
 
 
 def is_mapping_fixed(spec: Table | Text, state: TableState, rows: RawRows) -> bool:
-    """Return True if these rows are mapped in the same way by any statistics.
+    """Return True if any statistics map these rows in the same way.
 
     This is so if no missing value is filled with a mean and no word is weighted by idf.
     """
@@ -434,9 +434,10 @@ def depends_on_others(spec: Table | Text, state: TableState) -> bool:
 
 
 def merge_tables(spec: Table | Text, a: TableState, b: TableState) -> tuple[TableState, np.ndarray]:
-    """Return the merged statistics, and the new index of each numeric column of b.
+    """Return the merged statistics, and new indices of b's numeric columns.
 
-    The indices are (b.width,). The numeric columns of a keep their indices. Raises CannotMerge.
+    A numeric column is a column of mapped rows. The indices are (b.width,). The numeric columns of
+    a keep their indices. Raises CannotMerge.
     """
     encoding = spec.encoding()
     width = a.width

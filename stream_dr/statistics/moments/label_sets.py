@@ -154,9 +154,9 @@ class LabelSets(NamedTuple):
         return np.asarray(self.pairs(len(mean)).T @ columns) - np.outer(mean + low, self.weights @ columns)
 
     def pairs(self, width: int) -> sp.csr_matrix:
-        """Return the sums Σ w x of each label set as a CSR matrix (sets, width).
+        """Return the sum Σ w x of each label set as a CSR matrix.
 
-        For sums of sparse rows only.
+        The matrix is (sets, width). For sums of sparse rows only.
         """
         there = np.flatnonzero(self.keys >= 0)
         there = there[np.argsort(self.keys[there])]
@@ -225,7 +225,10 @@ def _pad_columns(array: np.ndarray, width: int) -> np.ndarray:
 
 
 class LabelSetSums:
-    """The mutable side of LabelSets: sums per distinct set of labels."""
+    """Sums of rows per distinct set of labels, to which rows are added.
+
+    `freeze` returns them as a LabelSets.
+    """
 
     def __init__(self, part: LabelSets) -> None:
         """Continue from `part`, whose arrays are copied."""

@@ -101,7 +101,7 @@ class PairTable:
         self._sums *= factor
 
     def _make_room(self, wanted: int) -> None:
-        """Make slots for `wanted` keys."""
+        """Make room for `wanted` keys. The number of slots doubles if needed."""
         slots = max(64, len(self._keys))
         while wanted > FULL * slots:
             slots *= 2

@@ -227,10 +227,10 @@ class BlockBasis:
         )
 
     def _change_unit(self, largest: float) -> None:
-        """Shrink the unit so that entries of the row and the shift stay below 2^100.
+        """Shrink the unit, a power of 2 that rows are multiplied by.
 
-        The unit is a power of 2 that rows are multiplied by. All factors are powers of 2, so no
-        digit is lost.
+        Entries of the next row and of the shift then stay below 2^100. All factors are powers of
+        2, so no digit is lost.
 
         largest: largest entry of the next row, multiplied by the old unit.
         """

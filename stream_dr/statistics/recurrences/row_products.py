@@ -44,9 +44,10 @@ LINE = 8
 def gather_products(
     indices: np.ndarray, values: np.ndarray, start: int, stop: int, unit: float, columns: np.ndarray, out: np.ndarray
 ) -> float:
-    """Write the inner products Dᵀx of a sparse row x to out, and return |x|².
+    """Write Dᵀx to out for a sparse row x, and return |x|².
 
-    x is `unit` times the entries start … stop of a CSR matrix.
+    Dᵀx are the inner products of x with the columns of D. x is `unit` times the entries start …
+    stop of a CSR matrix.
 
     indices, values: (entries,) of all rows.
     columns: (features, k), D.
@@ -95,11 +96,12 @@ def scatter_row(
 
 @compiled(fastmath=FAST, inline="always")
 def shift_rows(X: np.ndarray, first: int, unit: float, shift: np.ndarray, block: np.ndarray, raw: np.ndarray) -> None:
-    """Write (unit · X − s)ᵀ of a block of rows, and the squared lengths.
+    """Write a block of shifted rows, transposed, and their squared lengths.
 
     X: (all rows, features), read from row `first` on.
+    unit: power of 2 that rows are multiplied by.
     shift: (features,), s.
-    block: (features, rows of the block) float64, an output.
+    block: (features, rows of the block) float64, an output: (unit · x − s) in each column.
     raw: (rows of the block,), an output: squared lengths of unit · x before the shift.
     """
     raw[:] = 0.0
@@ -138,11 +140,11 @@ def block_products(block: np.ndarray, columns: np.ndarray, products: np.ndarray,
 
 @compiled(fastmath=FAST, inline="always")
 def add_block(block: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> None:
-    """Add block · Q to D for weights Q, a tile of features at a time.
+    """Add block · Q to D, a tile of features at a time.
 
-    block: (features, rows).
+    block: (features, rows), the transposed rows of a block.
     columns: (features, k), D.
-    weights: (rows, k), Q.
+    weights: (rows, k), Q, whose row q says what its row x adds to D: x qᵀ.
     """
     part = np.empty((TILE, weights.shape[1]))
     for f in range(0, block.shape[0], TILE):
@@ -157,12 +159,13 @@ def add_block(block: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> No
 def settle_products(products: np.ndarray, inner: np.ndarray, weights: np.ndarray, t: int) -> None:
     """Correct products[t] for the earlier rows of its block.
 
-    products holds Dᵀx for the D before the block. The earlier rows x_s of the block add x_s q_sᵀ
-    to D, so Σ_s q_s (x_s · x_t) is added to products[t].
+    products holds Dᵀx for D as it was before the block. The earlier rows x_s of the block add x_s
+    q_sᵀ to D, so Σ_s q_s (x_s · x_t) is added to products[t].
 
     products: (rows, k).
     inner: (rows, rows) inner products of the rows.
     weights: (rows, k), whose row s is q_s.
+    t: number of the row in its block.
     """
     for s in range(t):
         for k in range(products.shape[1]):

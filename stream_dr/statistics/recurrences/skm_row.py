@@ -107,11 +107,11 @@ def skm_row(
 def weigh_update(
     working: np.ndarray, counts: np.ndarray, i: int, row: int, label: int, a: float, scale: float, part: np.ndarray
 ) -> None:
-    """Write the update of vector v_i as coefficients of u and the class means.
+    """Write the update of vector v_i to `part`.
 
-    The update is Σ_j q_j (u − m_j)((u − m_j) · v_i) · scale over the classes j, with q_j = n_j / n
-    − a·[j = label]. n_j of the n rows are of class j, u is what remains of the row, and m_j the
-    mean of class j.
+    `part` gets the coefficients of u and of the class means. The update is Σ_j q_j (u − m_j)((u −
+    m_j) · v_i) · scale over the classes j, with q_j = n_j / n − a·[j = label]. n_j of the n rows
+    are of class j, u is what remains of the row, and m_j the mean of class j.
 
     working: (c + 1, 2k), u and the means. Column i holds their inner products with v_i.
     counts: (c,) numbers n_j.
@@ -166,7 +166,7 @@ def learn_class_mean(
     shares: np.ndarray,
     inner: np.ndarray,
 ) -> None:
-    """Add the row x to the mean of its class, and set up the working vectors.
+    """Add the row x to its class mean, and set up the working vectors.
 
     The working vectors are u = x and the class means, before any part along a vector is taken from
     them. The arguments not listed here are in the module's docstring.
