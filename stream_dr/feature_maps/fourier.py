@@ -85,7 +85,7 @@ class RandomFourier(FeatureMap):
 
     @property
     def fixed_width(self) -> bool:
-        """True if the number of features is fixed by the first row."""
+        """True if the first row fixes the number of features."""
         return self.orthogonal
 
     @property
@@ -136,7 +136,7 @@ class RandomFourier(FeatureMap):
         return self.n_features
 
     def check(self) -> None:
-        """Raise InvalidParameter if a value is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         n, gamma = self.n_features, self.gamma
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 2 <= n < 2**31 or n % 2:
             raise InvalidParameter(

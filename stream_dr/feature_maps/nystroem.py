@@ -175,7 +175,7 @@ class Nystroem(FeatureMap):
         return self.most
 
     def check(self) -> None:
-        """Raise InvalidParameter if a value is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         if isinstance(self.landmarks, bool | str) or not isinstance(self.landmarks, int | np.integer | Sequence):
             raise InvalidParameter(f"landmarks={self.landmarks!r} of nystroem; it must be a number or a list of rows.")
         if not 1 <= self.most <= MOST_LANDMARKS:

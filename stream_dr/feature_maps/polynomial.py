@@ -75,7 +75,7 @@ class Polynomial(FeatureMap):
         return min(self.products(width), self.n_features) if width else self.n_features
 
     def check(self) -> None:
-        """Raise InvalidParameter if a value is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         n = self.n_features
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= 2**24:
             raise InvalidParameter(f"n_features={n!r} of polynomial; it must be an integer from 1 to 2²⁴.")

@@ -154,7 +154,7 @@ class Table(FeatureMap):
         return width * (most + 1) + (WORDS_IN_ALL if width and not self.n_words else 0)
 
     def check(self) -> None:
-        """Raise InvalidParameter if a value is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         for name in ("max_categories", "n_hashed", "n_words"):
             value = getattr(self, name)
             least = 0 if name == "max_categories" else 1
@@ -233,7 +233,7 @@ class Text(FeatureMap):
         return self.n_features + 1
 
     def check(self) -> None:
-        """Raise InvalidParameter if a value is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         if not isinstance(self.ngram_range, list | tuple):
             raise InvalidParameter(
                 f"ngram_range={self.ngram_range!r} of text; it must be two integers, 1 ≤ least ≤ most."

@@ -81,9 +81,9 @@ class AdditiveState(State, Protocol):
 
 
 class Accumulator(Protocol):
-    """Mutable statistics of a stream that learn batches, as other packages use them.
+    """Mutable statistics of a stream, to which batches are added.
 
-    `freeze` returns them as a State.
+    These are the methods that other packages use. `freeze` returns the statistics as a State.
     """
 
     @property

@@ -1,10 +1,10 @@
 """One row of incremental SKM, computed from inner products, without touching features.
 
 The step works on c + 1 vectors: u, which begins as the row x, and the mean of each of c classes.
-Row 0 of `working` is u, and row j + 1 is the mean of class j. A row of `working` holds the
-vector's inner products with all current vectors, then its coefficients in D's columns
-(block_basis.py). `shares` holds the coefficients of the c + 1 vectors in x, and `inner` their
-inner products with each other.
+Row 0 of `working` is u, and row j + 1 is the mean of class j. A row of `working` holds the inner
+products with all current vectors v_i, then the coefficients of the basis columns D
+(block_basis.py). `shares` holds the coefficient of x in each of the c + 1 vectors, and `inner`
+their inner products with each other.
 
 With the Gram matrix of the current vectors, every quantity of the recurrence is a few scalars for
 each vector. No array has the length of a block or of the features. The formulas are in
@@ -15,13 +15,13 @@ the c + 1 working vectors as whole rows, which the compiler vectorises. That is 
 and faster at p = 50 (`python benchmarks/recurrences.py text`: 0.56 of the two sparse products
 against 0.49).
 
-The functions have these arguments, with k columns of D:
+The functions have these arguments, with k basis columns:
 
-products: (k,), Dᵀx.
+products: (k,), Dᵀx, inner products of the row x with the basis columns D.
 squared: |x − s|² for the shift s of dense rows.
 row: the row's number n, from 1.
 label: the row's class.
-table: (k, 2k), [Gram | M] of BlockBasis, changed in place.
+table: (k, 2k), the Gram matrix, then M (see BlockBasis), changed in place.
 formed: (k,), for each vector the size of the terms whose sum is its squared length, changed in
     place.
 counts: (c,) number of rows of each class.
@@ -172,7 +172,7 @@ def learn_class_mean(
     them. The arguments not listed here are in the module's docstring.
 
     working: (c + 1, 2k), an output.
-    shares: (c + 1,), an output: coefficients of the working vectors in x.
+    shares: (c + 1,), an output: coefficient of x in each working vector.
     inner: (c + 1, c + 1), an output: inner products of the working vectors with each other.
     """
     size, c = products.shape[0], counts.shape[0]
