@@ -193,9 +193,9 @@ def whole_spec(spec: dict[str, Any] | str) -> dict[str, Any]:
 
 
 def brief_spec(spec: Any) -> Any:
-    """Return a spec without the values that are defaults of its map, for display.
+    """Return a spec without values that are defaults of its map.
 
-    A value that is no spec is returned unchanged.
+    It is for display. A value that is no spec is returned unchanged.
     """
     name = spec.get("map") if isinstance(spec, dict) else None
     if not isinstance(name, str) or name not in MAPS:

@@ -230,7 +230,7 @@ def _empty_column() -> RawColumn:
 
 
 def _describe_encoding(column: TableColumn, table_map: Table) -> str:
-    """Return the encoding of a column in words."""
+    """Return in words how a column is encoded, "" if it is not."""
     fill = "the mean" if table_map.impute == "mean" else table_map.impute
     gaps = f" + missing (filled by {fill})" if column.missing >= 0 else ""
 

@@ -51,9 +51,9 @@ def cauchys(seed: int, purpose: int, first: int, count: int, each: int = 1) -> n
 
 
 def finite_number(value: Any) -> bool:
-    """Return True if a value is a number that is finite as a float64.
+    """Return True if a value is a finite number.
 
-    A bool is no number here.
+    It must be finite as a float64. A bool is no number here.
     """
     # An integer beyond the largest float overflows.
     try:
@@ -64,9 +64,10 @@ def finite_number(value: Any) -> bool:
 
 
 def check_seed(seed: object) -> None:
-    """Raise InvalidParameter unless seed is None or an integer from 0 to 2⁶³ − 1.
+    """Raise InvalidParameter unless a seed is valid.
 
-    None stands for 0, so that results can be repeated.
+    A valid seed is an integer from 0 to 2⁶³ − 1, or None. None stands for 0, so that results can
+    be repeated.
     """
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63):
         raise InvalidParameter(

@@ -31,7 +31,7 @@ class FeatureMap(ABC):
 
     @property
     def fixed_width(self) -> bool:
-        """True if the number of features is fixed by the first row."""
+        """True if the first row fixes the number of features."""
         return False
 
     @property
@@ -65,7 +65,7 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise InvalidParameter if a value is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
 
     @abstractmethod
     def bytes(self, width: int) -> int:

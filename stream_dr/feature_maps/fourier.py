@@ -85,12 +85,15 @@ class RandomFourier(FeatureMap):
 
     @property
     def fixed_width(self) -> bool:
-        """True if the number of features is fixed by the first row."""
+        """True if the first row fixes the number of features."""
         return self.orthogonal
 
     @property
     def settled(self) -> bool:
-        """True if gamma is a number, so that the first batch does not decide it."""
+        """True if gamma is a number.
+
+        If gamma is None, the first batch decides it.
+        """
         return self.gamma is not None
 
     def decided(self, block: Block) -> "RandomFourier":
@@ -122,7 +125,10 @@ class RandomFourier(FeatureMap):
             )
 
     def is_decided_as(self, other: FeatureMap) -> bool:
-        """Return True if `other` is this map with a gamma from the first batch."""
+        """Return True if `other` is this map with a gamma.
+
+        This map has no gamma yet, and a first batch can have decided the gamma of `other`.
+        """
         return not self.settled and isinstance(other, RandomFourier) and replace(other, gamma=self.gamma) == self
 
     def out_features(self, width: int) -> int:
@@ -130,7 +136,7 @@ class RandomFourier(FeatureMap):
         return self.n_features
 
     def check(self) -> None:
-        """Raise InvalidParameter if a value is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         n, gamma = self.n_features, self.gamma
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 2 <= n < 2**31 or n % 2:
             raise InvalidParameter(
@@ -197,10 +203,10 @@ def frequencies(spec: RandomFourier, width: int) -> np.ndarray:
 
 
 def _median_distance(X: Rows, kernel: str) -> float:
-    """Return the median distance of two rows of X, 0 for a single row.
+    """Return the median distance of two rows of X.
 
     The distance is |x − x'|² for the RBF kernel, and |x − x'|₁ for the Laplace kernel. At most 200
-    random rows are compared.
+    random rows are compared. For a single row, the result is 0.
 
     X: (rows, features), dense or CSR.
     """

@@ -52,7 +52,7 @@ class Hashing(FeatureMap):
         return self.n_features
 
     def check(self) -> None:
-        """Raise InvalidParameter if a value is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         n = self.n_features
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n < 2**31:
             raise InvalidParameter(f"n_features={n!r} of hashing; it must be an integer ≥ 1 and below 2³¹.")

@@ -156,7 +156,10 @@ class Nystroem(FeatureMap):
 
     @property
     def draws_landmarks(self) -> bool:
-        """True if landmarks are drawn from the stream, False if the spec has them."""
+        """True if landmarks are drawn from the stream.
+
+        Otherwise the spec has the landmarks.
+        """
         return isinstance(self.landmarks, int | np.integer)
 
     @property
@@ -172,7 +175,7 @@ class Nystroem(FeatureMap):
         return self.most
 
     def check(self) -> None:
-        """Raise InvalidParameter if a value is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         if isinstance(self.landmarks, bool | str) or not isinstance(self.landmarks, int | np.integer | Sequence):
             raise InvalidParameter(f"landmarks={self.landmarks!r} of nystroem; it must be a number or a list of rows.")
         if not 1 <= self.most <= MOST_LANDMARKS:

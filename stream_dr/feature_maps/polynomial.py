@@ -75,7 +75,7 @@ class Polynomial(FeatureMap):
         return min(self.products(width), self.n_features) if width else self.n_features
 
     def check(self) -> None:
-        """Raise InvalidParameter if a value is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         n = self.n_features
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= 2**24:
             raise InvalidParameter(f"n_features={n!r} of polynomial; it must be an integer from 1 to 2²⁴.")
@@ -158,10 +158,10 @@ def _products(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=16)
 def _count_sketch(spec: Polynomial, t: int, width: int) -> tuple[sp.csr_matrix, np.ndarray]:
-    """Return count sketch number t as a CSR matrix, and the sketch of √coef0.
+    """Return count sketch number t, and the sketch of √coef0.
 
-    The matrix (width, n_features) has one ±1 in the row of each feature. The sketch of √coef0 is
-    (n_features,).
+    A count sketch is a CSR matrix (width, n_features) with one ±1 in the row of each feature. The
+    sketch of √coef0 is (n_features,).
 
     width: number of features.
     """

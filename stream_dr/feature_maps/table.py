@@ -154,7 +154,7 @@ class Table(FeatureMap):
         return width * (most + 1) + (WORDS_IN_ALL if width and not self.n_words else 0)
 
     def check(self) -> None:
-        """Raise InvalidParameter if a value is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         for name in ("max_categories", "n_hashed", "n_words"):
             value = getattr(self, name)
             least = 0 if name == "max_categories" else 1
@@ -233,7 +233,7 @@ class Text(FeatureMap):
         return self.n_features + 1
 
     def check(self) -> None:
-        """Raise InvalidParameter if a value is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         if not isinstance(self.ngram_range, list | tuple):
             raise InvalidParameter(
                 f"ngram_range={self.ngram_range!r} of text; it must be two integers, 1 ≤ least ≤ most."
@@ -402,7 +402,7 @@ def feature_names_of(spec: Table | Text, state: TableState) -> tuple[str, ...]:
 
 
 def is_mapping_fixed(spec: Table | Text, state: TableState, rows: RawRows) -> bool:
-    """Return True if these rows are mapped in the same way by any statistics.
+    """Return True if any statistics map these rows in the same way.
 
     This is so if no missing value is filled with a mean and no word is weighted by idf.
     """
@@ -434,9 +434,10 @@ def depends_on_others(spec: Table | Text, state: TableState) -> bool:
 
 
 def merge_tables(spec: Table | Text, a: TableState, b: TableState) -> tuple[TableState, np.ndarray]:
-    """Return the merged statistics, and the new index of each numeric column of b.
+    """Return the merged statistics, and new indices of b's numeric columns.
 
-    The indices are (b.width,). The numeric columns of a keep their indices. Raises CannotMerge.
+    A numeric column is a column of mapped rows. The indices are (b.width,). The numeric columns of
+    a keep their indices. Raises CannotMerge.
     """
     encoding = spec.encoding()
     width = a.width

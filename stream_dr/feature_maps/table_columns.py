@@ -175,9 +175,10 @@ class TableColumn(NamedTuple):
 
 
 def with_kind(column: TableColumn, kind: str, words: int, width: int) -> tuple[TableColumn, int]:
-    """Return the column with this kind, and the number of numeric columns.
+    """Return the column with this kind, and the new width.
 
-    The first numeric columns of the kind are added.
+    The width is the number of numeric columns that encode the table. The first numeric columns of
+    the kind are added.
 
     words: number of hashed words, if the kind is "text".
     width: number of numeric columns so far.
@@ -190,7 +191,9 @@ def with_kind(column: TableColumn, kind: str, words: int, width: int) -> tuple[T
 def with_values(
     column: TableColumn, values: RawColumn, encoding: EncodingSpec, width: int, sign: int = 1
 ) -> tuple[TableColumn, int]:
-    """Return the column with a batch's values added, and the number of numeric columns.
+    """Return the column with a batch's values added, and the new width.
+
+    The width is the number of numeric columns that encode the table.
 
     values: values of the column's own kind, as `converted_values` returns them.
     width: number of numeric columns so far.
@@ -363,9 +366,10 @@ def _categories(
 ) -> tuple[TableColumn, int]:
     """Return a column of categories with values added, and the new width.
 
-    The width is the number of numeric columns. New categories get numeric columns of their own, the
-    most frequent category first. If there is no room for all of them, only frequent categories get
-    one. The others, and all new categories of later batches, are hashed.
+    The width is the number of numeric columns that encode the table. New categories get numeric
+    columns of their own, the most frequent category first. If there is no room for all of them,
+    only frequent categories get one. The others, and all new categories of later batches, are
+    hashed.
 
     values: a batch's values.
     sign: −1 to remove the values instead.

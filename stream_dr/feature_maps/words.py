@@ -37,7 +37,7 @@ class Words(NamedTuple):
     idf: bool = False
 
     def check(self) -> None:
-        """Raise InvalidParameter if a value is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         n, grams = self.n_features, self.ngram_range
         if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n < 2**31:
             raise InvalidParameter(f"n_features={n!r} of words; it must be an integer ≥ 1 and below 2³¹.")

@@ -46,7 +46,7 @@ class FeatureCounts(NamedTuple):
     target_kind : str or None
         "class" or "multilabel". None before the first target.
     labels : tuple of Label
-        Vocabulary in order of first appearance.
+        Distinct labels in order of first appearance.
     weight : float
         Weight of all rows.
     label_rows : (labels,) int64
@@ -134,7 +134,10 @@ def empty_counts() -> FeatureCounts:
 
 
 class FeatureCountAccumulator(AccumulatorBase):
-    """The mutable side of FeatureCounts, with one owner."""
+    """Accumulator that counts the features and labels of rows.
+
+    It has one owner. `freeze` returns the counts as FeatureCounts.
+    """
 
     def __init__(self, state: FeatureCounts | None = None) -> None:
         state = state if state is not None else empty_counts()

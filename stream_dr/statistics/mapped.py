@@ -194,7 +194,7 @@ class MappedAccumulator:
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """Vocabulary in order of first appearance."""
+        """Distinct labels in order of first appearance."""
         return self.inner.labels
 
     @property
@@ -212,7 +212,7 @@ class MappedAccumulator:
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Names of a table's columns. Empty if the map is no map of tables."""
+        """Names of a table's columns. Empty without a map of tables."""
         return ()
 
     @property

@@ -65,7 +65,7 @@ class State(Packable, Protocol):
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """Vocabulary in order of first appearance."""
+        """Distinct labels in order of first appearance."""
         ...
 
 
@@ -81,7 +81,10 @@ class AdditiveState(State, Protocol):
 
 
 class Accumulator(Protocol):
-    """The mutable side of a State, as other packages use it."""
+    """Mutable statistics of a stream, to which batches are added.
+
+    These are the methods that other packages use. `freeze` returns the statistics as a State.
+    """
 
     @property
     def rows(self) -> int:
@@ -105,7 +108,7 @@ class Accumulator(Protocol):
 
     @property
     def labels(self) -> tuple[Label, ...]:
-        """Vocabulary in order of first appearance."""
+        """Distinct labels in order of first appearance."""
         ...
 
     @property
@@ -185,7 +188,7 @@ class AccumulatorBase:
 
     @property
     def decided(self) -> JsonDict:
-        """Parameters that the first batch has decided. Empty."""
+        """Empty, since the first batch decides no parameter."""
         return {}
 
     @property

@@ -148,16 +148,18 @@ class Reservoir(NamedTuple):
 
 
 class ReservoirAccumulator(AccumulatorBase):
-    """The mutable side of Reservoir, with one owner.
+    """Accumulator that holds a uniform sample of the rows it learned.
+
+    It has one owner. `freeze` returns the sample as a Reservoir.
 
     Parameters
     ----------
     capacity : int
-        Maximum number of rows in the sample.
+        Largest number of rows in the sample.
     seed : int
         Seed of the draws.
     keep_labels : bool
-        If True, rows must have one label each, and the sampled rows' labels are stored. Rows
+        If True, rows must have one label each, and the labels of the sampled rows are stored. Rows
         without a label are skipped and counted. If False, targets are ignored.
     state : Reservoir or None
         State to continue from.
@@ -264,10 +266,10 @@ class ReservoirAccumulator(AccumulatorBase):
 
 
 def _stream_seed(seed: int, first: Rows) -> int:
-    """Return the seed for the draws of a stream, 63 bits of a hash.
+    """Return the seed for the draws of a stream.
 
-    The hash is of the user's seed and of the first row's nonzero values in ascending order. So
-    zeros and the order of the features do not matter.
+    It is 63 bits of a hash of the user's seed and the first row's nonzero values in ascending
+    order. So zeros and the order of the features do not matter.
 
     first: (1, features), dense or CSR.
     """
@@ -303,9 +305,11 @@ def _recode(codes: np.ndarray, old: tuple[Label, ...], new: tuple[Label, ...]) -
 
 
 def _stack_rows(a: Rows, b: Rows, width: int) -> Rows:
-    """Return the rows of a, then the rows of b, as float64 with `width` features.
+    """Return the rows of a, then the rows of b, as float64.
 
     The result is CSR if a is CSR.
+
+    width: number of features of the result.
     """
     if sp.issparse(a):
         return sp.vstack([_widen(a, width), _widen(b, width)], format="csr", dtype=np.float64)

@@ -34,9 +34,11 @@ def build_targets(y: Form, kind: str) -> Targets:
 
 
 def _from_indicator(y: np.ndarray) -> Targets:
-    """Return the label sets of an indicator array (rows, labels) of 0 and 1.
+    """Return the label sets of an indicator array as Targets.
 
     The label of a column is the column's number.
+
+    y: (rows, labels), 1 where a row has the label and 0 elsewhere.
     """
     codes = np.nonzero(y)[1].astype(np.int32)
     indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(y, axis=1)))).astype(np.int64)

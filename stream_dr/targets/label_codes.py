@@ -141,7 +141,9 @@ def label_array(labels: Sequence[Label]) -> np.ndarray:
 
 
 def check_exact(numbers: ArrayLike) -> None:
-    """Raise InvalidTargets for a float so large that it may stand for two integers.
+    """Raise InvalidTargets for floats too large to be exact labels.
+
+    A whole float from 2^53 on (2^24 for float32) may stand for more than one integer.
 
     numbers: list or array of whole numbers.
     """

@@ -37,7 +37,10 @@ _PLAIN = {str, int, bool, type(None)}
 
 
 def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
-    """Return y as a list of label collections, an array (rows, k) or an array (rows,).
+    """Return the targets y in one of three forms.
+
+    The forms are a list with one collection of labels per row, an array (rows, k), and an array
+    (rows,).
 
     one_label: True if y (rows, 1) is one label per row. A single column of text is so in any case.
     numeric: True if lists of lists are a table of numbers. Lists of equal length with only floats
@@ -76,7 +79,10 @@ def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
 
 
 def is_text(y: np.ndarray) -> bool:
-    """Return True for an array of strings, or of objects that include a string."""
+    """Return True for an array with strings.
+
+    It is an array of strings, or an array of objects that include a string.
+    """
     return y.dtype.kind in "SU" or (y.dtype.kind == "O" and any(isinstance(v, str | bytes) for v in y.ravel()))
 
 
@@ -165,7 +171,7 @@ def _object_array(items: list[Any]) -> np.ndarray:
 
 
 def _is_missing(value: object) -> bool:
-    """Return True for None, NaN, and NA and NaT of pandas."""
+    """Return True for None, NaN, and pandas' NA and NaT."""
     # NA and NaT are recognised by their class names, since pandas is optional.
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True

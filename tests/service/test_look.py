@@ -110,7 +110,7 @@ def test_figures_that_the_asker_has_are_left_out_until_they_change(served: Serve
     again = figures(served, model="lda", have=tags)["figures"]
     # Figures of records change while the service records.
     changed = {kind for kind, told in again.items() if "figure" in told}
-    assert changed <= {"progress", "accuracy", "confusion", "drift", "convergence"}
+    assert changed <= {"progress", "accuracy", "confusion"}
     other = figures(served, model="lda", have=tags, component=1, dimensions=3)["figures"]
     assert {kind for kind, told in other.items() if "figure" in told} >= {"loadings", "projection"}
     assert len(other["loadings"]["figure"]["data"][0]["x"]) == 13

@@ -34,9 +34,10 @@ __all__ = ["Centred", "MomentAccumulator", "MomentState", "empty_state"]
 
 
 class MomentAccumulator(AccumulatorBase):
-    """The mutable side of MomentState.
+    """Accumulator of additive sums of rows and targets.
 
-    Raises InvalidParameter. Raises CannotMerge for a state that was learned with other parameters.
+    `freeze` returns the sums as a MomentState. Raises InvalidParameter. Raises CannotMerge for a
+    state that was learned with other parameters.
 
     Parameters
     ----------
@@ -144,7 +145,7 @@ class MomentAccumulator(AccumulatorBase):
 
     @property
     def label_rows(self) -> np.ndarray:
-        """Number of rows (labels,) int64 of each label. Read only."""
+        """Number of rows with each label (labels,) int64. Read only."""
         return self._targets.label_rows
 
     @property

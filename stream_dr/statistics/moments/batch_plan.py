@@ -120,13 +120,13 @@ def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Bloc
 
 
 def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return the vocabulary with the batch's new labels, and label columns.
+    """Return all labels after a batch, and the column of each batch label.
 
-    The new labels come at the end. The columns are (labels of the batch,) int32: for each label of
-    the batch, its place in the vocabulary.
+    New labels come at the end. The columns are (labels of the batch,) int32, the index of each
+    label of the batch among all labels.
 
-    codes: place of each label that is known already.
-    labels: the vocabulary before the batch.
+    codes: column of each label that is known already.
+    labels: labels before the batch.
     """
     new = [label for label in y.labels if label not in codes]
     column = np.empty(len(y.labels), dtype=np.int32)

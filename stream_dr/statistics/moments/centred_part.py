@@ -73,7 +73,10 @@ class CentredPart(NamedTuple):
 
     @property
     def counts(self) -> np.ndarray:
-        """Numbers of nonzero rows (d,) of each feature, NaN if they are not stored."""
+        """Number of nonzero rows (d,) of each feature.
+
+        NaN if the numbers are not stored.
+        """
         return self.nonzero if len(self.nonzero) == len(self.mean) else np.full(len(self.mean), np.nan)
 
     @property

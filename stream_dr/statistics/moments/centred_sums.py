@@ -1,4 +1,4 @@
-"""CentredSums: the mutable side of CentredPart [mathematics §1].
+"""CentredSums: centred sums to which rows are added [mathematics §1].
 
 It takes dense rows, and sparse rows if the scatter is exact. A chunk of rows is centred on the
 chunk's own mean. Its sums are then joined to the sums so far by the formula of Chan, Golub and
@@ -44,7 +44,7 @@ def chunk_rows(width: int) -> int:
 
 
 class Joining(NamedTuple):
-    """Terms with which a chunk of rows is joined to the sums so far.
+    """Terms that join a chunk of rows to the sums so far.
 
     Attributes
     ----------
@@ -53,8 +53,8 @@ class Joining(NamedTuple):
     share : float
         Share of `step` by which the mean so far moves.
     root : float
-        √(N n / (N + n)), N being the weight so far and n the chunk's weight. The outer product of
-        root · step (the joining row) with itself is what the join adds to the scatter.
+        √(N n / (N + n)), N being the weight so far and n the chunk's weight. The join adds the
+        outer product of root · step (the joining row) with itself to the scatter.
     """
 
     step: np.ndarray
@@ -63,7 +63,10 @@ class Joining(NamedTuple):
 
 
 class CentredSums:
-    """The mutable side of CentredPart: centred sums that grow by rows."""
+    """Centred sums to which rows are added.
+
+    `freeze` returns them as a CentredPart.
+    """
 
     def __init__(self, part: CentredPart) -> None:
         """Continue from `part`, whose arrays are copied."""

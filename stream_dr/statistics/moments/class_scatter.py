@@ -100,7 +100,10 @@ class ClassScatter(NamedTuple):
 
 
 def stacked(parts: list[CentredPart]) -> ClassScatter:
-    """Return the sums of k ≥ 1 classes, one CentredPart each, as one value."""
+    """Return the sums of several classes as one ClassScatter.
+
+    parts: sums of each class. There must be at least one class.
+    """
     return ClassScatter(
         np.array([p.weight for p in parts]),
         np.stack([p.mean for p in parts]),
@@ -110,7 +113,10 @@ def stacked(parts: list[CentredPart]) -> ClassScatter:
 
 
 class ClassScatterSums:
-    """The mutable side of ClassScatter: centred sums of each class."""
+    """Centred sums of each class, to which rows are added.
+
+    `freeze` returns them as a ClassScatter.
+    """
 
     def __init__(self, part: ClassScatter) -> None:
         """Continue from `part`, whose arrays are copied."""

@@ -180,7 +180,10 @@ def _widened(array: np.ndarray, width: int) -> np.ndarray:
 
 
 class LabelSetSums:
-    """Sums per label set that grow with the stream. Its arrays are replaced, never written to."""
+    """Sums of rows per distinct set of labels, to which rows are added.
+
+    `freeze` returns them as a LabelSets. Arrays are replaced by new ones, never written to.
+    """
 
     def __init__(self, state: LabelSets) -> None:
         self._numbers = {s: i for i, s in enumerate(state.sets)}

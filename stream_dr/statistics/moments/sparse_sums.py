@@ -167,7 +167,10 @@ class SparsePart(NamedTuple):
 
 
 class SparseSums:
-    """The mutable side of SparsePart: sums of sparse rows."""
+    """Sums over sparse rows, to which rows are added.
+
+    `freeze` returns them as a SparsePart.
+    """
 
     def __init__(self, width: int, reference: np.ndarray) -> None:
         """Create the sums of no rows.
@@ -282,9 +285,10 @@ class SparseSums:
 
 
 def _recentre_features(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Return features (d, 4) with each point c moved to the mean of the nonzeros.
+    """Return features (d, 4) with each point c moved.
 
-    The columns are n, c, Σ w (v − c) and Σ w (v − c)² over a feature's nonzeros v.
+    The columns are n, c, Σ w (v − c) and Σ w (v − c)² over a feature's nonzeros v. c moves to the
+    mean of the nonzeros.
 
     n: (d,) weight of the nonzeros.
     point: (d,) old c.
@@ -320,13 +324,16 @@ def _record_length(columns: int) -> int:
 
 
 def join_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
-    """Return the sums `features` (d, 4) of the rows of a and of the rows of b.
+    """Return the sums `features` (d, 4) of two sets of rows together.
 
-    With sign −1, return the sums of a's rows without b's rows. The columns are n, c, Σ w (v − c)
-    and Σ w (v − c)² over a feature's nonzeros v. The formula is that of Chan, Golub and LeVeque.
+    a: sums of the first rows.
+    b: sums of the second rows.
+    sign: 1 to add the rows of b, −1 to remove them.
 
-    The last column may become negative, by rounding or because b's rows are not among a's. It is
-    not corrected here: `nonzero_spreads` reads a negative value as 0.
+    The columns are n, c, Σ w (v − c) and Σ w (v − c)² over a feature's nonzeros v. The formula is
+    that of Chan, Golub and LeVeque. The last column may become negative, by rounding or because
+    b's rows are not among a's. It is not corrected here: `nonzero_spreads` reads a negative value
+    as 0.
     """
     (offset, spread), (other, other_spread) = nonzero_spreads(a), nonzero_spreads(b)
     n = a[:, WEIGHT] + sign * b[:, WEIGHT]

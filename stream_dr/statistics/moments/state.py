@@ -56,7 +56,7 @@ class Centred(NamedTuple):
     scatter : (d, d) or None
         Σ w (x − x̄)(x − x̄)ᵀ. None unless the scatter is exact.
     labels : tuple of Label
-        Vocabulary. () if targets are continuous.
+        Distinct labels. () if targets are continuous.
     label_weights : (k,)
         Weight of the rows with each label. Zeros if targets are continuous.
     target_mean : (k,)
@@ -114,7 +114,7 @@ class MomentState(NamedTuple):
     target_width : int
         Number of entries of a continuous target, before any encoding. 0 for other targets.
     labels : tuple of Label
-        Vocabulary in order of first appearance.
+        Distinct labels in order of first appearance.
     scale : float
         Factor from stored sums to true sums.
     weight : float
@@ -194,7 +194,7 @@ class MomentState(NamedTuple):
 
     @property
     def label_rows(self) -> np.ndarray:
-        """Number of rows (labels,) int64 of each label."""
+        """Number of rows with each label (labels,) int64."""
         return self.targets.label_rows
 
     @property
@@ -447,10 +447,10 @@ class JoinedSums(NamedTuple):
 
 
 def joined_sums(a: MomentState, b: MomentState, sign: float) -> JoinedSums:
-    """Return the sums of the rows of a and of the rows of b.
+    """Return the sums of two states together.
 
-    With sign −1, return the sums of a's rows without b's rows. `brought_together` must have
-    returned a and b.
+    a, b: states that `brought_together` returned.
+    sign: 1 to add the rows of b, −1 to remove them.
     """
     targets = joined_targets(a.targets, b.targets, sign)
     if isinstance(a.features, SparsePart) and isinstance(b.features, SparsePart):

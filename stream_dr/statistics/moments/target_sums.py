@@ -78,7 +78,9 @@ class TargetPart(NamedTuple):
         return self.total / weight if weight > 0.0 else np.zeros_like(self.total)
 
     def scatter(self, weight: float) -> np.ndarray:
-        """Return the centred scatter Σ w (y − ȳ)(y − ȳ)ᵀ (k, k) of the targets.
+        """Return the centred scatter (k, k) of the targets.
+
+        It is Σ w (y − ȳ)(y − ȳ)ᵀ.
 
         weight: weight N of all rows.
         """
@@ -135,7 +137,10 @@ def empty_targets(kind: str | None, columns: int) -> TargetPart:
 
 
 class TargetSums:
-    """The mutable side of TargetPart: sums of targets."""
+    """Sums of targets, to which the targets of rows are added.
+
+    `freeze` returns them as a TargetPart.
+    """
 
     def __init__(self, part: TargetPart) -> None:
         """Continue from `part`, whose arrays are copied."""
@@ -201,10 +206,12 @@ class TargetSums:
 
 
 def joined_targets(a: TargetPart, b: TargetPart, sign: float = 1.0) -> TargetPart:
-    """Return the target sums of the rows of a and of the rows of b.
+    """Return the target sums of two sets of rows together.
 
-    With sign −1, return the sums of a's rows without b's rows. A label without a remaining row
-    gets sums of exactly 0. Both parts have the same columns.
+    A label without a remaining row gets sums of exactly 0.
+
+    a, b: target sums with the same columns.
+    sign: 1 to add the rows of b, −1 to remove them.
     """
     rows = a.label_rows + (b.label_rows if sign > 0 else -b.label_rows)
     weights, total = a.label_weights + sign * b.label_weights, a.total + sign * b.total

@@ -180,8 +180,8 @@ def _check_contained(whole: MomentState, part: MomentState) -> None:
 def _check_removable(a: MomentState, b: MomentState, noise: float) -> None:
     """Raise CannotUnlearn if b has more rows or weight than a.
 
-    This is checked for each feature of sparse rows, each label and each label set. Both states
-    have equal features and labels (`brought_together`).
+    The rows of b are to be removed from a. The check is made for each feature of sparse rows, each
+    label and each label set. Both states have equal features and labels (`brought_together`).
 
     noise: error that weights may have.
     """

@@ -125,10 +125,11 @@ class BlockBasis:
             self.features = features
 
     def turn(self, row: int) -> None:
-        """Multiply D by M, and set M to the identity.
+        """Multiply the basis out: D ← D·M, M ← I.
 
-        The Gram matrix and the lengths are computed again. The shift moves to the mean if the
-        basis is `centred`.
+        D holds the basis columns, and M the coefficients of the vectors in these columns. The Gram
+        matrix and the lengths are computed again. The shift moves to the mean if the basis is
+        `centred`.
 
         row: number of rows learned so far.
         """
@@ -189,8 +190,8 @@ class BlockBasis:
     def learn(self, X: Rows, row: int, a: float, variance: np.ndarray | None, labels: np.ndarray | None) -> None:
         """Learn the rows X, one after the other.
 
-        The compiled loop stops when D must be multiplied out or the unit must shrink. This is done
-        here, and the loop goes on.
+        The compiled loop stops when the basis must be multiplied out or the unit must shrink. This
+        is done here, and the loop goes on.
 
         row: number of rows learned before.
         a: parameter `a` of incremental SKM, or `amnesic` of CCIPCA.
@@ -227,10 +228,10 @@ class BlockBasis:
         )
 
     def _change_unit(self, largest: float) -> None:
-        """Shrink the unit so that entries of the row and the shift stay below 2^100.
+        """Shrink the unit, a power of 2 that rows are multiplied by.
 
-        The unit is a power of 2 that rows are multiplied by. All factors are powers of 2, so no
-        digit is lost.
+        Entries of the next row and of the shift then stay below 2^100. All factors are powers of
+        2, so no digit is lost.
 
         largest: largest entry of the next row, multiplied by the old unit.
         """
@@ -247,7 +248,7 @@ class BlockBasis:
         self.unit *= factor
 
     def _drop_zeros(self) -> None:
-        """Drop vectors that became zero when D was multiplied out.
+        """Drop vectors that became zero when the basis was multiplied out.
 
         The vectors after them move up.
         """

@@ -1,22 +1,23 @@
 """One row of CCIPCA, computed from inner products, without touching features.
 
 CCIPCA takes from the row x its parts along the vectors v_1, v_2, …, one after the other. What
-remains of the row before vector i is the residual u_i. Each vector and each residual is a
-combination of D's columns (block_basis.py) and x. So the residual is stored as its inner products
-with all current vectors (first half of `residual`), its coefficients in D's columns (second half)
-and its coefficient in x (`share`).
+remains of the row before vector i is the residual u_i. The vectors are stored as a product of the
+basis columns D (features, k) and their coefficients M (block_basis.py). Each vector and each
+residual is a combination of D's columns and x. So the residual is stored as three things: its
+inner products with all current vectors (first half of `residual`), the coefficients of D's columns
+(second half), and the coefficient of x (`share`).
 
 With the Gram matrix of the current vectors, every quantity of the recurrence is a few scalars for
 each vector. No array has the length of a block or of the features. The formulas are in
 ccipca_state.py.
 
-The functions have these arguments, with k columns of D:
+The functions have these arguments:
 
-products: (k,), Dᵀx.
+products: (k,), Dᵀx, inner products of the row x with the basis columns D.
 squared: |x − s|² for the shift s of dense rows.
 raw: |x|².
 row: the row's number n, from 1.
-table: (k, 2k), [Gram | M] of BlockBasis, changed in place.
+table: (k, 2k), the Gram matrix, then M, changed in place.
 counts: (1,) number of rows in the mean if rows are centred, else (0,).
 live: number of vectors started so far, of `p`.
 unit: power of 2 that rows are multiplied by.
@@ -105,7 +106,8 @@ def ccipca_row(
 def average_variance(variance: np.ndarray, remaining: float, row: int, unit: float, amnesic: float) -> None:
     """Add a row's squared length to the running mean in variance[0].
 
-    The mean has the amnesic weights of the vectors: row n enters with the weight (1 + ℓ)/n.
+    The mean has the amnesic weights of the vectors: row n enters with the weight (1 + ℓ)/n. While
+    n ≤ ℓ + 1, ℓ counts as 0.
 
     variance: (1,).
     remaining: squared length of the centred row, times unit².
@@ -128,12 +130,13 @@ def learn_mean(
     p: int,
     residual: np.ndarray,
 ) -> float:
-    """Add the row to the running mean x̄, and return |x − x̄|².
+    """Add the row x to the running mean x̄, and return |x − x̄|².
 
-    products: (k,) inner products of the row x with the k columns of D.
+    products: (k,) inner products of x with the basis columns D (block_basis.py).
     squared: |x − s|² for the shift s of dense rows.
     row: the row's number.
-    table: (k, 2k), [Gram | M] of BlockBasis, changed in place.
+    table: (k, 2k), inner products of the vectors and the mean, then their coefficients in D's
+        columns. Changed in place.
     counts: (1,) number of rows in the mean.
     live: number of vectors started so far, of `p`.
     residual: (2k,) inner products of x with the vectors, which become those of x − x̄.

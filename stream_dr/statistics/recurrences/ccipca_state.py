@@ -62,9 +62,10 @@ class CCIPCAState(NamedTuple):
 
 
 class CCIPCAAccumulator(AccumulatorBase):
-    """The mutable side of CCIPCAState, with one owner.
+    """Accumulator that learns rows by the recurrence CCIPCA.
 
-    Rows are learned in order. `add` checks everything before it writes.
+    It has one owner, and rows are learned in order. `add` checks everything before it writes.
+    `freeze` returns a CCIPCAState.
 
     components: number of vectors.
     amnesic: parameter ℓ of the recurrence. Larger values weigh new rows more.

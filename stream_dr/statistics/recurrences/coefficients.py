@@ -1,12 +1,14 @@
 """Coefficients: steps that the loops of both recurrences share.
 
-The steps work on inner products and coefficients, never on features. `table` is the table of
-BlockBasis. Its row i is row i of the Gram matrix (inner products of the vectors), then the
-coefficients of vector i in D's columns. With p vectors, c means and k = p + c columns of D
-(rounded up), a step costs O(k) or O(p k) a row.
+The vectors of a recurrence are stored as a product of D, the basis columns (features, k), and M,
+the coefficients of the vectors in these columns (block_basis.py). The steps work on inner products
+and coefficients, never on features. Row i of `table` is row i of the Gram matrix (inner products
+of the vectors), then row i of M. With p vectors, c means and k = p + c basis columns (rounded up),
+a step costs O(k) or O(p k) a row.
 
 CCIPCA and incremental SKM differ only in what a row adds to a vector. They start a vector, keep
-the Gram matrix symmetric and decide that D must be multiplied out in the same way.
+the Gram matrix symmetric and decide that the basis must be multiplied out (D ← D·M, M ← I) in the
+same way.
 """
 
 import numpy as np
@@ -15,19 +17,20 @@ from stream_dr.compiled import compiled
 from stream_dr.statistics.recurrences.row_products import FAST
 
 LONGEST_UNTURNED = 262_144
-"""Largest number of rows between two times that D is multiplied out.
+"""Largest number of rows until the basis is multiplied out again.
 
-It bounds the rounding error that the Gram matrix collects.
+Multiplying out (D ← D·M, block_basis.py) computes the Gram matrix again. So this number bounds the
+rounding error that the Gram matrix collects.
 """
 
 SMALLEST = 1e-8
-"""Size of a diagonal entry of M below which D is multiplied out.
+"""Size of a diagonal entry of M below which the basis is multiplied out.
 
-M holds the coefficients of the vectors in D's columns.
+M holds the coefficients of the vectors in the basis columns D. Multiplying out is D ← D·M, M ← I.
 """
 
 CANCELLED = 1e4
-"""Loss by cancellation in a vector from which D is multiplied out.
+"""Loss by cancellation in a vector from which the basis is multiplied out.
 
 The loss is the length of the terms whose sum is the vector, over the vector's length.
 """
@@ -67,14 +70,14 @@ GOES_ON, WORN, TOO_LONG = 0, 1, 2
 """Reasons why a loop over rows stopped.
 
 GOES_ON: all rows are learned.
-WORN: D must be multiplied out after the last row.
+WORN: the basis must be multiplied out after the last row learned.
 TOO_LONG: the next row's squared length exceeds HUGE.
 """
 
 TINY = (64 * 2.0**-52) ** 2
-"""Squared share of a row up to which its first remainder counts as zero.
+"""Squared share of a row's length up to which the centred row counts as zero.
 
-A row less the mean that is at most 64 eps as long as the row starts no vector.
+A row whose length without the mean is at most 64 eps of its length starts no vector.
 """
 
 
@@ -82,10 +85,10 @@ A row less the mean that is at most 64 eps as long as the row starts no vector.
 def multiply_mixing(table: np.ndarray, products: np.ndarray, live: int, residual: np.ndarray) -> None:
     """Write the row's inner products with the started vectors to residual.
 
-    These are M·Dᵀx. The other entries of residual become zero.
+    These are M·Dᵀx for the row x. The other entries of residual become zero.
 
-    table: (k, 2k), [Gram | M] of BlockBasis.
-    products: (k,), Dᵀx, the row's inner products with D's columns.
+    table: (k, 2k), the Gram matrix of the vectors, then M, their coefficients in D's columns.
+    products: (k,), Dᵀx, the row's inner products with the basis columns D.
     live: number of vectors started so far.
     residual: (2k,), the output.
     """
@@ -121,14 +124,15 @@ def start_component(
 ) -> None:
     """Start vector i from what remains of the row.
 
-    The vector has not been started before, so its column of D is empty.
+    The vector has not been started before, so its basis column is empty.
 
-    table: (k, 2k), [Gram | M] of BlockBasis, of which row i is written.
+    table: (k, 2k), the Gram matrix of the vectors, then their coefficients in the basis columns.
+        Row i is written.
     residual: (2k,) the remaining row: its inner products with all vectors, then its coefficients
-        in D's columns.
-    weights: (k,), of which entry i is written. D then grows by x · weightsᵀ.
+        in the basis columns.
+    weights: (k,), of which entry i is written. The basis columns D then grow by x · weightsᵀ.
     length: squared length of the remaining row.
-    share: coefficient of the remaining row in x.
+    share: coefficient of the row x in the remaining row.
     unit: power of 2 that rows are multiplied by. Stored vectors are multiplied by unit².
     """
     size = weights.shape[0]
@@ -143,10 +147,12 @@ def start_component(
 
 @compiled(fastmath=FAST, inline="always")
 def update_lengths(lengths: np.ndarray, products: np.ndarray, weights: np.ndarray, squared: float) -> None:
-    """Update the squared lengths of D's columns for D + x qᵀ.
+    """Update the squared lengths of the basis columns after a row.
+
+    The row x changes the basis columns D (features, k) to D + x qᵀ.
 
     lengths: (k,) squared lengths, changed in place.
-    products: (k,), Dᵀx.
+    products: (k,), Dᵀx, before the change.
     weights: (k,), q.
     squared: |x|².
     """
@@ -166,17 +172,18 @@ def needs_turn(
     growth: float,
     deflated: float,
 ) -> bool:
-    """Return True if D must be multiplied out after this row.
+    """Return True if the basis must be multiplied out after this row.
 
+    Multiplying out is D ← D·M, M ← I, with the basis columns D and the coefficients M.
     block_basis.py states the rule. Its costly part runs at most every 32 rows.
 
-    table: (k, 2k), [Gram | M] of BlockBasis.
+    table: (k, 2k), the Gram matrix of the vectors, then M.
     lengths: (k,) squared lengths of D's columns.
     counts: (c,) number of rows in each mean.
     p: number of vectors, of which the first `live` are started.
     row: number of the row.
-    turned: number of the row at which D was last multiplied out.
-    growth: factor by which the stream may grow until D is multiplied out again.
+    turned: number of the row at which the basis was last multiplied out.
+    growth: factor by which the stream may grow until the basis is multiplied out again.
     deflated: squared length of the row over its smallest value while the row's parts along the
         vectors were taken off.
     """

@@ -6,8 +6,8 @@ columns of D, rounded up:
 
 at: number of rows of the batch to skip.
 before: number of rows learned before the batch.
-columns: (capacity, k), D.
-table: (k, 2k), [Gram | M] of BlockBasis.
+columns: (capacity, k), the basis columns D.
+table: (k, 2k), the Gram matrix, then M (see BlockBasis).
 lengths: (2, k), as in BasisState.
 counts: (c,) number of rows in each mean.
 live: number of vectors started so far, of `p`.

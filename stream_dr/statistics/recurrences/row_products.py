@@ -1,9 +1,9 @@
 """Row products: the only loops of the recurrences that touch all d features.
 
-Each row x is used twice. `gather_products` returns its inner products with D's columns, and
-`scatter_row` adds a multiple of x to each column of D. Both touch only the row's own features, so
-a sparse row costs O(nonzeros · columns). Since vectors are stored as D·M (block_basis.py), a
-sparse row needs nothing else.
+The vectors of a recurrence are stored as a product of D, the basis columns (features, k), and
+small coefficients (block_basis.py). Each row x is used twice. `gather_products` returns its inner
+products with D's columns, and `scatter_row` adds a multiple of x to each column of D. Both touch
+only the row's own features, so a sparse row costs O(nonzeros · columns) and needs nothing else.
 
 Dense rows are handled in blocks of 16. `shift_rows` computes the block's x − shift in float64,
 `block_products` computes XD and XXᵀ, and `add_block` adds XᵀQ. The time for dense rows is the time
@@ -37,16 +37,17 @@ BLOCK = 16
 """Number of dense rows in a block."""
 
 LINE = 8
-"""Number of columns of D in a cache line."""
+"""Number of basis columns whose values for one feature fill a cache line."""
 
 
 @compiled(fastmath=FAST, inline="always")
 def gather_products(
     indices: np.ndarray, values: np.ndarray, start: int, stop: int, unit: float, columns: np.ndarray, out: np.ndarray
 ) -> float:
-    """Write the inner products Dᵀx of a sparse row x to out, and return |x|².
+    """Write Dᵀx to out for a sparse row x, and return |x|².
 
-    x is `unit` times the entries start … stop of a CSR matrix.
+    Dᵀx are the inner products of x with the basis columns D. x is `unit` times the entries start …
+    stop of a CSR matrix.
 
     indices, values: (entries,) of all rows.
     columns: (features, k), D.
@@ -74,7 +75,7 @@ def scatter_row(
     columns: np.ndarray,
     weights: np.ndarray,
 ) -> None:
-    """Add x qᵀ to D for a sparse row x.
+    """Add x qᵀ to the basis columns D for a sparse row x.
 
     x is `unit` times the entries start … stop of a CSR matrix. As many entries after them, about
     those of the next row, are prefetched.
@@ -95,11 +96,12 @@ def scatter_row(
 
 @compiled(fastmath=FAST, inline="always")
 def shift_rows(X: np.ndarray, first: int, unit: float, shift: np.ndarray, block: np.ndarray, raw: np.ndarray) -> None:
-    """Write (unit · X − s)ᵀ of a block of rows, and the squared lengths.
+    """Write a block of shifted rows, transposed, and their squared lengths.
 
     X: (all rows, features), read from row `first` on.
+    unit: power of 2 that rows are multiplied by.
     shift: (features,), s.
-    block: (features, rows of the block) float64, an output.
+    block: (features, rows of the block) float64, an output: (unit · x − s) in each column.
     raw: (rows of the block,), an output: squared lengths of unit · x before the shift.
     """
     raw[:] = 0.0
@@ -115,9 +117,10 @@ def shift_rows(X: np.ndarray, first: int, unit: float, shift: np.ndarray, block:
 def block_products(block: np.ndarray, columns: np.ndarray, products: np.ndarray, inner: np.ndarray) -> None:
     """Write the inner products of a block's rows with D and each other.
 
-    They are blockᵀD and blockᵀblock, computed for a tile of features at a time.
+    D are the basis columns. The products are blockᵀD and blockᵀblock, computed for a tile of
+    features at a time.
 
-    block: (features, rows).
+    block: (features, rows), the transposed rows.
     columns: (features, k), D.
     products: (rows, k), an output.
     inner: (rows, rows), an output.
@@ -138,11 +141,11 @@ def block_products(block: np.ndarray, columns: np.ndarray, products: np.ndarray,
 
 @compiled(fastmath=FAST, inline="always")
 def add_block(block: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> None:
-    """Add block · Q to D for weights Q, a tile of features at a time.
+    """Add block · Q to the basis columns D, a tile of features at a time.
 
-    block: (features, rows).
+    block: (features, rows), the transposed rows of a block.
     columns: (features, k), D.
-    weights: (rows, k), Q.
+    weights: (rows, k), Q. If its row t is q and row t of the block is x, x qᵀ is added to D.
     """
     part = np.empty((TILE, weights.shape[1]))
     for f in range(0, block.shape[0], TILE):
@@ -157,12 +160,13 @@ def add_block(block: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> No
 def settle_products(products: np.ndarray, inner: np.ndarray, weights: np.ndarray, t: int) -> None:
     """Correct products[t] for the earlier rows of its block.
 
-    products holds Dᵀx for the D before the block. The earlier rows x_s of the block add x_s q_sᵀ
-    to D, so Σ_s q_s (x_s · x_t) is added to products[t].
+    products holds Dᵀx for the basis columns D as they were before the block. The earlier rows x_s
+    of the block add x_s q_sᵀ to D, so Σ_s q_s (x_s · x_t) is added to products[t].
 
     products: (rows, k).
     inner: (rows, rows) inner products of the rows.
     weights: (rows, k), whose row s is q_s.
+    t: number of the row in its block.
     """
     for s in range(t):
         for k in range(products.shape[1]):

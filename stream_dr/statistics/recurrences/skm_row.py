@@ -1,10 +1,10 @@
 """One row of incremental SKM, computed from inner products, without touching features.
 
 The step works on c + 1 vectors: u, which begins as the row x, and the mean of each of c classes.
-Row 0 of `working` is u, and row j + 1 is the mean of class j. A row of `working` holds the
-vector's inner products with all current vectors, then its coefficients in D's columns
-(block_basis.py). `shares` holds the coefficients of the c + 1 vectors in x, and `inner` their
-inner products with each other.
+Row 0 of `working` is u, and row j + 1 is the mean of class j. A row of `working` holds the inner
+products with all current vectors v_i, then the coefficients of the basis columns D
+(block_basis.py). `shares` holds the coefficient of x in each of the c + 1 vectors, and `inner`
+their inner products with each other.
 
 With the Gram matrix of the current vectors, every quantity of the recurrence is a few scalars for
 each vector. No array has the length of a block or of the features. The formulas are in
@@ -15,13 +15,13 @@ the c + 1 working vectors as whole rows, which the compiler vectorises. That is 
 and faster at p = 50 (`python benchmarks/recurrences.py text`: 0.56 of the two sparse products
 against 0.49).
 
-The functions have these arguments, with k columns of D:
+The functions have these arguments, with k basis columns:
 
-products: (k,), Dᵀx.
+products: (k,), Dᵀx, inner products of the row x with the basis columns D.
 squared: |x − s|² for the shift s of dense rows.
 row: the row's number n, from 1.
 label: the row's class.
-table: (k, 2k), [Gram | M] of BlockBasis, changed in place.
+table: (k, 2k), the Gram matrix, then M (see BlockBasis), changed in place.
 formed: (k,), for each vector the size of the terms whose sum is its squared length, changed in
     place.
 counts: (c,) number of rows of each class.
@@ -107,11 +107,11 @@ def skm_row(
 def weigh_update(
     working: np.ndarray, counts: np.ndarray, i: int, row: int, label: int, a: float, scale: float, part: np.ndarray
 ) -> None:
-    """Write the update of vector v_i as coefficients of u and the class means.
+    """Write the update of vector v_i to `part`.
 
-    The update is Σ_j q_j (u − m_j)((u − m_j) · v_i) · scale over the classes j, with q_j = n_j / n
-    − a·[j = label]. n_j of the n rows are of class j, u is what remains of the row, and m_j the
-    mean of class j.
+    `part` gets the coefficients of u and of the class means. The update is Σ_j q_j (u − m_j)((u −
+    m_j) · v_i) · scale over the classes j, with q_j = n_j / n − a·[j = label]. n_j of the n rows
+    are of class j, u is what remains of the row, and m_j the mean of class j.
 
     working: (c + 1, 2k), u and the means. Column i holds their inner products with v_i.
     counts: (c,) numbers n_j.
@@ -166,13 +166,13 @@ def learn_class_mean(
     shares: np.ndarray,
     inner: np.ndarray,
 ) -> None:
-    """Add the row x to the mean of its class, and set up the working vectors.
+    """Add the row x to its class mean, and set up the working vectors.
 
     The working vectors are u = x and the class means, before any part along a vector is taken from
     them. The arguments not listed here are in the module's docstring.
 
     working: (c + 1, 2k), an output.
-    shares: (c + 1,), an output: coefficients of the working vectors in x.
+    shares: (c + 1,), an output: coefficient of x in each working vector.
     inner: (c + 1, c + 1), an output: inner products of the working vectors with each other.
     """
     size, c = products.shape[0], counts.shape[0]

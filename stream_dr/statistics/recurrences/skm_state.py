@@ -59,9 +59,10 @@ class SKMState(NamedTuple):
 
 
 class SKMAccumulator(AccumulatorBase):
-    """The mutable side of SKMState, with one owner.
+    """Accumulator that learns rows by the recurrence incremental SKM.
 
-    Rows are learned in order. `add` checks everything before it writes.
+    It has one owner, and rows are learned in order. `add` checks everything before it writes.
+    `freeze` returns an SKMState.
 
     components: number of vectors.
     a: parameter of the recurrence, which weighs the row's own class.
