@@ -44,8 +44,7 @@ def convert(
     """
     check_empty(out)
 
-    # Features are read as numbers unless `raw` is set. With raw=None, the first rows of the file
-    # would decide.
+    # Features are read as numbers unless `raw` is True. The first rows of the file do not decide.
     source = open_source(paths, format, options._replace(raw=bool(options.raw)))
     return write_shards(
         source.blocks(), out, rows_per_shard, rows_per_batch, n_features=options.n_features, progress=progress

@@ -153,8 +153,7 @@ def _draw_topics(random: np.random.Generator, words: language.Language) -> tuple
     above = np.concatenate([above, above[repeated]])
     topic = (words.under[above] <= random.random(len(row))[:, None]).sum(axis=1)
 
-    # A key combines a row and a topic. Unique sorted keys are in the order of the rows, without
-    # repeated topics.
+    # A key combines a row and a topic. `np.unique` sorts the keys by row and removes repetitions.
     keys = row[:, None] * len(language.TOPICS) + words.ancestors[topic]
     keys = np.unique(keys[words.ancestors[topic] >= 0])
     rows, codes = np.divmod(keys, len(language.TOPICS))
@@ -175,8 +174,8 @@ def _draw_rows(
     lengths = np.maximum(random.lognormal(mean_log_length, _LENGTH_SIGMA, _CHUNK), 4).astype(np.int64)
     row = np.repeat(np.arange(_CHUNK, dtype=np.uint32), lengths)
 
-    # Every word is first drawn from the whole vocabulary, by the high bits of a random number. Then
-    # some words are replaced by words of a topic, by the low bits of the same number.
+    # First, every word is drawn from the whole vocabulary, by the high bits of a random number.
+    # Later, some words are replaced by words of a topic, by the low bits of the same number.
     bits = random.integers(0, 1 << 32, len(row), dtype=np.uint32)
     word = words.common[bits >> np.uint32(12)]
     topical = np.flatnonzero(random.random(len(row), dtype=np.float32) < language.TOPICAL)

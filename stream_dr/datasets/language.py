@@ -183,8 +183,7 @@ def _top_topic_pair_shares() -> np.ndarray:
     pairs = np.outer(first, first)
     np.fill_diagonal(pairs, 0.0)
 
-    # Iterative proportional fitting gives all rows and columns the required sums. Then each topic
-    # is equally often the first and the second of two topics.
+    # Iterative proportional fitting makes each topic equally often the first and the second topic.
     for _ in range(200):
         pairs *= (extra * first / pairs.sum(axis=1))[:, None]
         pairs *= extra * first / pairs.sum(axis=0)

@@ -206,8 +206,7 @@ class FileSource:
 
         Raises the errors of reading it.
         """
-        # With this argument, the reader of csv reads only the first rows of the file. Other readers
-        # need no argument to do so for their first block.
+        # The reader of csv needs an argument to read only the first rows. Other readers need none.
         more_arguments = {"head_only": True} if self.format == "csv" else {}
         return next(self._blocks(self.paths[0], **more_arguments), None)
 

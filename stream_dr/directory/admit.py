@@ -580,8 +580,8 @@ class Group:
         """
         admitted: set[frozenset[Label]] = self._admitted.get(model.id, set())
 
-        # The sum of the numbers of sets is an upper bound, since sets may occur twice. The sets
-        # themselves are compared only if this bound exceeds the limit.
+        # The sum of the four counts is an upper bound, since a label set may be counted twice.
+        # The label sets themselves are compared only if this bound exceeds the limit.
         accumulator = cast(MomentAccumulator, model.accumulator.inner)
         if accumulator.label_set_count + len(admitted) + len(self.label_sets) + len(label_sets) <= most:
             return

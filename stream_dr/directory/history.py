@@ -158,8 +158,8 @@ class History:
         self._active_models = active_models
         self._lock = threading.Lock()
 
-        # By position of an event: the (position, row numbers) of each unlearn event that names
-        # rows of the event. None in place of the row numbers means all rows.
+        # Unlearned rows, by position of their event.
+        # An item is (position of the unlearn event, row numbers or None for all rows).
         self._removals: dict[int, list[tuple[int, Sequence[int] | None]]] = {}
         self._removals_read_to = -1
 

@@ -141,8 +141,7 @@ class Retention:
 
             for position, rows in parse_removal(event.body).items():
                 with self.lock:
-                    # A model may have been added since the loop began. It may still have to learn
-                    # and unlearn these rows.
+                    # A model that was added meanwhile may still have to learn and unlearn the rows.
                     if self._pinned or self.snapshotted_position() < event.position:
                         return rewritten
                     rewritten += self._erase_rows(position, rows)

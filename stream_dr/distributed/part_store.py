@@ -34,8 +34,8 @@ from stream_dr.targets.targets import Targets
 
 SUFFIX = ".part"
 
-# A partial result stores a few rows of each batch. These rows need not have all labels and columns
-# of the batch, so the labels and the number of columns are stored as metadata.
+# A partial result has a few rows of each batch, which may lack some labels and columns.
+# So all labels and the number of columns of the batch are stored as metadata.
 LABELS = b"stream_dr.labels"
 """Metadata key of all labels of a batch, as a JSON list."""
 

@@ -104,8 +104,8 @@ class TaskPlan(NamedTuple):
     def starting_nodes(self, stored: Container[str], node: Node | None = None) -> Iterator[Node]:
         """Yield the nodes of the merge tree from which a run starts.
 
-        These are the highest nodes whose results are stored, and the tasks that no such node
-        covers. The order is that of the tasks.
+        These are the highest nodes whose results are stored, and all tasks that are not under such
+        a node. They have the order of the tasks.
 
         stored: keys of the stored results.
         node: yield only nodes in the subtree of this node. None means the whole tree.
@@ -120,9 +120,9 @@ class TaskPlan(NamedTuple):
             yield from self.starting_nodes(stored, (level - 1, child))
 
     def has_no_neighbour(self, node: Node) -> bool:
-        """Return True if no other node of its level is merged with this node.
+        """Return True if the parent of a node has no other child.
 
-        Then the parent has the same result as this node.
+        Then the parent has the same result as the node.
         """
         level, number = node
         return number % 2 == 0 and ((number + 1) << level) >= len(self.tasks)
@@ -148,10 +148,10 @@ class TaskPlan(NamedTuple):
         return self._key(self.specs, self.tasks_under(node))
 
     def recurrence_key(self, number: int) -> str:
-        """Return a digest of everything that determines a recurrence's result.
+        """Return a digest that identifies the result of a recurrence.
 
-        The digest is computed as in `key`, for all batches and the one spec. The state from which
-        the model continues is included.
+        A recurrence is a model whose states cannot be merged. The digest is computed as in `key`,
+        from all batches and the model's spec. The state from which the model continues is included.
 
         number: index of the model in `recurrences`.
         """
@@ -159,7 +159,10 @@ class TaskPlan(NamedTuple):
         return self._key([spec, "" if state is None else state_sha256(state)], self.tasks)
 
     def keys(self) -> frozenset[str]:
-        """Return the keys of the results of all nodes and recurrences."""
+        """Return the keys of all results of the plan.
+
+        There is one for each node of the merge tree, and one for each model in `recurrences`.
+        """
         return frozenset(map(self.key, self.nodes())) | set(map(self.recurrence_key, range(len(self.recurrences))))
 
     def _key(self, models: object, tasks: Sequence[Task]) -> str:

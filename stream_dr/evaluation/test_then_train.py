@@ -221,8 +221,8 @@ class Shuffled:
         rng = np.random.default_rng(self._seed)
         blocks = list(_labelled_batches(self._source))
 
-        # The rows are yielded in turns. A random turn is drawn for each row. In each turn, the
-        # batches follow in random order, each with its rows of this turn.
+        # The rows are yielded in several turns. The turn of each row is drawn at random.
+        # In a turn, all batches follow in random order, each with its rows of the turn.
         turns = max(64, len(blocks))
         turn_of_row = [rng.integers(0, turns, block.rows) for block in blocks]
         order = ((i, turn) for turn in range(turns) for i in rng.permutation(len(blocks)).tolist())
@@ -403,8 +403,8 @@ class _Evaluation:
                 projection = estimator.solve(self._accumulators[name].freeze())
             self._projections[name] = projection
 
-            # If the projection is linear, the projected class means of all rows are exact. If not,
-            # the probe computes means of the projected sample.
+            # A linear projection of the class means of all rows gives the exact projected means.
+            # For other projections, the means of the projected sample are used.
             linear = projection.kind in ("linear", "columns")
             sample = Sample(
                 self._sample.projected(projection),

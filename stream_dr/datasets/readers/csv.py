@@ -118,8 +118,8 @@ def read_csv(
     types = _column_types(file, features, roles)
     text_columns = {name for name in features if types[name] == pa.string()}
 
-    # The last column is read even if it is dropped. If a quote is not closed, the rest of the file
-    # becomes part of the last field, and is noticed there.
+    # The last column is read even if it is dropped, to notice a quote that is not closed.
+    # The rest of the file would then be part of the last field.
     columns = [name for name in file.names if name not in roles.drop or name == file.names[-1]]
     if columns[-1] in roles.drop:
         types[columns[-1]] = pa.string()
@@ -149,8 +149,8 @@ def _column_types(file: "CsvFile", features: list[str], roles: Roles) -> dict[st
         types |= {name: type_of(file.first.column(name), dict(roles.kinds).get(name)) for name in features}
     types |= {name: pa.string() for name in (roles.id, roles.label) if name is not None}
 
-    # The first labels decide the type of the labels. Labels that look like floats are read as
-    # texts, so that they stay as they are written.
+    # The first labels decide the type of all labels.
+    # Labels that look like floats are read as texts, so that they stay as they are written.
     if roles.label is not None:
         label_type = file.first.schema.field(roles.label).type
         if not pa.types.is_floating(label_type):
@@ -446,8 +446,8 @@ class CsvFile:
             (j, name, types[name]) for j, name in enumerate(self.names) if name in types and types[name] != pa.string()
         ]
 
-        # Groups of rows are checked column by column, which is much faster than row by row. Only
-        # the group with the error is checked row by row.
+        # Groups of rows are checked column by column, which is much faster than row by row.
+        # Only the group with the error is checked row by row.
         group_rows = max(1, _SEARCHED_FIELDS // len(self.names))
         while group := list(itertools.islice(records, group_rows)):
             is_rectangular = all(len(fields) == len(self.names) for _, fields in group)

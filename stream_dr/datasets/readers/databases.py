@@ -37,8 +37,7 @@ def read_sqlite(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROW
     """
     file, table = _split_table_name(path)
     with _readable(path, sqlite3.Error), closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as database:
-        # With this setting, views in the file cannot call functions with side effects. The file
-        # may come from somebody else.
+        # The file may come from a stranger, so its views must not call functions with side effects.
         database.execute("PRAGMA trusted_schema = OFF")
         tables = database.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')").fetchall()
         name = _choose_table(path, table, [name for (name,) in tables if not name.startswith("sqlite_")])

@@ -104,8 +104,8 @@ def _count_tokens(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np
     """
     text = lines.data.copy()
 
-    # +1 marks where the pairs of a line start, and −1 where they end. The running sum is 1 within
-    # pairs and 0 elsewhere.
+    # +1 marks the start of a line's pairs, and −1 their end.
+    # The running sum of these marks is 1 within pairs and 0 elsewhere.
     edges = np.zeros(len(text) + 1, np.int8)
     edges[pair_starts] += 1
     np.subtract.at(edges, lines.ends, 1)
