@@ -441,14 +441,17 @@ class Group:
         self._outcomes: list[Receipt | StreamDRError | _Placement] = []
 
     def put(self, draft: Draft) -> None:
-        """Admit a draft, or raise the error that refuses it."""
+        """Admit a draft (an event that is not in the log yet) to the group.
+
+        Raises the error that refuses the draft.
+        """
         outcome = self._earlier_result(draft) or self._place(draft)
         self._outcomes.append(outcome._replace(columns_missing=self._missing_columns(draft)))
 
     def add(self, draft: Draft) -> bool:
-        """Admit a draft. Return False if the draft is refused.
+        """Admit a draft (an event that is not in the log yet) to the group.
 
-        `answers` returns the error of a refused draft.
+        Returns False if the draft is refused. `answers` then returns its error.
         """
         try:
             self.put(draft)
@@ -479,7 +482,7 @@ class Group:
         return DryRunReceipt(draft.rows, duplicate, self._missing_columns(draft))
 
     def admit(self, draft: Draft) -> tuple[Schema, LabelSets]:
-        """Check a draft, and change nothing.
+        """Check a draft (an event that is not in the log yet), and change nothing.
 
         Returns the schema extended by the draft, and the draft's distinct label sets. The label
         sets are empty if no model limits their number. Raises the error that refuses the draft.
@@ -503,7 +506,10 @@ class Group:
         return Receipt(positions[placement.number], self.events[placement.number].rows, *placement[1:])
 
     def _place(self, draft: Draft) -> _Placement:
-        """Admit a draft and add its event to the group."""
+        """Check a draft and add its event to the events that will be written.
+
+        Returns the event's index among these. Raises the error that refuses the draft.
+        """
         schema, label_sets = self.admit(draft)
 
         changes = schema_delta(self.written, schema)

@@ -82,7 +82,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
 
 
 def _copy_moment(path: Path, temporary: Path, copy: LogCopy, stack: ExitStack) -> dict[Path, BinaryIO]:
-    """Copy models.db and the rest of the log as they are at one moment.
+    """Copy models.db and the remaining parts of the log at one moment.
 
     path: path of the directory.
     temporary: path of the unfinished copy.
