@@ -64,8 +64,7 @@ def _check_labels(labels: list[ParsedJson], absent: type | None = type(None)) ->
     absent: type of an absent label, which is allowed in addition. None if every entry must be a
         label.
     """
-    # The types of the parsed values are compared and not the values, because True, 1 and 1.0 are
-    # equal in Python.
+    # Types are compared and not values, because True, 1 and 1.0 are equal in Python.
     types = {type(v) for v in labels} - {absent}
     if types <= NUMBER and all(type(v) is int or v.is_integer() for v in labels if v is not None):
         return

@@ -53,7 +53,7 @@ _MAGIC = b"ARROW1"
 _SCHEMA, _DICTIONARY, _RECORD_BATCH = 1, 2, 3
 # Endianness in Arrow's Schema.fbs.
 _NATIVE = 0 if sys.byteorder == "little" else 1
-# Type in Arrow's Schema.fbs.
+# Numbers of the types in Arrow's Schema.fbs, from 1.
 _Type = IntEnum(
     "_Type",
     "null int float binary string bool decimal date time timestamp interval list struct union fixed_size_binary "
@@ -336,8 +336,7 @@ class _MessageChecker:
             self._dictionaries[number] = size = 0 if rows is None else self._unpacked_size(rows, message.body)
         else:
             size = self._unpacked_size(header, message.body)
-            # pyarrow joins the dictionaries again for each batch after the first, so they count
-            # again.
+            # pyarrow joins the dictionaries again for each later batch, so they count again.
             size += sum(self._dictionaries.values()) if self._batches else 0
             self._batches += 1
 
@@ -405,8 +404,8 @@ class _MessageChecker:
         self._check_bound(
             self._parts, MAX_PARTS, "columns, counted in each record batch, and entries of metadata; send fewer"
         )
-        # Each column or entry takes at least 16 bytes of metadata. If the sum exceeds the metadata
-        # that was read, several references share one.
+        # Each column or metadata entry takes at least 16 bytes of metadata.
+        # If the sum exceeds the number of metadata bytes, one entry was referred to several times.
         self._text_bytes += 16 * parts + text_bytes
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")

@@ -82,8 +82,7 @@ def first_null(array: pa.Array) -> int:
 
     array: array with at least one null.
     """
-    # All values of the null type are null. Such an array may have any length without taking
-    # memory, so no mask of this length is made.
+    # An array of the null type may have a huge length in no memory, so no mask is made.
     if pa.types.is_null(array.type):
         return 0
     return int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
@@ -120,8 +119,7 @@ def _multilabel(column: pa.Array) -> Targets:
     indptr = _row_bounds(column)
     # flatten() skips the values of null rows.
     flat = column.flatten()
-    # All values of the null type are null. Such an array may have any length without taking
-    # memory, so it is not encoded.
+    # An array of the null type may have a huge length in no memory, so it is not encoded.
     if pa.types.is_null(flat.type) and len(flat):
         raise _null_label(indptr, 0)
     labels, codes = _encode(flat, "labels")

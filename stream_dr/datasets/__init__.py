@@ -1,1 +1,1 @@
-"""Readers of files, conversion to shards, public data sets and generated rows."""
+"""Data sets: readers of files, conversion to shards, public sets and generated rows."""

@@ -1,7 +1,7 @@
-"""Convert: files to Arrow shards with a manifest, in one pass.
+"""Convert: write the rows of files as Arrow shards with a manifest.
 
-One block and one batch are in memory at a time, whatever the file's size. Only the reader of
-MATLAB's format reads whole variables.
+The files are read once. One block of rows and one batch are in memory at a time, whatever the size
+of a file. An exception is MATLAB's format, whose reader reads whole variables.
 """
 
 from collections.abc import Sequence
@@ -37,14 +37,14 @@ def convert(
     rows_per_shard, rows_per_batch : int
         Number of rows in a shard, and in a batch of a shard.
     progress : callable or None
-        Called with the number of rows so far after each batch.
+        Function called after each batch with the number of rows written so far.
 
-    Raises OutputExists, InsufficientStorage, and whatever `open_source` and reading raise. If it
-    raises, no manifest is written.
+    Raises OutputExists, InsufficientStorage, and the errors of `open_source` and of reading. After
+    an error there is no manifest.
     """
     check_empty(out)
 
-    # Features are numbers unless `raw` is set. The first piece of a file does not decide here.
+    # Features are read as numbers unless `raw` is True. The first rows of the file do not decide.
     source = open_source(paths, format, options._replace(raw=bool(options.raw)))
     return write_shards(
         source.blocks(), out, rows_per_shard, rows_per_batch, n_features=options.n_features, progress=progress

@@ -1,13 +1,12 @@
-"""Fetch: public data sets to shards, through scikit-learn's fetchers.
+"""Fetch: download public data sets and write them as shards.
 
-- `rcv1`: Reuters RCV1-v2, 103 topics
-- `news20`: raw word counts of 20 Newsgroups, with training and test rows in folders of their own
-- `openml:NAME` or `openml:NAME:VERSION`
+- `rcv1`: Reuters RCV1-v2 with 103 topics.
+- `news20`: raw word counts of 20 Newsgroups. Training and test rows are in two folders.
+- `openml:NAME` or `openml:NAME:VERSION`: a data set of OpenML.
 
-A set that scikit-learn has fetched before is taken from its cache. scikit-learn returns a whole
-set, so all of it is in memory (RCV1: 1 GB). Use `convert` for files that do not fit.
-
-Why this way: the fetchers know addresses, checksums and caches, so only the conversion is ours.
+The sets are downloaded by scikit-learn, which knows their addresses and checksums. A set that
+scikit-learn has downloaded before is taken from its cache. scikit-learn returns a whole set in
+memory (RCV1 takes 1 GB). Use `convert` for files that do not fit into memory.
 """
 
 import warnings
@@ -32,18 +31,18 @@ if TYPE_CHECKING:
     from sklearn.utils import Bunch
 
 NAMES = "rcv1, news20 and openml:NAME"
-"""Names of data sets, for messages."""
+"""Names of the data sets that can be fetched, for error messages."""
 
 
 class _Part(NamedTuple):
-    """Rows of a data set that become one folder of shards.
+    """Rows of a data set that are written into one folder of shards.
 
     Attributes
     ----------
     folder : str
-        Name of the folder within the output, "" for the output itself.
+        Name of the folder within the output folder, "" for the output folder itself.
     n_features : int or None
-        Width of sparse rows, None for dense ones.
+        Width of sparse rows, None for dense rows.
     blocks : iterator of Block
     """
 
@@ -53,9 +52,9 @@ class _Part(NamedTuple):
 
 
 def fetch(name: str, out: FileName, *, progress: WriteProgress | None = None) -> dict[str, Manifest]:
-    """Fetch a data set, write it as shards and return their manifests.
+    """Fetch a data set and write it as shards.
 
-    The manifests are by folder.
+    Returns the manifest of each folder of shards, by the folder's path.
 
     Parameters
     ----------
@@ -64,10 +63,10 @@ def fetch(name: str, out: FileName, *, progress: WriteProgress | None = None) ->
     out : path
         Folder for the shards. The rows of news20 go to `out/train` and `out/test`.
     progress : callable or None
-        Called with the number of rows so far after each batch.
+        Function called after each batch with the number of rows written so far.
 
-    Raises SourceMissing if the set cannot be fetched, with the command that converts local files,
-    InvalidParameter for an unknown name, and OutputExists.
+    Raises InvalidParameter for an unknown name, OutputExists, and SourceMissing if the set cannot
+    be fetched. The message of SourceMissing has the command that converts local files instead.
     """
     manifests = {}
     for part in _fetch_parts(name):
@@ -77,7 +76,7 @@ def fetch(name: str, out: FileName, *, progress: WriteProgress | None = None) ->
 
 
 def _fetch_parts(name: str) -> list[_Part]:
-    """Fetch a data set and return its parts."""
+    """Fetch a data set. Return a part for each folder of shards."""
     if name == "rcv1":
         bunch = _call_fetcher(name, "rcv1", "--format rcv1 --topics rcv1-v2.topics.qrels", "fetch_rcv1")
         blocks = read_indicator(bunch.data, bunch.target, bunch.target_names, bunch.sample_id)
@@ -97,7 +96,10 @@ def _fetch_parts(name: str) -> list[_Part]:
 def _fetch_news20(name: str, subset: str) -> _Part:
     """Fetch the training or test rows of 20 Newsgroups.
 
-    Labels are the names of the groups.
+    The label of a row is the name of its newsgroup.
+
+    name: name of the data set, for the error message.
+    subset: "train" or "test".
     """
     fetcher = "fetch_20newsgroups_vectorized"
     bunch = _call_fetcher(name, "20news-bydate", "--format mat or libsvm", fetcher, subset=subset, normalize=False)
@@ -108,7 +110,7 @@ def _fetch_news20(name: str, subset: str) -> _Part:
 def _fetch_openml(name: str) -> _Part:
     """Fetch a data set of OpenML.
 
-    Its version is the one that the name ends in, or else the active one.
+    name: "openml:NAME:VERSION", or "openml:NAME" for the version that OpenML marks as active.
     """
     _, title, *version = name.split(":")
     number = int(version[0]) if version else "active"
@@ -120,7 +122,12 @@ def _fetch_openml(name: str) -> _Part:
 
 
 def _blocks(X: Rows, targets: np.ndarray | list[str] | None, names: tuple[str, ...] | None = None) -> Iterator[Block]:
-    """Yield blocks of rows with one label, or one number, a row."""
+    """Yield blocks of rows with their targets.
+
+    targets: label or number of each row. None if rows have no targets. An array of floats is read
+        as numbers, anything else as labels.
+    names: names of the features, or None.
+    """
     X = sp.csr_matrix(X, dtype=np.float64) if sp.issparse(X) else X
     is_continuous = isinstance(targets, np.ndarray) and targets.dtype.kind == "f"
     parse = continuous_targets if is_continuous else class_targets
@@ -131,16 +138,21 @@ def _blocks(X: Rows, targets: np.ndarray | list[str] | None, names: tuple[str, .
 
 
 def _call_fetcher(name: str, files: str, format: str, fetcher: str, /, **arguments: str | int | bool) -> "Bunch":
-    """Return what a fetcher of scikit-learn returns.
+    """Call a fetch function of scikit-learn and return its result.
 
-    Raises SourceMissing if it cannot reach its server. The message tells how to convert local
-    files instead, by their name and the option of their format.
+    name: name of the data set, for the error message.
+    files: name of the set's files, for the error message.
+    format: option of `stream-dr convert` with the format of these files, for the error message.
+    fetcher: name of the function in sklearn.datasets.
+
+    Raises SourceMissing if the set cannot be downloaded. The message has the command that converts
+    local files instead.
     """
     import sklearn.datasets
 
     try:
         with warnings.catch_warnings():
-            # scikit-learn warns of each retry, and the error below says more.
+            # scikit-learn warns at each retry. If all fail, the error below is raised.
             warnings.simplefilter("ignore")
             return getattr(sklearn.datasets, fetcher)(**arguments, n_retries=1, delay=0.2)
 

@@ -1,23 +1,30 @@
-"""Generate: made-up rows with the shape of RCV1-v2, reproducible from a seed.
+"""Generate: made-up rows with the statistics of RCV1-v2, reproducible from a seed.
 
-804,414 documents of RCV1 have 47,236 terms, 76 nonzeros a row on average, unit-norm log-tf-idf
-weights, Zipf term frequencies and 103 topics in a tree. The top topics are on 47.4 % (CCAT),
-29.7 % (GCAT), 25.5 % (MCAT) and 14.9 % (ECAT) of the rows. The generator has those statistics and
-the topics' names and tree. The text is made up. Results on its rows are results on generated rows,
-never RCV1 results.
+RCV1-v2 has 804,414 documents and 47,236 terms. A row has 76 nonzeros on average. Its values are
+log-tf-idf weights, scaled to norm 1. Term frequencies follow Zipf's law. There are 103 topics in a
+tree. The topics at the top of the tree are on 47.4 % (CCAT), 29.7 % (GCAT), 25.5 % (MCAT) and
+14.9 % (ECAT) of the rows.
 
-A row has one top topic, sometimes a second, and under each one or two further topics with all
-their ancestors. Its words are drawn one by one, most from a Zipf distribution over the vocabulary,
-the others from the own words of the row's topics. Equal words are counted and weighted by
-(1 + log count) · idf, and the row is scaled to length 1.
+Generated rows have the same statistics, and the same names and tree of topics. The words are made
+up. So a result on generated rows is never a result on RCV1.
 
-A row costs O(words) (`python benchmarks/generate_rate.py`) and 950 bytes in a shard. Memory is a
-few MB.
+A row is generated so:
 
-Why this way: every 1,000 rows are drawn from a random generator of their own, keyed by (seed,
-number of the thousand). So neither the number of rows nor the size of the shards changes a row.
-Drawing from a table that repeats each word in proportion to its frequency costs one lookup. A
-search of the cumulative frequencies costs sixteen.
+1. One top topic is drawn, and sometimes a second.
+2. Under each top topic, one or two further topics are drawn. The row also has all ancestors of
+   these topics.
+3. Words are drawn one by one. Most come from a Zipf distribution over the vocabulary. The others
+   come from words that are specific to the row's topics.
+4. A word that was drawn `count` times gets the weight (1 + log count) · idf, where idf is its
+   inverse document frequency. The row is scaled to norm 1.
+
+A row costs O(words) (`python benchmarks/generate_rate.py`) and takes 950 bytes in a shard. Memory
+is a few MB.
+
+Each 1,000 rows are drawn from a new random generator with the seed (seed, number of the thousand).
+So neither the number of rows nor the size of the shards changes a row. A word is drawn from a
+table that repeats each word in proportion to its frequency. This takes one lookup. A search in the
+cumulative frequencies would take sixteen.
 """
 
 from collections.abc import Iterator
@@ -45,17 +52,18 @@ _FURTHER_TOPIC = 0.27
 
 
 def rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start: int = 0) -> Iterator[Block]:
-    """Yield blocks of at most 1,000 made-up rows, (rows, 47,236) CSR float64.
+    """Yield blocks of made-up rows, (rows, 47,236) CSR float64.
 
-    They are rows `start` … `start + rows − 1` of the seed's stream.
+    A seed defines an endless stream of rows. The rows with the numbers from `start` to
+    `start + rows − 1` are yielded, at most 1,000 in a block.
 
     Parameters
     ----------
     rows : int
         Number of rows.
     targets : "topics" or "top4"
-        "topics" gives multilabel targets with 103 labels. "top4" gives each row's first top topic
-        as its class.
+        "topics" gives each row all its topics, as multilabel targets with 103 labels. "top4" gives
+        each row one label, its first top topic.
     seed : int
         Seed of the stream.
     start : int
@@ -84,7 +92,9 @@ def write_rcv1_like(
     rows_per_shard: int = 100_000,
     progress: WriteProgress | None = None,
 ) -> Manifest:
-    """Write `rcv1_like` rows as shards of 1,000-row batches, with a manifest.
+    """Write made-up rows of `rcv1_like` as shards with a manifest.
+
+    A batch of a shard has 1,000 rows.
 
     Parameters
     ----------
@@ -95,14 +105,18 @@ def write_rcv1_like(
     rows_per_shard : int
         Number of rows in a shard.
     progress : callable or None
-        Called with the number of rows so far after each batch.
+        Function called after each batch with the number of rows written so far.
     """
     blocks = rcv1_like(rows, targets, seed)
     return write_shards(blocks, directory, rows_per_shard, _CHUNK, n_features=language.WIDTH, progress=progress)
 
 
 def _draw_chunk(seed: int, number: int, targets: str) -> Block:
-    """Return the 1,000 rows of this number in the seed's stream."""
+    """Return 1,000 rows of a seed's stream.
+
+    number: index of these 1,000 rows in the stream. The first row is row 1,000 · number.
+    targets: "topics" or "top4", as in `rcv1_like`.
+    """
     words = language.build_language()
     random = np.random.Generator(np.random.SFC64((seed, number)))
     top, codes, indptr = _draw_topics(random, words)
@@ -123,14 +137,14 @@ def _draw_topics(random: np.random.Generator, words: language.Language) -> tuple
     top : (1,000,)
         Code of each row's first top topic.
     codes : int32
-        Codes of all topics, ascending within a row.
+        Codes of all topics of all rows, ascending within a row.
     indptr : (1,001,) int64
-        Boundaries of the rows in `codes`.
+        Offsets of the rows in `codes`.
     """
     pair = np.searchsorted(words.pairs, random.random(_CHUNK) * words.pairs[-1], side="right")
     top, second = np.divmod(pair, len(language.TOP_SHARES))
 
-    # One entry for each further topic, with its row and the top topic above it.
+    # `row` and `above` have one entry for each further topic: its row, and its top topic.
     has_second = np.flatnonzero(top != second)
     row = np.concatenate([np.arange(_CHUNK), has_second])
     above = np.concatenate([top, second[has_second]])
@@ -139,7 +153,7 @@ def _draw_topics(random: np.random.Generator, words: language.Language) -> tuple
     above = np.concatenate([above, above[repeated]])
     topic = (words.under[above] <= random.random(len(row))[:, None]).sum(axis=1)
 
-    # A key holds a row and a topic, so that sorting keys sorts rows and drops repeated topics.
+    # A key combines a row and a topic. `np.unique` sorts the keys by row and removes repetitions.
     keys = row[:, None] * len(language.TOPICS) + words.ancestors[topic]
     keys = np.unique(keys[words.ancestors[topic] >= 0])
     rows, codes = np.divmod(keys, len(language.TOPICS))
@@ -152,16 +166,16 @@ def _draw_rows(
 ) -> sp.csr_matrix:
     """Draw the words of 1,000 rows.
 
-    Return the rows (1,000, 47,236), each of length 1.
-
     codes, indptr: topics of the rows, as `_draw_topics` returns them.
+
+    Returns the rows (1,000, 47,236), each scaled to norm 1.
     """
     mean_log_length = np.log(language.WORDS_A_ROW) - _LENGTH_SIGMA**2 / 2
     lengths = np.maximum(random.lognormal(mean_log_length, _LENGTH_SIGMA, _CHUNK), 4).astype(np.int64)
     row = np.repeat(np.arange(_CHUNK, dtype=np.uint32), lengths)
 
-    # Every word is drawn as a common one, then some are replaced by own words of a topic. The high
-    # bits choose the common word and the low bits the topical one.
+    # First, every word is drawn from the whole vocabulary, by the high bits of a random number.
+    # Later, some words are replaced by words of a topic, by the low bits of the same number.
     bits = random.integers(0, 1 << 32, len(row), dtype=np.uint32)
     word = words.common[bits >> np.uint32(12)]
     topical = np.flatnonzero(random.random(len(row), dtype=np.float32) < language.TOPICAL)
@@ -169,7 +183,7 @@ def _draw_rows(
     pick = indptr[row[topical]] + (random.random(len(topical)) * n_topics).astype(np.int64)
     word[topical] = words.topical[codes[pick], bits[topical] & np.uint32(language.TOPIC_TABLE - 1)]
 
-    # A key holds a row and a word. Sorted keys are CSR order, and equal ones are counted.
+    # A key combines a row and a word. Sorted keys are in CSR order. Equal keys are counted.
     keys = np.sort(row << np.uint32(16) | word)
     new = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
     counts = np.diff(np.append(new, len(keys)))
@@ -186,9 +200,9 @@ def _draw_rows(
 
 
 def _relabel_by_appearance(targets: Targets) -> Targets:
-    """Return the targets with their labels in order of first appearance.
+    """Return targets whose list of labels is in order of first appearance.
 
-    Labels that do not appear are dropped.
+    Labels that no row has are removed from the list.
     """
     order, codes = renumber_by_appearance(targets.codes, len(targets.labels))
     if targets.indptr is not None:

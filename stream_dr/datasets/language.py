@@ -1,9 +1,10 @@
 """Language: made-up words and topics of generated rows (see generate.py).
 
-It is built when it is first used, in about 0.25 s a process, and takes 3 MB.
+The tables of words and topics are built when they are first used. This takes about 0.25 s in each
+process, and 3 MB.
 
-Why this way: the language is the same for every seed, so a model can learn rows of one seed and be
-tested on rows of another.
+All seeds have the same words and topics. So a model can learn rows of one seed and be tested on
+rows of another seed.
 """
 
 from functools import lru_cache
@@ -18,7 +19,7 @@ ROWS = 804_414
 """Number of documents of RCV1-v2."""
 
 TOP_SHARES = {"CCAT": 0.474, "GCAT": 0.297, "MCAT": 0.255, "ECAT": 0.149}
-"""Share of the rows that have each top topic."""
+"""Share of the rows that have a top topic, by top topic."""
 
 _CODES = """
 CCAT C11 C12 C13 C14 C15 C151 C1511 C152 C16 C17 C171 C172 C173 C174 C18 C181 C182 C183 C21 C22 C23
@@ -31,22 +32,22 @@ MCAT M11 M12 M13 M131 M132 M14 M141 M142 M143
 """
 
 TOPICS = tuple(_CODES.split())
-"""The 103 topics. Each stands before the topics under it."""
+"""The 103 topics. A topic comes before the topics under it in the tree."""
 
 _COMMON_TABLE = 1 << 20
-"""Length of the table from which common words are drawn."""
+"""Length of the table from which words of the whole vocabulary are drawn."""
 
 TOPIC_TABLE = 1 << 12
-"""Length of a topic's table of its own words."""
+"""Length of the table from which the specific words of one topic are drawn."""
 
 _TOPIC_WORDS = 400
-"""Number of words that a topic has of its own."""
+"""Number of words that are specific to a topic."""
 
 WORDS_A_ROW = 81.0
-"""Mean number of words in a row. Some are equal, which leaves 76 nonzeros."""
+"""Mean number of words drawn for a row. Some are equal, so a row has 76 nonzeros on average."""
 
 TOPICAL = 0.22
-"""Share of the words that are drawn from the own words of a row's topics."""
+"""Share of the words of a row that are drawn from the specific words of its topics."""
 
 
 class Language(NamedTuple):
@@ -55,17 +56,19 @@ class Language(NamedTuple):
     Attributes
     ----------
     common : (2^20,) uint16
-        Table of words. A word fills entries in proportion to its frequency.
+        Table of words of the vocabulary. The number of entries of a word is proportional to the
+        word's frequency.
     topical : (103, 2^12) uint16
-        Such a table of each topic's own words.
+        One such table for each topic, of the words that are specific to the topic.
     idf : (47,236,) float64
         Inverse document frequency of each word.
     ancestors : (103, 4) int64
-        Codes of a topic and of those above it, then −1.
+        Row i has the code i of a topic, then the codes of its ancestors in the tree, then −1.
     under : (4, 103) float64
-        Cumulative shares of the topics under each top topic.
+        For each top topic, cumulative shares of the topics under it.
     pairs : (16,) float64
-        Cumulative shares of (first, second) top topics. A pair of equal ones has no second.
+        Cumulative shares of the pairs (first, second) of top topics. Two equal topics mean that a
+        row has no second top topic.
     """
 
     common: np.ndarray
@@ -78,15 +81,15 @@ class Language(NamedTuple):
 
 @lru_cache(maxsize=1)
 def build_language() -> Language:
-    """Return the words and topics, which are always the same."""
+    """Return the words and topics, which do not depend on a seed."""
     random = np.random.default_rng(1996)
 
-    # Zipf's law, over the words in an arbitrary order.
+    # The frequencies follow Zipf's law. The order of the words is arbitrary.
     share = 1.0 / (np.arange(WIDTH) + 8.0)
     share = share[random.permutation(WIDTH)] / share.sum()
     topical = np.stack([_topic_table(random, share) for _ in TOPICS])
 
-    # A word is absent from a row with the probability of a Poisson count of 0.
+    # The count of a word in a row is taken as Poisson distributed. The word is absent if it is 0.
     overall_share = (1 - TOPICAL) * share + TOPICAL * np.bincount(topical.ravel(), minlength=WIDTH) / topical.size
     present = 1.0 - np.exp(-WORDS_A_ROW * overall_share)
     idf = np.log(ROWS / np.clip(ROWS * present, 1.0, None))
@@ -102,15 +105,18 @@ def build_language() -> Language:
 
 
 def _topic_table(random: np.random.Generator, share: np.ndarray) -> np.ndarray:
-    """Return a table of a topic's own words, some common and some rare.
+    """Return a table of words that are specific to one topic.
 
-    Their frequencies follow Zipf's law too.
+    Some of the words are common and some are rare in the vocabulary. Within the topic their
+    frequencies follow Zipf's law too.
+
+    share: frequency of each word in the vocabulary.
     """
-    # The words with the largest keys are a draw without replacement, with weights √share.
+    # Taking the words with the largest keys draws them without replacement, with weights √share.
     keys = random.random(WIDTH) ** (1.0 / np.sqrt(share))
     largest = np.argpartition(keys, -_TOPIC_WORDS)[-_TOPIC_WORDS:]
 
-    # argpartition's order depends on the processor.
+    # The words are sorted, because the order that argpartition returns depends on the processor.
     words = np.sort(largest)
     own_share = 1.0 / (np.arange(_TOPIC_WORDS) + 4.0)
     table = _proportional_table(own_share / own_share.sum(), TOPIC_TABLE)
@@ -118,18 +124,21 @@ def _topic_table(random: np.random.Generator, share: np.ndarray) -> np.ndarray:
 
 
 def _proportional_table(share: np.ndarray, size: int) -> np.ndarray:
-    """Return a table (size,) that has each number in proportion to its share.
+    """Return a table (size,) of numbers, each repeated in proportion to its share.
 
-    The numbers are 0 … len(share) − 1, ascending.
+    The numbers ascend from 0 to len(share) − 1.
+
+    share: share of each number.
     """
     middle = (np.arange(size) + 0.5) / size
     return np.searchsorted(np.cumsum(share), middle * share.sum()).astype(np.uint16)
 
 
 def _parent_topic(topic: str) -> str | None:
-    """Return the topic above, or None for a top topic.
+    """Return the parent of a topic in the tree, or None for a top topic.
 
-    It is the longest shorter code that is a topic, or else the top topic of its letter.
+    The parent is the longest topic whose name is the beginning of this topic's name. If there is
+    none, the parent is the top topic with the same first letter.
     """
     if topic in TOP_SHARES:
         return None
@@ -138,7 +147,7 @@ def _parent_topic(topic: str) -> str | None:
 
 
 def _ancestor_table() -> np.ndarray:
-    """Return the table `Language.ancestors`."""
+    """Return the codes (topics, 4) of each topic and its ancestors, filled up with −1."""
     table = np.full((len(TOPICS), 4), -1, dtype=np.int64)
     for i, topic in enumerate(TOPICS):
         above: str | None = topic
@@ -152,7 +161,7 @@ def _ancestor_table() -> np.ndarray:
 def _shares_under_top_topics() -> np.ndarray:
     """Return cumulative shares (4, 103) of the topics under each top topic.
 
-    They follow Zipf's law, in an order of each top topic's own.
+    The shares under a top topic follow Zipf's law, with the topics in a random order.
     """
     shares = np.zeros((len(TOP_SHARES), len(TOPICS)))
     for i, top in enumerate(TOP_SHARES):
@@ -163,9 +172,10 @@ def _shares_under_top_topics() -> np.ndarray:
 
 
 def _top_topic_pair_shares() -> np.ndarray:
-    """Return cumulative shares (16,) of (first, second) top topics.
+    """Return cumulative shares (16,) of the pairs (first, second) of top topics.
 
-    A pair of equal ones has no second. The rows that have a top topic are TOP_SHARES of all.
+    Two equal topics mean that a row has no second top topic. With these shares, each top topic is
+    on TOP_SHARES of the rows.
     """
     shares = np.array(list(TOP_SHARES.values()))
     first = shares / shares.sum()
@@ -173,7 +183,7 @@ def _top_topic_pair_shares() -> np.ndarray:
     pairs = np.outer(first, first)
     np.fill_diagonal(pairs, 0.0)
 
-    # Iterative proportional fitting: each topic is as often a second topic as a first one.
+    # Iterative proportional fitting makes each topic equally often the first and the second topic.
     for _ in range(200):
         pairs *= (extra * first / pairs.sum(axis=1))[:, None]
         pairs *= extra * first / pairs.sum(axis=0)

@@ -1,8 +1,10 @@
-"""Sources: files as batches, which can be read again as often as needed.
+"""Sources: read files as a stream of batches, as often as needed.
 
-Each format is a reader in datasets/readers. This file finds a file's format by its name, and which
-options a format takes. Memory is one block, whatever the file's size, except for MATLAB's format
-(see its reader).
+Each format has a reader in datasets/readers. This module finds a file's format by its name, and
+knows which options a format takes.
+
+Memory: one block of rows, whatever the size of a file. Exceptions are MATLAB's format, and numpy
+arrays that are sparse or stored by column (see their readers).
 """
 
 import codecs
@@ -40,29 +42,37 @@ from stream_dr.targets.targets import KINDS
 class Options(NamedTuple):
     """Options of reading a file.
 
-    An option that the format does not take must keep its default.
+    Each option is only for the formats that are named with it. For other formats it must have its
+    default. Tables are the formats csv, jsonl, parquet, arrow, sqlite and duckdb.
 
     Attributes
     ----------
     target : str
-        Kind of targets, or "auto" (libsvm, vw, npy, npz).
-    zero_based, one_based : bool
-        True if columns are numbered from 0 (libsvm), from 1 (vw).
+        Kind of targets, or "auto" to infer the kind (libsvm, vw, npy, npz).
+    zero_based : bool
+        True if the file numbers columns from 0 (libsvm).
+    one_based : bool
+        True if the file numbers columns from 1 (vw).
     n_features : int or None
         Declared width of sparse rows (libsvm, vw, rcv1).
     topics : path or None
-        Topics file (rcv1).
+        Path of the topics file (rcv1).
     labels : str or None
-        MULAN's XML (arff), the variable of labels (mat, npz), a .npy file of them (npy, npz), or
-        indicator columns of a table, separated by commas.
+        Where the labels are. For arff, the path of MULAN's XML. For mat and npz, the name of a
+        variable. For npy and npz, the path of a .npy file. For tables, the names of indicator
+        columns, separated by commas.
     label : str or None
-        Attribute of the class (arff), or column of labels of a table.
-    targets, weight, id, drop : str or None
-        Columns of a table. Several targets, or columns to drop, are separated by commas.
+        Name of the attribute (arff) or column (tables) with one label for each row.
+    targets : str or None
+        Names of the columns with continuous targets, separated by commas (tables).
+    weight, id : str or None
+        Name of the column of weights, and of ids (tables).
+    drop : str, tuple of str or None
+        Names of columns that are not read. In a str they are separated by commas (tables).
     features : str or None
-        Variable of the rows (mat, npz).
+        Name of the variable with the rows (mat, npz).
     subset : str or None
-        Variable of row numbers (mat).
+        Name of the variable with the numbers of the rows to read (mat).
     delimiter, header, decimal, encoding
         As in `CsvFormat` (csv).
     raw, kinds
@@ -91,7 +101,7 @@ class Options(NamedTuple):
 
 
 _TABLE_OPTIONS = ("label", "labels", "targets", "weight", "id", "drop", "raw", "kinds")
-"""Options of all formats of tables."""
+"""Names of the options that each table format takes."""
 
 _READERS: dict[str, tuple[Callable[..., Iterator[Block]], tuple[str, ...]]] = {
     "libsvm": (read_libsvm, ("target", "zero_based", "n_features")),
@@ -108,17 +118,17 @@ _READERS: dict[str, tuple[Callable[..., Iterator[Block]], tuple[str, ...]]] = {
     "sqlite": (read_sqlite, _TABLE_OPTIONS),
     "duckdb": (read_duckdb, _TABLE_OPTIONS),
 }
-"""Reader of each format, and the options that it takes."""
+"""Reader of each format, and names of the options that the reader takes."""
 
 FORMATS = tuple(_READERS)
 """Names of the formats."""
 
 
 DATABASES = ("sqlite", "duckdb")
-"""Formats whose files hold several tables. Each is a source, FILE!TABLE."""
+"""Formats whose files have several tables. A table is named FILE!TABLE."""
 
 TABLES = ("csv", "jsonl", "parquet", "arrow", *DATABASES)
-"""Formats whose columns have names and roles."""
+"""Formats with named columns, whose roles (label, weight, id and so on) are options."""
 
 _SUFFIXES = {
     ".svm": "libsvm", ".svmlight": "libsvm", ".libsvm": "libsvm", ".vw": "vw", ".arff": "arff", ".mat": "mat",
@@ -127,14 +137,14 @@ _SUFFIXES = {
     ".npy": "npy", ".npz": "npz", ".db": "sqlite", ".db3": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite",
     ".duckdb": "duckdb", ".ddb": "duckdb",
 }  # fmt: skip
-"""Format by the suffix of a file's name."""
+"""Format of a file, by the suffix of the file's name."""
 
 
 def format_of(path: FileName) -> str:
-    """Return a file's format by its name.
+    """Return the format of a file by the suffix of its name.
 
-    For a packed file it is the name before the suffix, for a table the database's. Raises
-    InvalidParameter.
+    The suffix of a packed file, such as .gz, is ignored. For a table of a database (FILE!TABLE),
+    the suffix is that of FILE. Raises InvalidParameter if the suffix is unknown.
     """
     archive, _, member = str(path).partition("!")
     if (format := _SUFFIXES.get(Path(archive).suffix.lower())) in DATABASES:
@@ -151,7 +161,7 @@ def format_of(path: FileName) -> str:
 
 
 class FileSource:
-    """Files read in order as one stream of batches.
+    """Source of the rows of files, which are read one after the other.
 
     Attributes
     ----------
@@ -159,11 +169,12 @@ class FileSource:
     format : str
         Format of all files.
     options : Options
-        Options of reading them. For a table whose `raw` is None, the first piece decides it.
+        Options of reading the files. If `raw` is None for a table, the constructor sets it by the
+        first rows of the first file.
 
-    Before a row is read, the constructor raises InvalidParameter for an option that the format
-    does not take or a bad value, and InvalidTargets for two kinds of targets. Then it raises what
-    reading a table's first piece raises.
+    The constructor raises InvalidParameter for an option that the format does not take or a wrong
+    value, and InvalidTargets if two kinds of targets are named. It also raises the errors of
+    reading the first rows of a table.
     """
 
     def __init__(self, paths: Sequence[FileName], format: str, options: Options = Options()) -> None:
@@ -182,7 +193,7 @@ class FileSource:
             raise InvalidParameter("rcv1 vector files need their topics file (rcv1-v2.topics.qrels); give topics.")
         _check_options(format, options)
 
-        # Files of tab-separated values have their delimiter in the suffix.
+        # The suffix .tsv means that the delimiter is a tab.
         if format == "csv" and options.delimiter == "," and all(".tsv" in path.suffixes for path in self.paths):
             options = options._replace(delimiter="\t")
         self.options = options
@@ -191,11 +202,11 @@ class FileSource:
 
     @cached_property
     def first(self) -> Block | None:
-        """First block, or None if the first file has no rows.
+        """First block of rows, or None if the first file has no rows.
 
-        Raises what reading it raises.
+        Raises the errors of reading it.
         """
-        # Other readers read no more than a piece for their first block.
+        # The reader of csv needs an argument to read only the first rows. Other readers need none.
         more_arguments = {"head_only": True} if self.format == "csv" else {}
         return next(self._blocks(self.paths[0], **more_arguments), None)
 
@@ -205,10 +216,10 @@ class FileSource:
         return bool(self.options.raw)
 
     def blocks(self) -> Generator[Block, None, None]:
-        """Yield the rows, from the start.
+        """Yield the rows of all files in blocks, from the start.
 
-        Raises SourceMissing, what the reader raises, and MalformedInput if there is no row at all
-        or a file changed while it was read.
+        Raises SourceMissing, the errors of the reader, and MalformedInput if no file has a row or
+        a file changed while it was read.
         """
         rows = 0
         for path in self.paths:
@@ -224,23 +235,26 @@ class FileSource:
             raise MalformedInput(f"{', '.join(map(str, self.paths))}: no row in it. Give a file that holds rows.")
 
     def only(self, names: Sequence[str] | None) -> tuple["FileSource", list[str]]:
-        """Return this source without columns outside `names`.
+        """Return this source restricted to some feature columns.
 
-        The second result has the names of the dropped columns.
+        names: names of the feature columns to read. None reads all.
 
-        names: None takes all columns.
+        Returns the restricted source, and the names of the columns that it does not read.
         """
         first = self.first if self.format in TABLES and names else None
         extra = [name for name in (first.names if first is not None else None) or () if name not in (names or ())]
         if not extra:
             return self, []
 
-        # The remaining columns may all be numbers, so the first piece decides `raw` again.
+        # The remaining columns may all be numbers. So `raw` is inferred again from the first rows.
         drop = (*_split_names(self.options.drop), *extra)
         return FileSource(self.paths, self.format, self.options._replace(drop=drop, raw=None)), extra
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (number, Block) of the batches, for after < number ≤ until."""
+        """Yield (number, Block) of the blocks with after < number ≤ until.
+
+        number: index of the block, from 0.
+        """
         for number, block in enumerate(self.blocks()):
             if until is not None and number > until:
                 return
@@ -248,7 +262,12 @@ class FileSource:
                 yield number, block
 
     def _blocks(self, path: Path, **more_arguments: bool) -> Iterator[Block]:
-        """Call the reader with the options that differ from their defaults."""
+        """Read a file in blocks.
+
+        The reader is called with the options that differ from their defaults.
+
+        more_arguments: further arguments of the reader.
+        """
         arguments: JsonDict = {
             name: value
             for name, value in self.options._asdict().items()
@@ -263,21 +282,23 @@ class FileSource:
 def open_source(
     paths: FileName | Sequence[FileName], format: str | None = None, options: Options | None = None, **more_options: Any
 ) -> FileSource:
-    r"""Return one or several files as a stream of batches.
+    r"""Return a source of the rows of one or several files.
 
-    The batches are read when they are iterated.
+    Rows are read when the source is iterated.
 
-    Formats are csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff, mat, npy and npz, packed (gz,
-    bz2, xz, zip members) or not, and tables of SQLite or DuckDB (shop.db!orders).
+    The formats are csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff, mat, npy and npz. These files
+    may be packed as gz, bz2, xz or members of a zip archive. Tables of SQLite or DuckDB can be read
+    too (shop.db!orders).
 
     Parameters
     ----------
     paths : path or sequence of paths
     format : str or None
-        None takes it from the first file's name.
+        Format of all files. None takes it from the first file's name.
     options : Options or None
+        Options of reading. None takes the defaults.
     **more_options
-        Options by name: label="y", weight=…, id=…, drop="a,b" and so on.
+        Options by name, such as label="y", weight=…, id=…, drop="a,b".
 
     Raises InvalidParameter, SourceMissing, MalformedInput.
 
@@ -299,8 +320,8 @@ def open_source(
 
 
 def _check_options(format: str, options: Options) -> None:
-    """Raise InvalidParameter or InvalidTargets for a bad value of an option."""
-    # Only the check for two kinds of targets matters here.
+    """Raise InvalidParameter or InvalidTargets for a wrong value of an option."""
+    # This call raises InvalidTargets if two kinds of targets are named. Its result is not needed.
     if format in TABLES:
         _roles(options).non_features()
     if options.target not in ("auto", *KINDS):
@@ -315,9 +336,12 @@ def _check_options(format: str, options: Options) -> None:
 
 
 def _size_and_time(path: Path) -> tuple[int, int]:
-    """Return size and modification time of a file.
+    """Return the size and modification time of a file.
 
-    They change when it is written to. Raises SourceMissing.
+    If another process writes to the file, at least one of the two changes. For a member of an
+    archive or a table of a database, they are those of the whole file.
+
+    Raises SourceMissing.
     """
     archive = Path(str(path).partition("!")[0])
     try:
@@ -343,5 +367,8 @@ def _roles(options: Options) -> Roles:
 
 
 def _split_names(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return names of columns, which a string separates by commas."""
+    """Return names of columns as a tuple.
+
+    names: a string of names separated by commas, a tuple of names, or None.
+    """
     return tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else names or ()

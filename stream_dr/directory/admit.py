@@ -420,14 +420,17 @@ class Group:
         self._outcomes: list[Receipt | StreamDRError | _Placement] = []
 
     def put(self, draft: Draft) -> None:
-        """Admit a draft, or raise the error that refuses it."""
+        """Admit a draft (an event that is not in the log yet) to the group.
+
+        Raises the error that refuses the draft.
+        """
         outcome = self._earlier_result(draft) or self._place(draft)
         self._outcomes.append(outcome._replace(columns_missing=self._missing_columns(draft)))
 
     def add(self, draft: Draft) -> bool:
-        """Admit a draft. Return False if the draft is refused.
+        """Admit a draft (an event that is not in the log yet) to the group.
 
-        `answers` returns the error of a refused draft.
+        Returns False if the draft is refused. `answers` then returns its error.
         """
         try:
             self.put(draft)
@@ -480,7 +483,10 @@ class Group:
         return Receipt(positions[placement.number], self.events[placement.number].rows, *placement[1:])
 
     def _place(self, draft: Draft) -> _Placement:
-        """Admit a draft and add its event to the group."""
+        """Check a draft and add its event to the events that will be written.
+
+        Returns the event's index among these. Raises the error that refuses the draft.
+        """
         schema = self.admit(draft)
         changes = schema_delta(self.written, schema)
         self.schema = self.written = schema

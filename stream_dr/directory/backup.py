@@ -72,8 +72,8 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
 
         Records(path / RECORDS).copy_to(temporary / RECORDS)
 
-        # The directory's own shards are in folders that get their final name when they are
-        # complete. Their files are not changed afterwards, so they can be copied at any time.
+        # A folder of the directory's own shards gets its final name when it is complete.
+        # Its files are not changed afterwards, so they can be copied at any time.
         for source in sorted((path / SOURCES).glob("[!.]*/*")):
             with source.open("rb") as file:
                 _copy_durably(file, temporary / source.relative_to(path))
@@ -84,7 +84,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
 
 
 def _copy_moment(path: Path, temporary: Path, copy: LogCopy, stack: ExitStack) -> dict[Path, BinaryIO]:
-    """Copy models.db and the rest of the log as they are at one moment.
+    """Copy models.db and the remaining parts of the log at one moment.
 
     path: path of the directory.
     temporary: path of the unfinished copy.
@@ -94,12 +94,11 @@ def _copy_moment(path: Path, temporary: Path, copy: LogCopy, stack: ExitStack) -
     Returns the snapshots and other files of the same moment, open for reading, by their path
     relative to the directory. Raises Overloaded after TRIES attempts.
     """
-    # A snapshot is never changed after it is written. It can only be removed. So the snapshots are
-    # opened here and copied later. If no snapshot was added or removed while models.db and the log
-    # were copied, all files are of one moment.
+    # A snapshot never changes, but it can be removed. So it is opened here and copied later.
+    # All copied files are of one moment if no snapshot was added or removed meanwhile.
     #
-    # The log is copied last, so it is not older than any snapshot. It has all events that models
-    # need after their snapshots, because retention never drops those events.
+    # The log is copied last, so that it is not older than any snapshot.
+    # Retention never drops events after a snapshot, so the log has all events that models need.
     for _ in range(TRIES):
         with ExitStack() as attempt:
             models = ModelTable(path / MODELS_NAME, writable=False).copy_to(temporary / MODELS_NAME)

@@ -190,8 +190,7 @@ class Directory(AbstractContextManager["Directory"]):
         self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models, self.append_lock)
         self.recent = Recent()
 
-        # True after an append raised an error. The log may then have events that `schema` does not
-        # include.
+        # True after a failed append. The log may then have events that `schema` does not include.
         self._append_uncertain = False
 
         self.models: dict[str, Model] = {}
@@ -358,8 +357,8 @@ class Directory(AbstractContextManager["Directory"]):
             return self.add_model(name, spec.estimator, spec.params, "now", policy)
         spec = spec._replace(saved=state_sha256(estimator.state_))
 
-        # Solve before the locks are taken. The estimator stores the result for later. An error is
-        # ignored here, because it is raised again when the model is solved.
+        # Solve before the locks are taken. The estimator caches the projection.
+        # An error is ignored here, because it is reported when the model is solved again.
         with suppress(StreamDRError):
             estimator.projection()
 
@@ -593,8 +592,8 @@ class Directory(AbstractContextManager["Directory"]):
         try:
             restore_model(model, entry, self.path, self.log.first, self.position, self.writable)
         except HistoryGone as e:
-            # A reader gets this error if the writing process dropped events meanwhile. Events are
-            # dropped only if a newer snapshot exists, so a new attempt will succeed.
+            # The writing process may have dropped events after this process read the snapshot.
+            # Then there is a newer snapshot, which another attempt will read.
             if self._tries_left:
                 raise
             model.set_failure(ModelFailure(model.position + 1, e.code, str(e)))

@@ -278,7 +278,7 @@ class Recent:
         self._lock = threading.Lock()
 
     def put(self, position: int, draft: Draft) -> None:
-        """Store a draft if there is room.
+        """Store a draft that was appended, if there is room.
 
         position: position of the draft's event in the log.
         """
@@ -309,7 +309,7 @@ class Recent:
             return min((position for position in self._drafts if position > after), default=otherwise)
 
     def forget(self, until: int) -> None:
-        """Remove the drafts at positions up to `until`."""
+        """Remove the stored drafts at positions up to `until`."""
         with self._lock:
             for position in [p for p in self._drafts if p <= until]:
                 self._free_bytes += self._drafts.pop(position).size

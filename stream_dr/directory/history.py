@@ -158,8 +158,8 @@ class History:
         self._active_models = active_models
         self._lock = threading.Lock()
 
-        # By position of an event: the (position, row numbers) of each unlearn event that names
-        # rows of the event. None in place of the row numbers means all rows.
+        # Unlearned rows, by position of their event.
+        # An item is (position of the unlearn event, row numbers or None for all rows).
         self._removals: dict[int, list[tuple[int, Sequence[int] | None]]] = {}
         self._removals_read_to = -1
 
@@ -284,6 +284,8 @@ class History:
         - the events whose rows the removal names,
         - all events since the start of any model that cannot subtract rows from its sums. Such a
           model is rebuilt from these events.
+
+        removal: the rows to unlearn. If empty, only the models are checked.
         """
         first = self._log.first
         for model in self._active_models():
@@ -345,9 +347,10 @@ class History:
             raise InvalidParameter(f"the event at position {position} holds no rows; it took some out.")
 
     def _add_rows_by_id(self, wanted: set[str], removal: Removal) -> Removal:
-        """Add rows to a removal by their ids, and return the removal.
+        """Add rows with certain ids to the rows to unlearn.
 
         wanted: ids of the rows.
+        removal: the rows to unlearn so far. It is changed and returned.
 
         Raises InvalidParameter if no learned row has one of the ids.
         """

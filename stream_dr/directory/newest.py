@@ -53,8 +53,8 @@ class Newest(NamedTuple):
         loadings: np.ndarray = getattr(projection, "loadings")  # noqa: B009
 
         triangle = np.linalg.qr(loadings, mode="r")
-        # These are the coordinates of the rows along orthonormal axes. The first k axes span the
-        # same subspace as the first k components.
+        # `coordinates` are the coordinates of the rows along orthonormal axes.
+        # For each k, the first k axes span the same subspace as the first k components.
         coordinates = self.project(projection) @ np.linalg.pinv(triangle)
         return np.cumsum(coordinates.var(axis=0)) / total if total > 0 else np.zeros(len(triangle))
 

@@ -127,10 +127,10 @@ class Retention:
         return min((m.start if max(removals, default=-1) > p else p + 1 for m, p in models), default=last + 1)
 
     def _erase_unlearned(self) -> int:
-        """Rewrite events without rows whose unlearning every snapshot includes.
+        """Erase the rows that were unlearned in the states of all snapshots.
 
-        Unlearn events whose rows are all erased are skipped in later calls, until the directory is
-        opened again.
+        An event is rewritten without these rows. Unlearn events whose rows are all erased are
+        skipped in later calls, until the directory is opened again.
 
         Returns the number of rewritten events.
         """
@@ -141,8 +141,7 @@ class Retention:
 
             for position, rows in parse_removal(event.body).items():
                 with self.lock:
-                    # A model may have been added since the loop began. It may still have to learn
-                    # and unlearn these rows.
+                    # A model that was added meanwhile may still have to learn and unlearn the rows.
                     if self._pinned or self.snapshotted_position() < event.position:
                         return rewritten
                     rewritten += self._erase_rows(position, rows)

@@ -106,7 +106,7 @@ class _ClusterSums:
         self._client = client
         self._context = _TaskContext(model.spec, directory.schema, frozen.state)
 
-        # Workers cannot read the log. Events without a reference to a shard are summed here.
+        # Workers cannot read the log, so this process sums the events that have no reference.
         references = list(directory.history.references(model.start - 1, frozen.position, frozen.unlearn_horizon))
         logged = frozenset(position for position, reference in references if reference is None)
         self._logged = _LoggedRows(directory, model.estimator, logged, frozen)

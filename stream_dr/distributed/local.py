@@ -58,8 +58,8 @@ class _PlanRun:
         """
         plan = self.plan
         spec, state = plan.recurrences[number]
-        # Each batch is reported once. If the plan has models that merge, their tasks report it.
-        # Otherwise the first recurrence reports it.
+        # Each batch is reported once. Tasks of models that merge report it, if there are any.
+        # Otherwise the first model whose states cannot be merged reports it.
         on_batch = self._raise_if_stopped if plan.specs or number else self._begin_batch
         return learn(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
 

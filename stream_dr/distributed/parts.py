@@ -58,8 +58,7 @@ class _Learner(NamedTuple):
     """Estimator with the attributes of a model that `admit_block` reads."""
 
     estimator: Estimator
-    # A saved state is needed only to try the stream's first batch, which was tried before the
-    # plan was made.
+    # `admit_block` needs the state only for the first batch, which was admitted before the plan.
     initial_state: None = None
 
 

@@ -89,9 +89,9 @@ class TaskPlan(NamedTuple):
         return (max(len(self.tasks) - 1, 0).bit_length(), 0)
 
     def has_no_neighbour(self, node: Node) -> bool:
-        """Return True if no other node of its level is merged with this node.
+        """Return True if the parent of a node has no other child.
 
-        Then the parent has the same result as this node.
+        Then the parent has the same result as the node.
         """
         level, number = node
         return number % 2 == 0 and ((number + 1) << level) >= len(self.tasks)

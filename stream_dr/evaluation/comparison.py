@@ -81,12 +81,12 @@ _ALL_FEATURES = "all features"
 _MOST_FREQUENT = "most frequent class"
 _MEAN = "mean"
 
-# The ridge `gamma` does not depend on the units of columns, and the ridge `shrinkage` does. On the
-# documentation's example table, which has words and numbers, one column was changed to cents. Then
-# shrinkage=.1 lowers LDA's accuracy from .70 to .54.
+# The ridge `gamma` does not depend on the units of columns, and the ridge `shrinkage` does.
+# With one column in cents, shrinkage=.1 lowers LDA's accuracy from .70 to .54 on an example table.
 #
-# The ridge for many numbers was chosen on embeddings of 384 numbers. After 1,600 rows their
-# accuracy is .860 without a ridge and .950 with it. After 16,000 rows it is .940 and .944.
+# The ridge for many numbers was chosen on embeddings of 384 numbers.
+# After 1,600 rows their accuracy is .860 without a ridge and .950 with the ridge.
+# After 16,000 rows their accuracy is .940 without a ridge and .944 with the ridge.
 RIDGES: dict[str, dict[str, Any]] = {
     "words": {"gamma": 1.0},
     "words beside columns": {"gamma": 20.0},
@@ -314,8 +314,7 @@ def default_method(first: Block, table: JsonDict) -> tuple[str, JsonDict]:
     kind = kind_of_rows(first, table)
     words = "words" in kind
     if first.y is None:
-        # Rows of words and other wide rows are usually refined later. Refining needs the number of
-        # components.
+        # Models of words and of wide rows are refined, and refine needs the number of components.
         return "pca", {"n_components": 10} if words or first.features > EXACT_WIDTH else {}
     if first.y.kind == "class":
         return "lda", RIDGES[kind]
@@ -445,8 +444,8 @@ def _learn_and_score(method: _Method, map_params: JsonDict, train: Block, test: 
         else:
             linear = _linear_pipeline(train).fit(estimator.transform(train), _sklearn_targets(train))
             predicted = linear.predict(estimator.transform(test))
-    # The project's own errors are ValueErrors. scikit-learn raises a ValueError too, for example
-    # if all learned rows have the same label.
+    # The project's own errors are ValueErrors.
+    # scikit-learn raises a ValueError too, for example if all learned rows have the same label.
     except ValueError as e:
         return Compared(name, key, params, float("nan"), cannot=str(e))
 

@@ -46,8 +46,8 @@ class _SplitSource:
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (position, Block) of the chosen rows, for after < position ≤ until."""
         rows = 0
-        # The number of a row decides whether it is held out. Rows are counted from the start of
-        # the source, so events up to `after` are read too.
+        # The number of a row, counted from the start of the source, decides if it is held out.
+        # So events up to `after` are read too.
         for position, block in self._source.events(until=until):
             block = labelled_rows(block)[0]
             numbers = np.arange(rows, rows + block.rows)

@@ -52,8 +52,8 @@ class RowSample:
             self._reservoir.add(block._replace(weights=None))
             return
 
-        # The reservoir cannot store the rows of a table. It is given rows of zeros instead, and
-        # returns the numbers of the drawn rows. The rows with these numbers are stored here.
+        # The reservoir cannot store the rows of a table, so it draws from rows of zeros instead.
+        # The table's rows with the drawn numbers are stored here.
         rows_before = self._reservoir.rows
         self._reservoir.add(Block(np.zeros((block.rows, 1))))
         numbers = self.numbers()

@@ -74,8 +74,8 @@ class LabelScores:
         # Counts for each label. Columns: true positives, false positives, false negatives.
         self._counts = np.zeros((0, 3), np.int64)
 
-        # Histograms (2, labels, bins) of the predicted scores. [0] counts rows with the label, [1]
-        # counts rows without the label.
+        # Histograms (2, labels, bins) of the predicted scores.
+        # [0] counts rows that have the label, [1] counts rows that do not.
         self._histograms = np.zeros((2, 0, BINS), np.int64)
         self._exact_matches = 0
         self._rows = 0

@@ -221,8 +221,8 @@ class Shuffled:
         rng = np.random.default_rng(self._seed)
         blocks = list(_labelled_batches(self._source))
 
-        # The rows are yielded in turns. A random turn is drawn for each row. In each turn, the
-        # batches follow in random order, each with its rows of this turn.
+        # The rows are yielded in several turns. The turn of each row is drawn at random.
+        # In a turn, all batches follow in random order, each with its rows of the turn.
         turns = max(64, len(blocks))
         turn_of_row = [rng.integers(0, turns, block.rows) for block in blocks]
         order = ((i, turn) for turn in range(turns) for i in rng.permutation(len(blocks)).tolist())
@@ -271,7 +271,8 @@ class _Evaluation:
     def test(self, block: Block) -> None:
         """Classify a batch with the current probes and count the results.
 
-        Models are solved first if that is due.
+        A probe is a classifier of a model's projected rows. If it is time to solve the models
+        again, they are solved first.
         """
         if self.rows >= self._next_solve:
             self.solve()
@@ -285,9 +286,9 @@ class _Evaluation:
             self._count_no_change(truth)
 
     def solve(self) -> None:
-        """Solve every model and fit its probes.
+        """Solve every model and fit its probes (classifiers of projected rows).
 
-        Also sets the number of rows after which models are solved again.
+        Also sets the number of learned rows at which models are solved again.
         """
         self._solve_and_fit_probes()
         self._next_solve = max(self.rows + 1, int(self.rows * self._settings.solve_growth))
@@ -320,7 +321,7 @@ class _Evaluation:
         self.rows += block.rows
 
     def scores(self) -> list[Score]:
-        """Return the scores of every model and probe so far."""
+        """Return the scores so far of every model with every probe (classifier)."""
         scores = [
             Score(name, probe, self._component_count(name), self._figures((name, probe)))
             for name in self._models
@@ -332,9 +333,9 @@ class _Evaluation:
         return scores
 
     def _figures(self, key: tuple[str, str]) -> dict[str, float]:
-        """Return the scores of a model and probe by name.
+        """Return the scores so far of one model with one classifier.
 
-        key: (name of the model, name of the probe).
+        key: (name of the model, name of the probe, its classifier).
 
         Scores are NaN if nothing was tested.
         """
@@ -389,7 +390,7 @@ class _Evaluation:
         return [flat[offsets[i] : offsets[i + 1]] for i in range(block.rows)]
 
     def _solve_and_fit_probes(self) -> None:
-        """Solve every model and fit its probes on the projected sample."""
+        """Solve every model and fit its probes (classifiers) on the projected sample."""
         # Label codes of rows that are no longer in the sample are removed.
         self._sample_truth = {number: self._sample_truth[number] for number in self._sample.numbers().tolist()}
         y = self._target_array(list(self._sample_truth.values()))
@@ -403,8 +404,8 @@ class _Evaluation:
                 projection = estimator.solve(self._accumulators[name].freeze())
             self._projections[name] = projection
 
-            # If the projection is linear, the projected class means of all rows are exact. If not,
-            # the probe computes means of the projected sample.
+            # A linear projection of the class means of all rows gives the exact projected means.
+            # For other projections, the means of the projected sample are used.
             linear = projection.kind in ("linear", "columns")
             sample = Sample(
                 self._sample.projected(projection),
@@ -454,7 +455,7 @@ class _Evaluation:
     def _count_predictions(self, key: tuple[str, str], truth: list[list[int]], predicted: np.ndarray) -> None:
         """Count the predictions for a batch and report a Point of the curve.
 
-        key: (name of the model, name of the probe).
+        key: (name of the model, name of the probe, its classifier).
         truth: label codes of each row.
         predicted: predicted codes (rows,) if rows have one label. Else scores (rows, labels), for
             the labels that were known when the probe was fitted.

@@ -1,1 +1,1 @@
-"""Readers of file formats. Each yields Blocks without holding the file in memory."""
+"""Readers of file formats. Most read a file in Blocks without holding the file in memory."""

@@ -1,8 +1,8 @@
-"""Text files as streams that Arrow reads without calling Python.
+"""Open text files so that Arrow reads them without calling Python.
 
-Arrow reads ahead in a thread of its own. If that thread calls Python while Python ends, or while
-the main thread waits for it, the process is aborted or waits forever. Plain, gz and bz2 files in
-UTF-8 are therefore opened by Arrow itself.
+Arrow reads ahead in one of its threads. If this thread calls Python while the interpreter shuts
+down, the process is aborted. If it calls Python while the main thread waits for it, both wait
+forever. So plain, gz and bz2 files in UTF-8 are opened by Arrow itself.
 """
 
 import codecs
@@ -22,11 +22,11 @@ from stream_dr.datasets.readers.lines import open_bytes
 from stream_dr.errors import MalformedInput
 
 _COMPRESSION = {".gz": "gzip", ".bz2": "bz2"}
-"""Names of the compressions that Arrow unpacks, by suffix."""
+"""Arrow's name of each compression that Arrow can unpack, by suffix of the file."""
 
 
 class _Utf8(io.RawIOBase):
-    """Stream of the text of a file, encoded as UTF-8."""
+    """Binary stream of a file's text, encoded as UTF-8."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
         self._text = text
@@ -37,9 +37,9 @@ class _Utf8(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, at most `size`.
+        """Return the next bytes of the stream.
 
-        A negative size returns all remaining bytes.
+        size: maximum number of bytes. If negative, all remaining bytes are returned.
         """
         if size < 0:
             return self._rest + self._text.read().encode()
@@ -50,9 +50,11 @@ class _Utf8(io.RawIOBase):
 
 @contextmanager
 def _open_as_utf8(path: FileName, encoding: str) -> Iterator[io.RawIOBase]:
-    """Yield the file's bytes as UTF-8, unpacked.
+    """Open a file as an unpacked binary stream in UTF-8.
 
-    Raises MalformedInput if it cannot be unpacked or decoded.
+    encoding: encoding of the file.
+
+    Raises MalformedInput if the file cannot be unpacked.
     """
     try:
         with open_bytes(path) as file:
@@ -71,17 +73,17 @@ def _is_utf8(encoding: str) -> bool:
 
 @contextmanager
 def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.NativeFile]:
-    """Yield a stream of the file as UTF-8, unpacked.
+    """Open a file for Arrow as an unpacked stream in UTF-8.
 
-    Xz files, members of zip archives and other encodings are copied to a temporary file first. It
-    has no name, so it is gone when it is closed.
+    Xz files, members of zip archives and files in other encodings are first copied to a temporary
+    file. The temporary file has no name, so the system deletes it when it is closed.
 
     Raises
     ------
     SourceMissing
         If there is no such file.
     MalformedInput, OSError, EOFError, UnicodeError
-        If it cannot be unpacked or decoded.
+        If the file cannot be unpacked or decoded.
     """
     suffix = Path(str(path)).suffix.lower()
     if _is_utf8(encoding) and "!" not in str(path) and suffix not in (".xz", ".zip"):
@@ -99,9 +101,11 @@ def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.Nativ
 
 
 def read_head(path: FileName, encoding: str, size: int) -> pa.BufferReader:
-    """Return about the first `size` bytes of the file as UTF-8, unpacked.
+    """Return about the first bytes of a file, unpacked and in UTF-8.
 
-    Raises as `open_for_arrow`.
+    size: number of bytes.
+
+    Raises the errors of `open_for_arrow`.
     """
     with _open_as_utf8(path, encoding) as file:
         return pa.BufferReader(file.read(size))

@@ -1,11 +1,11 @@
-"""Columns: conversion of a table's columns to a Block, by the role of each.
+"""Columns: convert a table's columns to a Block, by the role of each column.
 
-Columns named as label, labels, target, weight or id have these roles. All others are features,
-with their names, in the file's order. Features are numbers, which become a dense matrix, or
-columns of a table: texts, dates, numbers with missing values.
+The caller names the columns of labels, targets, weights and ids. All other columns are features,
+with their names, in the file's order. If all features are numbers, they become a dense matrix.
+Otherwise (texts, dates, numbers with missing values) they become columns of a table.
 
-Why this way: CSV, JSON lines, Parquet and Arrow files all give Arrow batches. The caller decides
-what a column means, not the format.
+All table formats (CSV, JSON lines, Parquet, Arrow, databases) are read as Arrow batches. So this
+module converts all of them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 
 _ROLES_BY_NAME = {"id": "id", "label": "label", "labels": "label", "target": "targets", "weight": "weight"}
-"""Role that a column of each name probably has."""
+"""Role that a column probably has, by the column's name. Used in error messages."""
 
 
 class Roles(NamedTuple):
@@ -35,9 +35,9 @@ class Roles(NamedTuple):
     Attributes
     ----------
     label : str or None
-        Column of one label a row.
+        Column with one label for each row.
     labels : tuple of str
-        Indicator columns (0 or 1), whose names are the labels.
+        Indicator columns (0 or 1). The name of such a column is the label.
     target : tuple of str
         Columns of continuous targets.
     weight, id : str or None
@@ -45,10 +45,12 @@ class Roles(NamedTuple):
     drop : tuple of str
         Columns that are not read.
     raw : bool or None
-        True if features are columns of a table, False if they are numbers. With None the first
-        piece decides, and it is False if it has only numbers without gaps.
+        True to read the features as columns of a table, False to read them as a matrix of numbers.
+        None means False if the first rows of the file have only numbers and no missing value,
+        else True.
     kinds : tuple of (str, str)
-        Columns with their declared kind, "number", "date", "time", "category" or "text".
+        (column, kind) of each column whose kind is declared. Kinds are "number", "date", "time",
+        "category" and "text".
     """
 
     label: str | None = None
@@ -61,9 +63,9 @@ class Roles(NamedTuple):
     kinds: tuple[tuple[str, str], ...] = ()
 
     def non_features(self) -> tuple[str, ...]:
-        """Return all columns that are not features.
+        """Return the names of all columns that are not features.
 
-        Raises InvalidTargets if more than one kind of targets is named.
+        Raises InvalidTargets if columns of more than one kind of targets are named.
         """
         if (self.label is not None) + bool(self.labels) + bool(self.target) > 1:
             raise InvalidTargets("columns are given as more than one of label, labels and target; give one kind.")
@@ -71,13 +73,16 @@ class Roles(NamedTuple):
         return single + self.labels + self.target + self.drop
 
     def number_columns(self) -> tuple[str, ...]:
-        """Return the columns that are not features and must hold numbers."""
+        """Return the names of target and weight columns that must have numbers."""
         return (*self.labels, *self.target, *((self.weight,) if self.weight is not None else ()))
 
     def features(self, columns: Sequence[str]) -> list[str]:
-        """Return the feature columns among `columns`.
+        """Return the names of the feature columns.
 
-        Raises SchemaMismatch that names all columns of these roles that do not exist.
+        columns: names of all columns of the file.
+
+        Raises SchemaMismatch if a column with a role does not exist, if there is no feature, or if
+        a feature has a reserved name.
         """
         non_features = set(self.non_features())
         missing = sorted((non_features | set(dict(self.kinds))) - set(columns))
@@ -99,9 +104,12 @@ class Roles(NamedTuple):
 
 
 def feature_columns(names: Sequence[str], roles: Roles) -> list[str] | None:
-    """Return the feature columns, or None if columns are the layout of a shard.
+    """Return the names of the feature columns.
 
-    Raises SchemaMismatch as Roles.features does.
+    names: names of all columns of the file.
+
+    Returns None if no roles are given and the columns are those of a shard (`features`, or
+    `indices` and `values`). Raises the errors of `Roles.features`.
     """
     return None if roles._replace(raw=False) == Roles() and is_layout(names) else roles.features(names)
 
@@ -113,10 +121,12 @@ def blocks_of(
     rows: int,
     fail: Callable[[StreamDRError, int], None],
 ) -> Iterator[Block]:
-    """Yield blocks of at most `rows` rows of a batch.
+    """Yield the rows of a record batch in blocks.
 
-    features: None for the layout of a shard. fail: called with (error, rows before) to raise a
-    block's error as the file's own.
+    features: names of the feature columns. None if the columns are those of a shard.
+    rows: maximum number of rows in a block.
+    fail: function called with the error of a block and the number of rows before the block. It
+        raises an error that names the file and the line.
     """
     for start in range(0, batch.num_rows, rows):
         part = batch.slice(start, rows)
@@ -131,7 +141,11 @@ def blocks_of(
 def blocks_of_batches(
     path: FileName, batches: Iterable[pa.RecordBatch], features: list[str] | None, roles: Roles, rows: int
 ) -> Iterator[Block]:
-    """Yield blocks of a file's batches, as `blocks_of` does for one.
+    """Yield the rows of a file's record batches in blocks.
+
+    path: path of the file, for error messages.
+    features: names of the feature columns. None if the columns are those of a shard.
+    rows: maximum number of rows in a block.
 
     Raises MalformedInput that names file and row, and LimitExceeded.
     """
@@ -154,9 +168,12 @@ def blocks_of_batches(
 
 
 def block_of(batch: pa.RecordBatch, features: Sequence[str], roles: Roles) -> Block:
-    """Return one Block of a record batch.
+    """Return the rows of a record batch as one Block.
 
-    Raises NotFinite, and SchemaMismatch that names columns that are not numbers or have nulls.
+    features: names of the feature columns.
+
+    Raises NotFinite. Raises SchemaMismatch if a column that must have numbers has other values or
+    nulls. The error names the column.
     """
     X: Rows
     if roles.raw:
@@ -172,16 +189,18 @@ def block_of(batch: pa.RecordBatch, features: Sequence[str], roles: Roles) -> Bl
 
 
 def _number_rows(batch: pa.RecordBatch, features: Sequence[str]) -> tuple[Rows, tuple[str, ...] | None]:
-    """Return the features as a matrix, and the names of its columns.
+    """Return the features of a record batch as a matrix, and the names of its columns.
 
-    Raises NotFinite and SchemaMismatch.
+    features: names of the feature columns.
+
+    Raises NotFinite. Raises SchemaMismatch if a feature has a null or is not numeric.
     """
     table = pa.Table.from_batches([batch.select(list(features))])
     for name, column in zip(features, table.columns, strict=True):
         _refuse_null(column, name)
     try:
         X, names = as_matrix(table)
-    # NotNumeric is a TypeError.
+    # `as_matrix` raises NotNumeric, which is a TypeError, for a column that is not numeric.
     except TypeError as e:
         raise SchemaMismatch(str(e)) from e
     check_finite(X)
@@ -189,9 +208,13 @@ def _number_rows(batch: pa.RecordBatch, features: Sequence[str]) -> tuple[Rows, 
 
 
 def needs_raw(first: pa.RecordBatch, features: Sequence[str] | None, roles: Roles) -> bool:
-    """Return True if features are read as columns of a table.
+    """Return True if the features are to be read as columns of a table.
 
-    The roles decide it, or else the first piece of the file.
+    If `roles.raw` is None, the result is True unless the first rows have only numbers without
+    missing values.
+
+    first: first rows of the file.
+    features: names of the feature columns. None if the columns are those of a shard.
     """
     if roles.raw is not None or features is None:
         return bool(roles.raw)
@@ -201,10 +224,10 @@ def needs_raw(first: pa.RecordBatch, features: Sequence[str] | None, roles: Role
 
 
 def type_of(column: pa.Array, declared: str | None) -> pa.DataType:
-    """Return the type in which to read a feature, by a first piece of it.
+    """Return the Arrow type as which a feature of a table is read.
 
-    Whole numbers are floats, because later ones may have fractions, unless all differ. Then they
-    may be ids.
+    column: the first values of the feature.
+    declared: kind that the caller declared for the feature, or None.
     """
     kind = column.type
     if declared in ("category", "text") or pa.types.is_null(kind) or pa.types.is_time(kind):
@@ -213,12 +236,14 @@ def type_of(column: pa.Array, declared: str | None) -> pa.DataType:
         return kind if pa.types.is_date(kind) else pa.timestamp("us")
     if declared == "number":
         return pa.float64()
+    # Integers are read as floats, because later values may have fractions.
+    # If all integers differ, they may be ids, and are read as integers.
     distinct = pa.types.is_integer(kind) and pc.count_distinct(column).as_py() == len(column) > 1
     return pa.float64() if pa.types.is_integer(kind) and not distinct else kind
 
 
 def _is_numeric(kind: pa.DataType) -> bool:
-    """Return True if columns of this type are numbers, or vectors of numbers."""
+    """Return True if an Arrow type is a number or a list of numbers."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         kind = kind.value_type
     numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -226,9 +251,9 @@ def _is_numeric(kind: pa.DataType) -> bool:
 
 
 def ids_of(column: pa.Array, name: str) -> Ids:
-    """Return a column of ids, as integers or texts.
+    """Return the ids in a column as a list of integers or texts.
 
-    Values of other types become texts. Raises SchemaMismatch for a row without an id.
+    Values of other types are converted to texts. Raises SchemaMismatch for a row without an id.
     """
     _refuse_null(column, name)
     if pa.types.is_integer(column.type) or is_string_type(column.type):
@@ -237,14 +262,14 @@ def ids_of(column: pa.Array, name: str) -> Ids:
 
 
 def blanks_to_nulls(texts: pa.Array) -> pa.Array:
-    """Return the texts with null for empty ones."""
+    """Return an array of texts with null in place of empty texts."""
     return pc.replace_with_mask(texts, pc.equal(texts, ""), pa.scalar(None, pa.string()))
 
 
 def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
-    """Return the batch's targets by their columns, or None.
+    """Return the targets of a record batch, or None if no column has targets.
 
-    A row whose label is empty has no target.
+    A row with an empty label has no target.
     """
     if roles.label is not None:
         column = batch.column(roles.label)
@@ -270,7 +295,7 @@ def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
 def float_column(column: pa.Array, name: str) -> np.ndarray:
     """Return a column as float64 (rows,).
 
-    Raises SchemaMismatch.
+    Raises SchemaMismatch if the column has a null or is not numeric.
     """
     _refuse_null(column, name)
     try:
@@ -282,7 +307,10 @@ def float_column(column: pa.Array, name: str) -> np.ndarray:
 
 
 def _refuse_null(column: pa.Array | pa.ChunkedArray, name: str) -> None:
-    """Raise SchemaMismatch for the first row without a value."""
+    """Raise SchemaMismatch if a column has a null. The error names the first row.
+
+    name: name of the column.
+    """
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
         raise SchemaMismatch(

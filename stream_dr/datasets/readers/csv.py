@@ -1,12 +1,14 @@
-"""CSV: delimited text by column, through Arrow's incremental reader.
+"""CSV: read delimited text with Arrow's incremental reader.
 
-Unpacks gz, bz2, xz and zip members. Features that are numbers are read as float64. The first piece
-of the file decides the types of other columns: words, dates, booleans. Labels may be whole
-numbers. Memory: one piece (1 MiB, or a few lines of a wide file) and its parsed columns.
+Files may be packed (gz, bz2, xz, zip members). Arrow reads a file in pieces of 1 MiB, or of a few
+lines if lines are long. Memory: one piece and its parsed columns.
 
-Why this way: Arrow guesses types from the first piece and fails if a later one disagrees (0, then
-0.5). So the file is opened twice, and the second time every feature is declared a float. Arrow's
-errors name no line. After an error the file is read again to find it.
+Arrow infers the type of a column from the first piece, and fails if a later piece has another type
+(for example 0, then 0.5). So the first piece is read once to infer the types. Then the file is
+opened again with declared types, in which whole numbers are floats. The types of other columns
+(texts, dates, booleans) are those inferred from the first piece. Labels may be whole numbers.
+
+Arrow's errors do not name a line. After an error the file is read again to find the line.
 """
 
 import csv
@@ -30,40 +32,41 @@ from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDR
 from stream_dr.rows.block import LARGEST, Block
 
 PIECE = 1 << 20
-"""Number of bytes parsed at a time, at least."""
+"""Minimum number of bytes that are parsed at a time."""
 
 MOST_COLUMNS = 50_000
 """Maximum number of columns of a table.
 
-Each takes some 6 kB of memory in objects of its own, however few rows it has.
+Each column takes about 6 kB of memory, even if it has no rows.
 """
 
 _SEARCHED_FIELDS = 200_000
-"""Number of fields that are parsed together in the search for a bad one."""
+"""Number of fields that are parsed together when a field with an error is searched."""
 
 GAPS = frozenset(pacsv.ConvertOptions().null_values)
-"""Texts that stand for a missing number."""
+"""Texts, such as "NA", that are read as a missing number."""
 
 _TYPE_WORDS = {
     pa.float64(): "number (finite, at most 1e100 in size); name the column as label or drop it",
     pa.int64(): "whole number, as the first ones are; say --as COLUMN=number or category",
     pa.bool_(): "true or false, as the first ones are",
 }
-"""Ends of the message for a field that is not of its column's type."""
+"""Ends of the error message for a field that is not of its column's type, by that type."""
 
 
 class CsvFormat(NamedTuple):
-    """Format of a file.
+    """Format of a CSV file.
 
     Attributes
     ----------
     delimiter : str
         Character between fields.
     header : bool or None
-        True if the first line names the columns. If None, it does, and a line of numbers is
-        refused, because it looks like a row.
+        True if the first line has the names of the columns, False if the file has no names. None
+        is like True, but raises an error if all names are numbers, since the line is probably a
+        row.
     decimal : str
-        Character before a number's fraction.
+        Decimal separator, the character before a number's fraction.
     encoding : str
         Encoding of the text, as Python names it.
     """
@@ -85,9 +88,10 @@ def read_csv(
     rows: int = BLOCK_ROWS,
     head_only: bool = False,
 ) -> Iterator[Block]:
-    """Yield blocks of dense float64 rows, or of a table's rows.
+    """Yield the rows of a CSV file in blocks.
 
-    Without a header, columns are called f0, f1 and so on.
+    Rows are dense float64, or rows of a table. Without a header, columns are called f0, f1 and so
+    on.
 
     Parameters
     ----------
@@ -100,9 +104,9 @@ def read_csv(
     rows : int
         Maximum number of rows in a block.
     head_only : bool
-        Read only the first rows and no more.
+        True to read only the first rows of the file.
 
-    Raises SourceMissing, SchemaMismatch for a named column that does not exist, and MalformedInput
+    Raises SourceMissing, SchemaMismatch if a column with a role does not exist, and MalformedInput
     that names file, line and column.
     """
     file = CsvFile(path, CsvFormat(delimiter, header, decimal, encoding))
@@ -114,7 +118,8 @@ def read_csv(
     types = _column_types(file, features, roles)
     text_columns = {name for name in features if types[name] == pa.string()}
 
-    # The last column is read even if it is dropped, because a quote that does not end shows in it.
+    # The last column is read even if it is dropped, to notice a quote that is not closed.
+    # The rest of the file would then be part of the last field.
     columns = [name for name in file.names if name not in roles.drop or name == file.names[-1]]
     if columns[-1] in roles.drop:
         types[columns[-1]] = pa.string()
@@ -135,13 +140,17 @@ def read_csv(
 
 
 def _column_types(file: "CsvFile", features: list[str], roles: Roles) -> dict[str, pa.DataType]:
-    """Return the types in which to read the columns that have a role."""
+    """Return the Arrow type as which each needed column is read, by name.
+
+    features: names of the feature columns.
+    """
     types = dict.fromkeys((*features, *roles.number_columns()), pa.float64())
     if roles.raw:
         types |= {name: type_of(file.first.column(name), dict(roles.kinds).get(name)) for name in features}
     types |= {name: pa.string() for name in (roles.id, roles.label) if name is not None}
 
-    # Labels have the type of the first ones. Floats are labels as they are written.
+    # The first labels decide the type of all labels.
+    # Labels that look like floats are read as texts, so that they stay as they are written.
     if roles.label is not None:
         label_type = file.first.schema.field(roles.label).type
         if not pa.types.is_floating(label_type):
@@ -152,11 +161,15 @@ def _column_types(file: "CsvFile", features: list[str], roles: Roles) -> dict[st
 def _with_integer_ids(
     batch: pa.RecordBatch, name: str, are_integers: bool | None, fail: Callable[[StreamDRError], NoReturn]
 ) -> tuple[pa.RecordBatch, bool]:
-    """Return the batch with ids as integers if they are, and True if so.
+    """Convert the ids of a batch to integers if the ids are integers.
 
-    Ids such as 007 stay texts. The first batch decides.
+    The first batch decides for the whole file. Ids such as 007 stay texts.
 
-    are_integers: True if those of earlier batches are. None for the first batch.
+    name: name of the column of ids.
+    are_integers: True if the ids of earlier batches are integers. None for the first batch.
+    fail: function that raises the given error with the line.
+
+    Returns the batch, and True if its ids are integers.
     """
     texts = batch.column(name)
     try:
@@ -176,7 +189,10 @@ def _with_integer_ids(
 
 
 def _blanks_to_nulls(batch: pa.RecordBatch, text_columns: set[str]) -> pa.RecordBatch:
-    """Return the batch with null for empty texts in these columns."""
+    """Return the batch with null in place of empty texts.
+
+    text_columns: names of the columns to convert.
+    """
     columns = [
         blanks_to_nulls(column) if name in text_columns else column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
@@ -185,16 +201,16 @@ def _blanks_to_nulls(batch: pa.RecordBatch, text_columns: set[str]) -> pa.Record
 
 
 class CsvFile:
-    """A delimited text file.
+    """Delimited text file.
 
     Attributes
     ----------
     names : list of str
         Names of the columns.
     first : RecordBatch
-        The first piece, of the types that Arrow infers from it.
+        First rows of the file, with the types that Arrow infers from these rows.
     first_line : int
-        Number of the line of the first row.
+        Number of the line of the first row, from 1.
     has_gaps : bool
         True if numbers may be missing.
     """
@@ -207,25 +223,27 @@ class CsvFile:
         self.first_line = number + 1 if form.header is not False else 1
         self.has_gaps = False
 
-        # A piece must hold some rows of a wide file, and a row has about the length of the first.
+        # Arrow needs some rows in each piece. A row has about the length of the first record.
         piece = max(PIECE, min(LONGEST, 4 * sum(len(field) + 3 for field in record)))
         self._read = pacsv.ReadOptions(block_size=piece, column_names=self.names, skip_rows=self.first_line - 1)
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
         with self._opened({}, None, head_only=True) as reader:
             self.first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=reader.schema)
 
-        # Arrow infers bytes for text that is not UTF-8.
+        # Arrow infers the binary type for text that is not UTF-8.
         if any(pa.types.is_binary(field.type) for field in self.first.schema):
             self._raise_for_first_bad_line({})
 
     def batches(
         self, types: dict[str, pa.DataType], columns: list[str], head_only: bool
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows, with columns of these types.
+        """Yield the rows of the file in record batches.
 
-        head_only: yield only the first piece.
+        types: Arrow type of each column that has a declared type, by name.
+        columns: names of the columns to read.
+        head_only: True to yield only the first rows.
 
-        Raises MalformedInput that names the line that does not parse.
+        Raises MalformedInput that names the line with the error.
         """
         with self._opened(types, columns, head_only) as reader:
             batch = None
@@ -238,7 +256,14 @@ class CsvFile:
     def _opened(
         self, types: dict[str, pa.DataType], columns: list[str] | None, head_only: bool = False
     ) -> Iterator[pa.RecordBatchReader]:
-        """Yield Arrow's reader of the file, or of its first bytes only."""
+        """Open the file with Arrow's CSV reader.
+
+        types: Arrow type of each column that has a declared type. Others are inferred.
+        columns: names of the columns to read. None reads all.
+        head_only: True to read only the first bytes of the file.
+
+        Raises MalformedInput if the with-block raises an error of reading.
+        """
         convert = pacsv.ConvertOptions(column_types=types, include_columns=columns, decimal_point=self.form.decimal)
         encoding = self.form.encoding
         try:
@@ -255,16 +280,23 @@ class CsvFile:
             raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
 
     def _check_last_field(self, batch: pa.RecordBatch) -> None:
-        """Raise MalformedInput if the last field has an open quote.
+        """Raise MalformedInput if the last field of the file has an open quote.
 
-        Such a field takes in the rest of the file, line breaks and all.
+        The rest of the file then belongs to this field, so the field has line breaks.
+
+        batch: last record batch of the file.
         """
         last = batch.column(batch.num_columns - 1)
         if pa.types.is_string(last.type) and "\n" in (last[-1].as_py() or ""):
             self._refuse_open_quote()
 
     def refuse_decimal_commas(self, names: list[str]) -> None:
-        """Raise MalformedInput if a column's texts are numbers with a decimal comma."""
+        """Raise MalformedInput if numbers have a decimal comma.
+
+        Such numbers would be read as texts. Only the first rows are checked.
+
+        names: names of the columns to check.
+        """
         for name in names if self.form.decimal == "." else ():
             column = self.first.column(name)
             if pa.types.is_string(column.type):
@@ -274,7 +306,7 @@ class CsvFile:
                     self._raise_for_first_bad_line({name: pa.float64()})
 
     def _refuse_open_quote(self) -> None:
-        """Raise MalformedInput if the last row has an open quote."""
+        """Raise MalformedInput if the last row of the file has an open quote."""
         start = 1
         end = 0
         record = [""]
@@ -286,20 +318,22 @@ class CsvFile:
             self._fail(start, "a quote begins in this row that does not end; close or remove it.")
 
     def raise_located(self, error: StreamDRError, types: dict[str, pa.DataType], line: int) -> NoReturn:
-        """Raise the error of a block as MalformedInput that names its line.
+        """Raise MalformedInput for the error of a block, with the line of the error.
 
-        line: number of the block's first line, about.
+        types: Arrow type of each column, to find the line.
+        line: approximate number of the block's first line, used if no line is found.
         """
         if isinstance(error, SchemaMismatch | NotFinite):
             self._raise_for_first_bad_line(types)
         raise MalformedInput(f"{self.path}, after line {line - 1}: {error}", file=self.path, line=line) from error
 
     def _column_names(self, first: list[str], line: int) -> list[str]:
-        """Return the columns' names by the first record.
+        """Return the names of the columns.
 
-        line: number of the line in which the record ends.
+        first: fields of the first record of the file.
+        line: number of the line in which this record ends.
 
-        Raises MalformedInput if they are not distinct or are no names.
+        Raises MalformedInput if names are repeated, look like numbers, or are too many.
         """
         if not first:
             self._fail(1, "no row in it. Give a file that holds rows.")
@@ -326,9 +360,11 @@ class CsvFile:
         return [name or f"Unnamed: {j}" for j, name in enumerate(first)]
 
     def refuse_unnamed(self, features: list[str]) -> None:
-        """Raise MalformedInput if a feature has no name.
+        """Raise MalformedInput if a feature column has no name.
 
-        It is probably the rows' index, as pandas writes it.
+        pandas writes the index of the rows as a column without a name.
+
+        features: names of the feature columns.
         """
         feature_set = set(features)
         for j, name in enumerate(self.names, 1):
@@ -341,9 +377,11 @@ class CsvFile:
                 )
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield (line, fields) of each row.
+        """Yield (line, fields) of each record of the file, read by Python.
 
-        The line is the one in which the row ends. Raises MalformedInput.
+        line: number of the line in which the record ends.
+
+        Raises MalformedInput if a record is too long or has an open quote.
         """
         with open_bytes(self.path) as file:
             lines = self._utf8_lines(file) if self.form.encoding == "utf-8" else self._decoded_lines(file)
@@ -369,7 +407,10 @@ class CsvFile:
                 self._fail(line + 1, f"a row begins here that does not end well ({e}); is a quote left open?")
 
     def _utf8_lines(self, file: IO[bytes]) -> Iterator[str]:
-        """Yield the lines of a file in UTF-8."""
+        """Yield the lines of a file in UTF-8.
+
+        Raises MalformedInput if a line is too long or is not text in UTF-8.
+        """
         try:
             for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), 1):
                 if len(line) > LONGEST:
@@ -385,9 +426,9 @@ class CsvFile:
             raise MalformedInput(f"{self.path} cannot be unpacked ({e}).", file=self.path) from e
 
     def _decoded_lines(self, file: IO[bytes]) -> Iterator[str]:
-        """Yield the lines of a file in another encoding.
+        """Yield the lines of a file in an encoding other than UTF-8.
 
-        Bytes that do not decode are replaced.
+        Bytes that cannot be decoded are replaced by a replacement character.
         """
         with io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="") as text:
             yield from iter(partial(text.readline, LONGEST // 4), "")
@@ -395,14 +436,18 @@ class CsvFile:
     def _raise_for_first_bad_line(self, types: dict[str, pa.DataType]) -> None:
         """Raise MalformedInput for the first row that cannot be parsed.
 
-        It is ragged, or has a field that is not of its column's type.
+        Such a row has too few or too many fields, or a field that is not of its column's type. If
+        there is none, nothing is raised.
+
+        types: Arrow type of each column, by name.
         """
         records = itertools.islice(self._records(), int(self.form.header is not False), None)
         checked = [
             (j, name, types[name]) for j, name in enumerate(self.names) if name in types and types[name] != pa.string()
         ]
 
-        # A group of good rows is passed by its columns, which is much faster than by its rows.
+        # Groups of rows are checked column by column, which is much faster than row by row.
+        # Only the group with the error is checked row by row.
         group_rows = max(1, _SEARCHED_FIELDS // len(self.names))
         while group := list(itertools.islice(records, group_rows)):
             is_rectangular = all(len(fields) == len(self.names) for _, fields in group)
@@ -416,9 +461,11 @@ class CsvFile:
     def _check_record(self, line: int, fields: list[str], checked: list[tuple[int, str, pa.DataType]]) -> None:
         """Raise MalformedInput if a row cannot be parsed.
 
-        It is ragged, or a field is not of its column's type.
+        Raised if the row has too few or too many fields, or a field that is not of its column's
+        type.
 
-        checked: number, name and type of each column that is not text.
+        line: number of the line in which the row ends.
+        checked: (index, name, Arrow type) of each column that is not text.
         """
         if len(fields) != len(self.names):
             self._fail(line, f"{len(fields)} fields where {len(self.names)} are needed.")
@@ -430,7 +477,11 @@ class CsvFile:
                 self._fail(line, f"{fields[j]!r} in column {name!r} is no {_type_hint(fields[j], kind)}.", j + 1)
 
     def _all_parse(self, fields: list[str], kind: pa.DataType) -> bool:
-        """Return True if all fields are of this type or may be missing."""
+        """Return True if each field can be parsed or stands for an allowed missing value.
+
+        fields: fields of one column.
+        kind: Arrow type of the column.
+        """
         texts = [field.strip().replace(self.form.decimal, ".") for field in fields]
         gaps = GAPS if self.has_gaps else frozenset({""}) - ({""} if kind == pa.float64() else set())
         try:
@@ -444,7 +495,10 @@ class CsvFile:
 
 
 def _type_hint(field: str, kind: pa.DataType) -> str:
-    """Return the end of the message for a field that is not of this type."""
+    """Return the end of the error message for a field of a wrong type.
+
+    kind: Arrow type that the field should have.
+    """
     if kind == pa.float64() and _is_number(field.replace(",", ".")):
         return "number; where a comma stands before the fraction, say --decimal ,"
     return _TYPE_WORDS.get(kind, str(kind))
@@ -459,8 +513,8 @@ def _is_number(text: str) -> bool:
 
 
 def _are_default_names(names: list[str]) -> bool:
-    """Return True if names are those that programs give unnamed columns.
+    """Return True if column names are consecutive whole numbers.
 
-    They are 0, 1, 2 …, or years.
+    Programs write 0, 1, 2 … for columns without names, and consecutive years are names too.
     """
     return all(name.isdigit() for name in names) and all(int(b) == int(a) + 1 for a, b in itertools.pairwise(names))

@@ -1,9 +1,11 @@
-"""Databases: a table or view of an SQLite or DuckDB file, by column.
+"""Databases: read a table or view of an SQLite or DuckDB file.
 
-It is named `FILE!TABLE`, or FILE if that has only one. Files are opened read-only. DuckDB (extra
-[duckdb]) returns Arrow batches itself. SQLite stores a type with every value, so a column's type
-is that of its first rows, and features are floats. Memory: one piece of rows, and what DuckDB
-takes.
+A table is named `FILE!TABLE`, or `FILE` if the file has only one table. Files are opened read-only.
+
+DuckDB (extra [duckdb]) returns Arrow batches. SQLite stores a type with every value and not for a
+column. So the first rows decide the type of each column, and features of numbers are floats.
+
+Memory: one group of rows, and the memory that DuckDB takes.
 """
 
 import sqlite3
@@ -25,14 +27,17 @@ _SqliteRow = tuple[int | float | str | bytes | None, ...]
 
 
 def read_sqlite(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Yield blocks of the rows of a table of SQLite, with names.
+    """Yield the rows of a table of SQLite in blocks, with feature names.
 
-    Raises SourceMissing for the file or the table, SchemaMismatch, and MalformedInput that names
-    file and rows.
+    path: FILE!TABLE or FILE.
+    rows: maximum number of rows in a block.
+
+    Raises SourceMissing if there is no such file or table, SchemaMismatch, and MalformedInput that
+    names the file.
     """
     file, table = _split_table_name(path)
     with _readable(path, sqlite3.Error), closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as database:
-        # Views of a file from elsewhere may not call functions with side effects.
+        # The file may come from a stranger, so its views must not call functions with side effects.
         database.execute("PRAGMA trusted_schema = OFF")
         tables = database.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')").fetchall()
         name = _choose_table(path, table, [name for (name,) in tables if not name.startswith("sqlite_")])
@@ -41,7 +46,12 @@ def read_sqlite(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROW
 
 
 def _sqlite_blocks(path: FileName, cursor: sqlite3.Cursor, roles: Roles, rows: int) -> Iterator[Block]:
-    """Yield blocks of the rows of a query."""
+    """Yield the rows of an SQLite query in blocks.
+
+    path: name of the table, for error messages.
+    cursor: cursor of the query.
+    rows: maximum number of rows in a block.
+    """
     names = [column[0] for column in cursor.description]
     features = feature_columns(names, roles)
     pieces = _pieces(cursor, rows)
@@ -60,7 +70,10 @@ def _sqlite_blocks(path: FileName, cursor: sqlite3.Cursor, roles: Roles, rows: i
 
 
 def _pieces(cursor: sqlite3.Cursor, rows: int) -> Iterator[list[_SqliteRow]]:
-    """Yield the rows of a query, `rows` at a time and fewer if they are long."""
+    """Yield the rows of a query in lists of at most `rows` rows.
+
+    A list has fewer rows if the rows are long.
+    """
     piece: list[_SqliteRow] = []
     size = 0
     for row in cursor:
@@ -77,11 +90,13 @@ def _pieces(cursor: sqlite3.Cursor, rows: int) -> Iterator[list[_SqliteRow]]:
 def _record_batch(
     path: FileName, names: Sequence[str], rows: list[_SqliteRow], types: dict[str, pa.DataType]
 ) -> pa.RecordBatch:
-    """Return rows as a record batch.
+    """Return rows of SQLite as an Arrow record batch.
 
-    types: types of the columns. Those without one have the type of their values.
+    path: name of the table, for error messages.
+    names: names of the columns.
+    types: Arrow types by column. The type of any other column is inferred from its values.
 
-    Raises MalformedInput for a column that cannot be cast.
+    Raises MalformedInput for a column that cannot be converted to its type.
     """
     arrays = []
     for name, values in zip(names, zip(*rows, strict=True), strict=True):
@@ -99,9 +114,12 @@ def _record_batch(
 
 
 def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Yield blocks of the rows of a table of DuckDB, with names.
+    """Yield the rows of a table of DuckDB in blocks, with feature names.
 
-    Raises InvalidParameter if duckdb is not installed, and as `read_sqlite`.
+    path: FILE!TABLE or FILE.
+    rows: maximum number of rows in a block.
+
+    Raises InvalidParameter if duckdb is not installed, and the errors of `read_sqlite`.
     """
     try:
         import duckdb
@@ -125,9 +143,9 @@ def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROW
 
 
 def _split_table_name(path: FileName) -> tuple[str, str]:
-    """Return the file and the table that a source names, "" for no table.
+    """Split FILE!TABLE into the file and the table.
 
-    Raises SourceMissing.
+    The table is "" if `path` has none. Raises SourceMissing if there is no such file.
     """
     file, _, table = str(path).partition("!")
     if not Path(file).is_file():
@@ -136,9 +154,13 @@ def _split_table_name(path: FileName) -> tuple[str, str]:
 
 
 def _choose_table(path: FileName, name: str, tables: list[str]) -> str:
-    """Return the table of this name, or the only one if the name is empty.
+    """Return the name of the table to read.
 
-    Raises SourceMissing.
+    path: name of the source, for the error message.
+    name: requested table, or "" for the only table.
+    tables: names of all tables of the file.
+
+    Raises SourceMissing if there is no such table, or if `name` is "" and there are several.
     """
     if not name and len(tables) == 1:
         return tables[0]
@@ -156,7 +178,10 @@ def _quote_identifier(name: str) -> str:
 
 @contextmanager
 def _readable(path: FileName, database_error: type[Exception]) -> Iterator[None]:
-    """Raise MalformedInput if the with-block raises an error of the database."""
+    """Raise MalformedInput if the with-block raises an error of the database.
+
+    database_error: class of the database's errors.
+    """
     try:
         yield
     except database_error as e:

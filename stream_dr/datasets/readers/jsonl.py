@@ -1,9 +1,12 @@
-"""JSON lines: a JSON object a line, through Arrow's incremental reader.
+"""JSON lines: read a file with one JSON object in each line, with Arrow's incremental reader.
 
-Unpacks gz, bz2, xz and zip members. Features are numbers, or vectors of them. A line may also be a
-row in a shard's layout (`{"indices": [3, 17], "values": [0.5, 1.2], "label": "a"}`). A key that a
-line lacks is a missing value. Memory: one piece and its columns. Types are those of the first
-piece, except that features are floats.
+Files may be packed (gz, bz2, xz, zip members). An object has a row's values by column name. A
+feature is a number or a list of numbers, or a value of a table's column. A missing key is a missing
+value. Rows may also have the layout of a shard, such as
+`{"indices": [3, 17], "values": [0.5, 1.2], "label": "a"}`.
+
+Arrow reads the file in pieces of 1 MiB. The first piece decides the type of each column, except
+that features of numbers are floats. Memory: one piece and its parsed columns.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,21 +26,26 @@ from stream_dr.errors import MalformedInput, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
 
 PIECE = 1 << 20
-"""Number of bytes parsed at a time."""
+"""Number of bytes that are parsed at a time."""
 
 _MOST_CELLS = 1 << 24
-"""Maximum of rows times keys in the first piece, because Arrow makes a cell for each."""
+"""Maximum of (number of rows) × (number of different keys) in the first PIECE bytes.
+
+Arrow allocates a cell for each row and key.
+"""
 
 _JSON_TYPES = {int: "number", float: "number", str: "string", bool: "boolean", list: "list", dict: "object"}
-"""Names of JSON's types, for messages."""
+"""Name of the JSON type of a parsed value, by Python type, for error messages."""
 
 _SECONDS_A_DAY = 86_400
 
 
 def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Yield blocks of rows.
+    """Yield the rows of a file of JSON lines in blocks.
 
-    Raises SourceMissing, SchemaMismatch if no line of the first piece has a named key, and
+    rows: maximum number of rows in a block.
+
+    Raises SourceMissing, SchemaMismatch if a column with a role is in none of the first lines, and
     MalformedInput that names file and line.
     """
     _check_keys(path)
@@ -73,14 +81,20 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
 
 
 def _are_days(column: pa.Array) -> bool:
-    """Return True if a column's values are times that are all midnight."""
+    """Return True if all values of a column are times at midnight.
+
+    Arrow reads days as such times.
+    """
     return (
         pa.types.is_timestamp(column.type) and len(column) > column.null_count and not len(_rows_after_midnight(column))
     )
 
 
 def _rows_after_midnight(column: pa.Array) -> np.ndarray:
-    """Return the numbers of the rows whose time, in seconds, is not midnight."""
+    """Return the numbers of the rows whose time is not midnight.
+
+    column: timestamps in seconds.
+    """
     seconds = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     return np.flatnonzero(seconds % _SECONDS_A_DAY)
 
@@ -88,9 +102,13 @@ def _rows_after_midnight(column: pa.Array) -> np.ndarray:
 def _midnights_as_days(
     batch: pa.RecordBatch, name: str, fail: Callable[[StreamDRError, int], NoReturn]
 ) -> pa.RecordBatch:
-    """Return the batch with days for the midnights that Arrow makes of them.
+    """Return the batch with a column of times converted to days.
 
-    Fails for other times.
+    Arrow reads a day as a time at midnight.
+
+    name: name of the column.
+    fail: function that raises the given error with its line. It is called if a time is not
+        midnight.
     """
     column = batch.column(name)
     if len(others := _rows_after_midnight(column)):
@@ -106,9 +124,9 @@ def _midnights_as_days(
 
 
 def _check_keys(path: FileName) -> None:
-    """Raise MalformedInput if the first piece has too many rows times keys.
+    """Raise MalformedInput if the first lines have too many different keys.
 
-    Arrow makes a cell for each.
+    Arrow would allocate a cell for each row and key, see _MOST_CELLS.
     """
     rows = 0
     size = 0
@@ -124,7 +142,10 @@ def _check_keys(path: FileName) -> None:
 
 
 def _parse_line(lines: Lines, i: int) -> object:
-    """Return the JSON value of a line, or raise MalformedInput."""
+    """Return the parsed JSON value of line `i` of a group of lines.
+
+    Raises MalformedInput.
+    """
     try:
         return orjson.loads(lines.text(i))
     except orjson.JSONDecodeError as e:
@@ -132,9 +153,11 @@ def _parse_line(lines: Lines, i: int) -> object:
 
 
 def _add_keys(value: object, path: str, names: set[str]) -> int:
-    """Add the keys of an object, and of those within it, by their paths.
+    """Add the keys of an object and of all nested objects to `names`.
 
-    Return the number of objects.
+    path: path of the object within its line. A key is added as "path.key".
+
+    Returns the number of objects.
     """
     if isinstance(value, list):
         return sum(_add_keys(inner, path, names) for inner in value if isinstance(inner, dict | list))
@@ -145,7 +168,12 @@ def _add_keys(value: object, path: str, names: set[str]) -> int:
 
 
 def _float_type(inferred: pa.DataType) -> pa.DataType:
-    """Return the type in which to read a feature of an inferred type."""
+    """Return the Arrow type as which a numeric feature is read.
+
+    Integers become floats.
+
+    inferred: type that Arrow infers from the first values.
+    """
     if pa.types.is_list(inferred):
         return pa.list_(_float_type(inferred.value_type))
     return pa.float64() if pa.types.is_integer(inferred) or pa.types.is_null(inferred) else inferred
@@ -155,11 +183,12 @@ def _float_type(inferred: pa.DataType) -> pa.DataType:
 def _open_reader(
     path: FileName, schema: pa.Schema | None, floats: dict[str, pa.DataType]
 ) -> Iterator[pa.RecordBatchReader]:
-    """Yield Arrow's reader of a file.
+    """Open a file with Arrow's JSON reader.
 
-    Raises MalformedInput if the with-block, or opening the file, raises an error of reading.
+    schema: types of the columns. None to infer them from the first lines.
+    floats: types of the columns that must be numbers. They are needed to find the line of an error.
 
-    floats: types of the columns that must be numbers, to find the line of such an error.
+    Raises MalformedInput if opening the file or the with-block raises an error of reading.
     """
     read = pajson.ReadOptions(block_size=PIECE)
     parse = pajson.ParseOptions(explicit_schema=schema, newlines_in_values=False)
@@ -174,7 +203,13 @@ def _open_reader(
 def _raise_for_first_bad_line(path: FileName, floats: dict[str, pa.DataType]) -> None:
     """Raise MalformedInput for the first line that cannot be parsed.
 
-    It is no object, or has a value of another type than lines before, or no number.
+    Such a line
+
+    - is not a JSON object,
+    - has a value whose type differs from that of earlier lines,
+    - or has no number in a column of numbers.
+
+    floats: types of the columns that must be numbers.
     """
     json_types: dict[str, str] = {}
     for lines in read_lines(path, comment=b""):

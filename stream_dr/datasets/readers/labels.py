@@ -1,10 +1,13 @@
-"""Labels: label fields of text formats to Targets, with one kind for a file.
+"""Labels: convert the label fields of text formats to Targets.
 
-The first group of rows decides the kind unless it is declared. A comma or an empty field means
-several labels a row. Whole numbers or words mean one label. Other numbers mean continuous targets.
-A later row of another kind is an error that names it.
+All rows of a file have the same kind of targets. If the caller does not declare the kind, the first
+group of rows decides:
 
-Why this way: a stream has one kind of targets, and guessing row by row would mix them.
+- If any field is empty or has a comma, rows have several labels.
+- If all fields are whole numbers, or any field is a word, rows have one label.
+- Otherwise (numbers with fractions) targets are continuous.
+
+A later row of another kind is an error that names its line.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,13 +17,16 @@ from stream_dr.targets.label_codes import EXACT
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 Fail = Callable[[int, str], NoReturn]
-"""Function (row, message) that raises an error which names the row's line."""
+"""Function that raises an error with a message and the line of a row.
+
+Its arguments are the index of the row in its group, and the message.
+"""
 
 
 class LabelParser:
-    """Parser of groups of label fields.
+    """Parser of the label fields of a file, group by group.
 
-    target: "auto", or the declared kind of targets.
+    target: declared kind of targets. "auto" takes the kind of the first group.
     """
 
     def __init__(self, target: str = "auto") -> None:
@@ -28,9 +34,11 @@ class LabelParser:
         self._numeric: bool | None = None
 
     def parse(self, fields: Sequence[str], fail: Fail) -> Targets:
-        """Return the targets of one group.
+        """Return the targets of one group of rows.
 
-        fail: raises the error for a row whose field is of another kind.
+        fields: label field of each row.
+        fail: function that raises an error for a row. It is called for a field of another kind
+            than the file's.
         """
         if self._kind is None:
             self._kind = _infer_kind(fields)
@@ -44,7 +52,10 @@ class LabelParser:
         return [self._parse_label(part, row, fail) for part in field.split(",") if part]
 
     def _parse_label(self, field: str, row: int, fail: Fail) -> str | int:
-        """Return one label, an int if the file's first label is a whole number."""
+        """Return one label, as an int if the file's labels are whole numbers.
+
+        The first label of the file decides. Calls `fail` if the field is no single label.
+        """
         if not field or "," in field:
             fail(row, f"label {field!r} where one label is needed; give target=multilabel for several labels a row.")
 
@@ -70,11 +81,12 @@ class LabelParser:
 
 
 def _whole_number(field: str) -> int | None:
-    """Return the integer that a field is, or None.
+    """Return the integer in a field, or None if the field is no integer.
 
-    None also for a number written as a double that may stand for another integer.
+    "3.0" and "3e0" are integers too. In this notation None is returned for a number so large that
+    a double cannot distinguish it from the next integer.
     """
-    # Python takes 1_000 for a number, but in a file it is a word.
+    # Python reads 1_000 as a number, but in a file it is a word.
     if "_" in field:
         return None
     try:
@@ -89,7 +101,10 @@ def _whole_number(field: str) -> int | None:
 
 
 def _infer_kind(fields: Sequence[str]) -> str:
-    """Return the kind of targets by the first group of fields."""
+    """Return the kind of targets of a file: "class", "multilabel" or "continuous".
+
+    fields: label fields of the first group of rows.
+    """
     if any(not field or "," in field for field in fields):
         return "multilabel"
     try:

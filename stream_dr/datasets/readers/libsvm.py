@@ -1,8 +1,10 @@
-"""Libsvm: `label index:value …` lines (libsvm, svmlight).
+"""Libsvm: read files with lines of the form `label index:value …` (libsvm, svmlight).
 
-Several labels are separated by commas (`1,5,7 3:0.5`). A line that begins with a pair, or with a
-blank, has no label. `qid:…` fields and comments after `#` are skipped. Columns are numbered from 1
-unless `zero_based`. Memory: one group of rows. About 2 million pairs a second on one core.
+Several labels are separated by commas (`1,5,7 3:0.5`). A line that begins with `index:value`, or
+with a blank, has no label. Fields `qid:…` and comments after `#` are skipped. Columns are numbered
+from 1, or from 0 if `zero_based` is True.
+
+Memory: one group of rows. Speed: about 2 million index:value pairs a second on one core.
 """
 
 import re
@@ -34,11 +36,11 @@ def read_libsvm(
     path : path
         File to read, plain or packed.
     target : str
-        Kind of targets. With "auto" the first rows decide.
+        Kind of targets. "auto" infers the kind from the first rows.
     zero_based : bool
-        True if columns are numbered from 0.
+        True if the file numbers columns from 0.
     n_features : int or None
-        Declared width. Without it a block's width is the largest column so far.
+        Declared number of columns. If None, a block has as many columns as were seen so far.
     rows : int
         Number of rows in a block.
 
@@ -55,9 +57,9 @@ def read_libsvm(
 
 
 def split_labels(lines: Lines) -> tuple[list[str], np.ndarray]:
-    """Return each line's label field, and where its pairs start.
+    """Return the label field of each line, and the start of its index:value pairs.
 
-    The field is "" if a line has no label. The starts (lines,) are positions in `lines.data`.
+    The field is "" if a line has no label. The starts (lines,) are offsets in `lines.data`.
     """
     fields = []
     pair_starts = np.empty(lines.rows, np.int64)
@@ -80,7 +82,13 @@ def split_labels(lines: Lines) -> tuple[list[str], np.ndarray]:
 
 
 def refuse_undeclared_columns(lines: Lines, X: Rows, n_features: int | None) -> None:
-    """Raise MalformedInput for the first line beyond the declared width."""
+    """Raise MalformedInput if a column is beyond the declared width.
+
+    The error names the first line with such a column.
+
+    X: parsed rows of the lines.
+    n_features: declared number of columns, or None.
+    """
     if n_features is None or X.shape[1] <= n_features:
         return
     entry = int(np.argmax(X.indices >= n_features))

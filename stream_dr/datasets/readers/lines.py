@@ -1,13 +1,13 @@
-"""Lines: text files as groups of whole lines with their numbers.
+"""Lines: read text files as groups of whole lines with line numbers.
 
-Plain, gzip, bzip2 and xz files are recognised by their suffix. A member of a zip archive is
-`archive.zip!member`, or the archive if it has only one file.
+Gzip, bzip2 and xz files are recognised by their suffix. A member of a zip archive is named
+`archive.zip!member`, or `archive.zip` if the archive has only one file.
 
-One group of lines is in memory at a time, of fewer lines if they are long. Memory does not grow
-with the file, and a line longer than 16 MiB is refused.
+One group of lines is in memory at a time. A group has fewer lines if the lines are long, and a line
+longer than 16 MiB is refused. So memory does not grow with the file.
 
-Why this way: every text reader needs whole lines, line numbers for its errors, and the bytes as an
-array in which to find separators.
+All readers of text formats use this module. They need line numbers for their errors, and the bytes
+as an array to find separators.
 """
 
 import bz2
@@ -26,34 +26,34 @@ from stream_dr.aliases import FileName
 from stream_dr.errors import MalformedInput, SourceMissing, did_you_mean
 
 BLOCK_ROWS = 1_000
-"""Number of rows in a block."""
+"""Default number of rows in a block."""
 
 LONGEST = 16 << 20
-"""Maximum number of bytes in a line, and about that in a group of lines.
+"""Maximum number of bytes in a line, and approximate maximum in a group of lines.
 
-A parsed group takes some forty times as much memory.
+The parsed rows of a group take about forty times as much memory.
 """
 
 MARK = b"\xef\xbb\xbf"
-"""Byte order mark of UTF-8, which some editors put first."""
+"""Byte order mark of UTF-8, which some editors write at the start of a file."""
 
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 """Suffixes of packed files."""
 
 
 class Lines(NamedTuple):
-    """A group of lines that are neither blank nor comments.
+    """Group of lines of a file, without blank lines and comments.
 
     Attributes
     ----------
     path : str
         Path of the file.
     data : ndarray (bytes,) uint8
-        Bytes of the group, read-only. Blank lines and comments are among them.
-    numbers : ndarray (n,)
-        Line numbers in the file, from 1.
-    starts, ends : ndarray (n,)
-        Boundaries of each line in `data`, without the line break.
+        Bytes of the group, read-only. These include blank lines and comments.
+    numbers : ndarray (lines,)
+        Line number of each line in the file, from 1.
+    starts, ends : ndarray (lines,)
+        Offsets in `data` of the start and the end of each line, without its line break.
     """
 
     path: str
@@ -64,23 +64,28 @@ class Lines(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Number of lines."""
+        """Number of lines in the group."""
         return len(self.numbers)
 
     def text(self, i: int) -> str:
-        """Return the text of line i of the group."""
+        """Return the text of line `i` of the group, from 0."""
         return self.data[self.starts[i] : self.ends[i]].tobytes().decode("utf-8", "replace")
 
     def fail(self, i: int, message: str) -> NoReturn:
-        """Raise MalformedInput for line i of the group, naming file and line."""
+        """Raise MalformedInput for line `i` of the group.
+
+        The error names the file and the line number in the file.
+        """
         number = int(self.numbers[i])
         raise MalformedInput(f"{self.path}, line {number}: {message}", file=self.path, line=number)
 
 
 def open_bytes(path: FileName) -> IO[bytes]:
-    """Open a file and return its bytes as a stream, unpacked.
+    """Open a file, plain or packed, as a stream of unpacked bytes.
 
-    Raises SourceMissing.
+    path: path of the file, or archive.zip!member.
+
+    Raises SourceMissing if there is no such file or member.
     """
     archive, _, member = str(path).partition("!")
     if not Path(archive).is_file():
@@ -100,9 +105,12 @@ def open_bytes(path: FileName) -> IO[bytes]:
 
 
 def _open_member(archive: str, member: str) -> IO[bytes]:
-    """Open a member of a zip archive.
+    """Open a member of a zip archive as a stream of unpacked bytes.
 
-    An empty `member` opens the only file. Raises SourceMissing.
+    archive: path of the archive.
+    member: name of the member. "" means the only file of the archive.
+
+    Raises SourceMissing if there is no such member.
     """
     packed = zipfile.ZipFile(archive)
     files = [info.filename for info in packed.infolist() if not info.is_dir()]
@@ -117,23 +125,23 @@ def _open_member(archive: str, member: str) -> IO[bytes]:
 
 
 def read_lines(path: FileName, rows: int = BLOCK_ROWS, comment: bytes = b"#", first_line: int = 1) -> Iterator[Lines]:
-    """Yield groups of `rows` lines. The last one may be shorter.
+    """Yield the lines of a file in groups.
 
-    A byte order mark is skipped.
+    Blank lines, comments and a byte order mark are skipped.
 
     Parameters
     ----------
     path : path
         File to read, plain or packed.
     rows : int
-        Number of lines in a group.
+        Maximum number of lines in a group, blank lines and comments included.
     comment : bytes
-        Byte that starts a comment line, b"" for none.
+        Byte that starts a comment line. b"" means that there are no comments.
     first_line : int
-        Number of the first line that is yielded. Lines before it are skipped.
+        Number of the first line to yield. Earlier lines are skipped.
 
-    Raises SourceMissing. Raises MalformedInput, with the number of the line, if the file is
-    damaged, a line is too long, or a line has a NUL byte, which no text has.
+    Raises SourceMissing. Raises MalformedInput, which names the line, if the file is damaged, or a
+    line is too long or has a NUL byte.
     """
     number = 1
     with open_bytes(path) as file:
@@ -144,7 +152,10 @@ def read_lines(path: FileName, rows: int = BLOCK_ROWS, comment: bytes = b"#", fi
 
 
 def _next_lines(lines: Iterator[bytes], rows: int) -> Iterator[bytes]:
-    """Yield the next lines, at most `rows` and fewer if they are long."""
+    """Yield the lines of the next group.
+
+    rows: maximum number of lines. Fewer are yielded if the lines are long.
+    """
     size = 0
     for line in islice(lines, rows):
         yield line
@@ -154,7 +165,11 @@ def _next_lines(lines: Iterator[bytes], rows: int) -> Iterator[bytes]:
 
 
 def _raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the file's lines with their line breaks, without a byte order mark."""
+    """Yield the lines of a file as bytes, with their line breaks.
+
+    A byte order mark is removed. Raises MalformedInput if the file cannot be unpacked or a line is
+    too long.
+    """
     number = 0
     try:
         while line := file.readline(LONGEST + 1):
@@ -170,11 +185,13 @@ def _raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _parse_group(path: str, data: bytes, number: int, comment: bytes, first_line: int) -> Iterator[Lines]:
-    """Yield the lines of a group's bytes.
+    """Yield a group of lines as Lines, without blank lines and comments.
 
-    Nothing is yielded if all are blank or comments.
+    Nothing is yielded if no line remains.
 
-    number: line number of the first line. comment, first_line: as in `read_lines`.
+    data: bytes of the group.
+    number: line number of the group's first line in the file.
+    comment, first_line: as in `read_lines`.
     """
     if (nul := data.find(b"\0")) >= 0:
         line = number + data.count(b"\n", 0, nul)
@@ -191,7 +208,7 @@ def _parse_group(path: str, data: bytes, number: int, comment: bytes, first_line
     starts = np.concatenate(([0], ends[:-1] + 1))
     numbers = number + np.arange(len(starts))
 
-    # A line of Windows ends with a carriage return too.
+    # On Windows a carriage return precedes the line break. It is not part of the line.
     ends = ends - ((ends > starts) & (array[np.maximum(ends - 1, 0)] == ord("\r")))
 
     keep = numbers >= first_line

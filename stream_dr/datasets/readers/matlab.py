@@ -1,11 +1,11 @@
-"""MATLAB: `.mat` files with a matrix of rows (fea) and labels (gnd).
+"""MATLAB: read `.mat` files with a matrix of rows (fea) and labels (gnd).
 
-Files of version 5 (MATLAB's -v6 and -v7) are read by scipy. Version 7.3 is HDF5 and is refused
-with what to do. Memory: the two named variables are read whole, because the format compresses a
-variable in one piece and stores it by column. Other variables are skipped.
+Files of MATLAB's options -v6 and -v7 are read by scipy. Files of version 7.3 are HDF5 and are
+refused. The error says how to save them again.
 
-Why this way: sets in this format are small (20 Newsgroups: 4 MB). Those too large for memory come
-as text.
+Memory: the named variables are read as a whole, because the format compresses each variable in one
+piece and stores it by column. Other variables are skipped. Data sets in this format are small (20
+Newsgroups has 4 MB). Sets that are too large for memory are published as text.
 """
 
 from collections.abc import Iterator
@@ -46,12 +46,13 @@ def read_matlab(
     path : path
         File to read.
     features : str
-        Variable of the rows (n, d).
+        Name of the variable of the rows (n, d).
     labels : str or None
-        Variable of the targets: classes (n,) or an indicator (n, k). None: rows have no targets.
+        Name of the variable of the targets. It has one label for each row (n,), or an indicator
+        (n, k) of k labels. None if rows have no targets.
     subset : str or None
-        Variable of row numbers, counted from 1 as MATLAB does (trainIdx). Only those rows are
-        yielded, in that order.
+        Name of the variable with the numbers of the rows to yield, in this order. Rows are numbered
+        from 1. None yields all rows.
     rows : int
         Number of rows in a block.
 
@@ -81,9 +82,10 @@ def read_matlab(
 
 
 def _load_variables(path: FileName, names: list[str]) -> dict[str, Rows]:
-    """Return the variables of these names.
+    """Return the variables with the given names, by name.
 
-    Raises SourceMissing, MalformedInput, and SchemaMismatch for a variable that does not exist.
+    Raises SourceMissing if there is no file, MalformedInput if it cannot be read, and
+    SchemaMismatch if a variable does not exist.
     """
     if not Path(path).is_file():
         raise SourceMissing(f"there is no file {path}; give the path of a file that is there.")
@@ -93,7 +95,7 @@ def _load_variables(path: FileName, names: list[str]) -> dict[str, Rows]:
         variables = scipy.io.loadmat(path, variable_names=names)
     except NotImplementedError as e:
         raise MalformedInput(f"{path} is of MATLAB version 7.3 (HDF5); save it again with -v7.", file=str(path)) from e
-    # Wrong bytes make scipy raise errors of any type.
+    # scipy raises errors of any type for damaged bytes.
     except Exception as e:
         raise MalformedInput(f"{path} is not a MATLAB file ({e}).", file=str(path)) from e
 
@@ -114,10 +116,10 @@ def _load_variables(path: FileName, names: list[str]) -> dict[str, Rows]:
 def _check_indices(path: FileName, matrix: Rows) -> None:
     """Raise MalformedInput if a sparse matrix has an index outside its shape.
 
-    Compiled code would trust it.
+    Compiled code would use the index without a check.
     """
     try:
-        # scipy checks every index of a COO matrix itself.
+        # scipy has checked every index of a COO matrix already.
         if matrix.format != "coo":
             matrix.check_format(full_check=True)
     except (ValueError, TypeError) as e:
@@ -125,9 +127,11 @@ def _check_indices(path: FileName, matrix: Rows) -> None:
 
 
 def _as_rows(path: FileName, name: str, values: Rows) -> Rows:
-    """Return a variable as float64 rows, CSR or C-ordered.
+    """Return a variable as float64 rows, in CSR or as a C-ordered array.
 
-    Raises SchemaMismatch if it holds no numbers.
+    name: name of the variable, for the error message.
+
+    Raises SchemaMismatch if the variable has no numbers.
     """
     if (not isinstance(values, np.ndarray) and not sp.issparse(values)) or values.dtype.kind not in "biufc":
         raise SchemaMismatch(f"{path}: {name!r} holds no numbers; name the variable that does.")
@@ -137,9 +141,13 @@ def _as_rows(path: FileName, name: str, values: Rows) -> Rows:
 
 
 def _parse_labels(values: Rows, rows: int) -> Targets:
-    """Return Targets from numbers or cells of strings, (n, 1) or (1, n).
+    """Return Targets of a variable.
 
-    A 0/1 matrix gives label sets.
+    - A vector (n, 1) or (1, n) of whole numbers or cells of strings has one label for each row.
+    - A vector of other numbers has continuous targets.
+    - A matrix (n, k) of 0 and 1 is an indicator of k labels. Other matrices are continuous targets.
+
+    rows: number of rows of the data set.
     """
     Y = values.toarray() if sp.issparse(values) else np.asarray(values)
 
@@ -153,7 +161,7 @@ def _parse_labels(values: Rows, rows: int) -> Targets:
     if Y.dtype.kind == "f" and not np.isfinite(Y).all():
         raise InvalidTargets("labels contain NaN or infinity; leave those rows out.")
 
-    # MATLAB stores whole numbers as doubles, so their type does not say that they are classes.
+    # MATLAB stores whole numbers as doubles. So the values decide whether they are labels.
     if Y.ndim == 1 or 1 in Y.shape:
         flat = Y.ravel()
         if np.issubdtype(flat.dtype, np.floating) and not np.all(flat == np.floor(flat)):
@@ -166,7 +174,13 @@ def _parse_labels(values: Rows, rows: int) -> Targets:
 
 
 def _row_order(path: FileName, numbers: Rows, rows: int) -> np.ndarray:
-    """Return a subset's row numbers, counted from 0."""
+    """Return the numbers of the rows of a subset, from 0.
+
+    numbers: variable with the numbers of the rows, from 1.
+    rows: number of rows of the data set.
+
+    Raises SchemaMismatch for a number outside the data set.
+    """
     order = np.asarray(numbers).ravel().astype(np.int64) - 1
     if len(order) and (order.min() < 0 or order.max() >= rows):
         raise SchemaMismatch(f"{path}: the subset names rows outside 1 … {rows}.")

@@ -1,12 +1,18 @@
-"""Mulan: ARFF files, dense and sparse, with labels.
+"""Mulan: read ARFF files with dense or sparse rows, and their labels.
 
-MULAN's XML names the labels, or one attribute is the class. Numeric attributes, and nominal ones
-whose values are numbers, are features. Attributes of labels are 0 or 1, or hold the class. Sparse
-rows are `{index value, …}` with indices from 0, over features and labels together. Missing values
-(`?`) are refused with their line. Memory: one group of rows. Dense rows give dense blocks with
-names, sparse ones CSR.
+There are two forms of labels:
 
-Why this way: the file is read in one pass, in its order, and nothing depends on later lines.
+- Several labels for each row. Each label is an attribute with the values 0 and 1. A list, or the
+  XML file that comes with a data set of MULAN, has the names of these attributes.
+- One label for each row. It is the value of one attribute.
+
+All other attributes are features. They must be numeric, or nominal with numbers as values. A
+missing value (`?`) is refused, and the error names the line.
+
+A sparse row is written as `{index value, …}`. Indices number all attributes from 0, features and
+labels together. Dense rows become dense blocks with feature names. Sparse rows become CSR.
+
+The file is read once. Memory: one group of rows.
 """
 
 import re
@@ -36,7 +42,7 @@ class Header(NamedTuple):
     names : list of str
         Names of the attributes.
     types : list of str
-        Their types as written.
+        Type of each attribute, as it is written in the file.
     first_line : int
         Number of the line after @data.
     """
@@ -47,9 +53,10 @@ class Header(NamedTuple):
 
 
 def label_names(xml: FileName) -> list[str]:
-    """Return the labels that MULAN's XML names, in its order.
+    """Return the names of labels in an XML file of MULAN.
 
-    Nested labels are among them. Raises SourceMissing or MalformedInput.
+    The order is that of the file. Labels nested in other labels are included. Raises SourceMissing
+    or MalformedInput.
     """
     if not Path(xml).is_file():
         raise SourceMissing(f"there is no file {xml}; give MULAN's XML of label names.")
@@ -58,7 +65,7 @@ def label_names(xml: FileName) -> list[str]:
     except ElementTree.ParseError as e:
         raise MalformedInput(f"{xml} is not XML ({e}).", file=str(xml)) from e
 
-    # A tag may begin with its XML namespace in braces.
+    # ElementTree writes a tag with a namespace as {namespace}label.
     names = [str(e.get("name")) for e in tree.iter() if e.tag.rpartition("}")[2] == "label"]
     if not names:
         raise MalformedInput(f"{xml} names no label; it needs <label name=…> elements.", file=str(xml))
@@ -72,18 +79,18 @@ def read_arff(
     label: str | None = None,
     rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Yield blocks of dense or sparse float64 rows.
+    """Yield blocks of dense or sparse float64 rows with their targets.
 
-    Without `labels` and `label` rows have no targets.
+    If neither `labels` nor `label` is given, rows have no targets.
 
     Parameters
     ----------
     path : path
         File to read, plain or packed.
     labels : path, sequence of str or None
-        MULAN's XML, or names of the 0/1 attributes that are labels.
+        Path of MULAN's XML file, or names of the attributes that are labels with values 0 and 1.
     label : str or None
-        Name of the attribute that holds the class.
+        Name of the attribute whose value is the label of a row.
     rows : int
         Maximum number of rows in a block.
 
@@ -102,7 +109,7 @@ def read_arff(
     columns = np.array([header.names.index(name) for name in chosen], dtype=np.int64)
     parser = _RowParser(header, columns, names, LabelParser() if label is not None else None)
 
-    # A parsed row has a word for every label, so rows with many labels come in smaller groups.
+    # A parsed row takes a word of 8 bytes for each label. With many labels, groups have fewer rows.
     rows = max(1, min(rows, LONGEST // (8 * max(1, len(chosen)))))
     for lines in read_lines(path, rows, comment=b"%", first_line=header.first_line):
         is_sparse = np.all(lines.data[lines.starts] == ord("{"))
@@ -112,7 +119,7 @@ def read_arff(
 def read_header(path: FileName) -> Header:
     """Return the header of an ARFF file.
 
-    Raises MalformedInput.
+    Raises MalformedInput if there is no @data line or an attribute cannot be parsed.
     """
     names: list[str] = []
     types: list[str] = []
@@ -133,17 +140,17 @@ def read_header(path: FileName) -> Header:
 
 
 class _RowParser:
-    """Parser of groups of lines to Blocks.
+    """Parser of groups of ARFF lines into Blocks.
 
     Parameters
     ----------
     header : Header
     columns : ndarray
-        Numbers of the label attributes.
+        Indices of the attributes that have the labels.
     names : list of str
-        Labels of an indicator, empty if there is none.
+        Names of the labels, if each label is an attribute with the values 0 and 1. Otherwise empty.
     class_parser : LabelParser or None
-        Parser of the class attribute, None if there is none.
+        Parser of the label, if one attribute has the label of each row. Otherwise None.
     """
 
     def __init__(self, header: Header, columns: np.ndarray, names: list[str], class_parser: LabelParser | None) -> None:
@@ -153,7 +160,7 @@ class _RowParser:
         self._class_parser = class_parser
         self._features = np.setdiff1d(np.arange(len(header.names)), columns)
 
-        # Column of each attribute among the features, −1 for labels.
+        # Index of each attribute among the features, −1 for attributes with labels.
         self._feature_columns = np.full(len(header.names), -1)
         self._feature_columns[self._features] = np.arange(len(self._features))
 
@@ -188,7 +195,10 @@ class _RowParser:
         return Block(X, self._parse_targets(lines, labels))
 
     def _split_pairs(self, lines: Lines, i: int) -> dict[int, str]:
-        """Return the values of a sparse line by attribute number."""
+        """Return the values of a sparse row, by index of the attribute.
+
+        i: index of the line in its group.
+        """
         row: dict[int, str] = {}
         for pair in lines.text(i).strip().strip("{}").split(","):
             if not pair.strip():
@@ -212,7 +222,10 @@ class _RowParser:
         return value
 
     def _parse_targets(self, lines: Lines, labels: list[list[str]]) -> Targets | None:
-        """Return the targets by the words of each line's label attributes."""
+        """Return the targets of a group of lines, or None if there are no labels.
+
+        labels: for each line, the values of the attributes that have the labels.
+        """
         labels = [[word.strip().strip("'\"") for word in row] for row in labels]
         if self._class_parser is not None:
             return self._class_parser.parse([row[0] for row in labels], lines.fail)

@@ -1,8 +1,9 @@
-"""Npy: arrays of .npy and .npz files, some rows at a time.
+"""Npy: read arrays in .npy and .npz files, some rows at a time.
 
-Sparse rows are read as scipy.sparse.save_npz writes them. Memory: one piece of rows if an array is
-stored by rows, which is numpy's default. An array stored by columns, and sparse rows, are read
-whole. Nothing is unpickled.
+A .npz file may also have a sparse matrix, as scipy.sparse.save_npz writes it.
+
+Memory: at most 64 MiB of rows if an array is stored by row, which is numpy's default. An array that
+is stored by column, and a sparse matrix, are read as a whole. Nothing is unpickled.
 """
 
 import itertools
@@ -25,20 +26,21 @@ from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
 
 PIECE = 64 << 20
-"""Maximum number of bytes of rows that are read at a time. One row may have more."""
+"""Maximum number of bytes of rows that are read at a time. A single row may have more."""
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-"""numpy's reader of the header, by version of the format."""
+"""numpy's function that reads a file's header, by version of the file format."""
 
 
 class _ArrayReader:
-    """Reader of an array in a file.
+    """Reader of one array in a .npy file.
 
     Attributes
     ----------
     shape : tuple of int
+        Shape of the array, from the file's header.
     dtype : dtype
-        Both as the header declares them.
+        Type of the array, from the file's header.
     """
 
     def __init__(self, file: IO[bytes], path: FileName) -> None:
@@ -53,9 +55,9 @@ class _ArrayReader:
         self._row_bytes = max(8, self.dtype.itemsize) * math.prod(self.shape[1:])
 
     def pieces(self, rows: int) -> Iterator[np.ndarray]:
-        """Yield the values, `rows` rows at a time.
+        """Yield the array in pieces of `rows` rows.
 
-        Raises MalformedInput if they end too early.
+        Raises MalformedInput if the file ends too early.
         """
         if self._by_columns:
             whole = self._read(self.shape[0]).reshape(self.shape[::-1]).T
@@ -67,7 +69,9 @@ class _ArrayReader:
             yield self._read(count).reshape(count, *self.shape[1:])
 
     def check_shape(self, *dimensions: int) -> None:
-        """Raise SchemaMismatch unless it holds numbers or strings of a usable shape.
+        """Raise SchemaMismatch unless the array can be read as rows or targets.
+
+        It must have numbers or strings, and no column dimension may be 0.
 
         dimensions: permitted numbers of dimensions.
         """
@@ -79,9 +83,11 @@ class _ArrayReader:
             )
 
     def rows_at_once(self, rows: int) -> int:
-        """Return the number of rows, at most `rows`, that take PIECE bytes.
+        """Return the number of rows to read at a time, at least 1.
 
-        It is at least one.
+        These rows take at most PIECE bytes, unless a single row takes more.
+
+        rows: maximum of the returned number.
         """
         return max(1, min(rows, PIECE // self._row_bytes))
 
@@ -96,16 +102,16 @@ class _ArrayReader:
 def read_npy(
     path: FileName, *, labels: str | None = None, target: str = "auto", rows: int = BLOCK_ROWS
 ) -> Iterator[Block]:
-    """Yield blocks of the rows of an array (n, d).
+    """Yield the rows of an array (n, d) in blocks.
 
     Parameters
     ----------
     path : path
         File to read, plain or packed.
     labels : str or None
-        Path of a .npy file of the targets, (n,) or (n, k). None: rows have no targets.
+        Path of a .npy file with the targets, (n,) or (n, k). None if rows have no targets.
     target : str
-        Kind of the targets. With "auto" their type and values decide.
+        Kind of the targets. "auto" infers the kind from their type and values.
     rows : int
         Maximum number of rows in a block.
 
@@ -127,9 +133,9 @@ def read_npz(
     target: str = "auto",
     rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Yield blocks of the rows of an archive.
+    """Yield the rows of a .npz archive in blocks.
 
-    They are those of one of its arrays, or of scipy's sparse matrix.
+    The rows are one array of the archive, or the archive is a sparse matrix of scipy.
 
     Parameters
     ----------
@@ -138,12 +144,12 @@ def read_npz(
     features : str
         Name of the array of rows. Not used for a sparse matrix.
     labels : str or None
-        Name of the array of targets, or path of a .npy file. None takes the array y if there is
-        one.
+        Name of the array of targets, or path of a .npy file. None takes the array "y" if the
+        archive has this array.
     target, rows
         As in `read_npy`.
 
-    Raises as `read_npy` does.
+    Raises the errors of `read_npy`.
     """
     with _readable(path), open_bytes(path) as file, zipfile.ZipFile(file) as archive:
         arrays = [name.removesuffix(".npy") for name in archive.namelist()]
@@ -171,14 +177,21 @@ def read_npz(
 
 
 def _open_targets(files: ExitStack, path: str) -> _ArrayReader:
-    """Return a reader of the targets in a file, which `files` closes."""
+    """Open an array of targets and return its reader.
+
+    files: stack that closes the file.
+    path: path of a .npy file, or archive.npz!member.
+    """
     Y = _ArrayReader(files.enter_context(open_bytes(path)), path)
     Y.check_shape(1, 2)
     return Y
 
 
 def _load_sparse(path: FileName) -> sp.csr_matrix:
-    """Return a matrix of scipy's with checked indices, which compiled code trusts."""
+    """Return the sparse matrix in a file of scipy.sparse.save_npz, as float64 CSR.
+
+    The indices are checked, because compiled code uses them without a check.
+    """
     X = sp.load_npz(path)
     if X.format not in ("csr", "csc"):
         raise SchemaMismatch(f"{path} is a matrix in {X.format} format; save X.tocsr().")
@@ -189,9 +202,12 @@ def _load_sparse(path: FileName) -> sp.csr_matrix:
 def _blocks(
     path: FileName, pieces: Iterator[Rows], n: int, Y: _ArrayReader | None, target: str, rows: int
 ) -> Iterator[Block]:
-    """Yield the pieces of rows as blocks, with their targets.
+    """Yield pieces of rows as Blocks with their targets.
 
-    n: number of rows in all pieces. rows: number of rows in a piece.
+    pieces: rows of the file, `rows` at a time.
+    n: number of rows in all pieces.
+    Y: reader of the targets, or None.
+    target: kind of the targets, or "auto".
     """
     if Y is not None and Y.shape[0] != n:
         raise InvalidTargets(f"{path} has {n} rows and {Y.shape[0]} targets; give one target a row.")
@@ -219,9 +235,11 @@ def _as_float64(X: np.ndarray) -> np.ndarray:
 
 
 def _parse_piece(y: np.ndarray, target: str) -> Targets:
-    """Return Targets of an array.
+    """Return the Targets in some rows of an array.
 
-    Floats (n,) that are all whole are classes, as MATLAB's are, unless `target` says otherwise.
+    If `target` is "auto", floats (n,) that are all whole numbers are read as labels.
+
+    target: kind of the targets, or "auto".
     """
     is_whole = y.ndim == 1 and y.dtype.kind == "f" and target == "auto" and bool(np.all(y == np.floor(y)))
     return parse_targets(y, len(y), ("class",) if is_whole else KINDS, target)

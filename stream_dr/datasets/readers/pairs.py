@@ -1,11 +1,10 @@
-"""Pairs: `index:value` text to CSR arrays, a group of lines together.
+"""Pairs: parse the `index:value` pairs of a group of lines into a CSR matrix.
 
-Costs O(bytes), at 2-4 million pairs a second on one core, and memory of a few times the group's
-bytes.
+Arrow's compiled kernels split the bytes and parse the numbers of a whole group of lines. They round
+correctly and refuse any text that is not a number. If a group has an error, it is parsed again line
+by line in Python, to find the line.
 
-Why this way: Arrow's compiled kernels split the bytes and parse the numbers. They round correctly
-and are strict, while C's would stop at the first odd byte. Only a group that fails is parsed line
-by line, to name the line.
+Cost: O(bytes), at 2-4 million pairs a second on one core. Memory: a few times the group's bytes.
 """
 
 import numpy as np
@@ -17,7 +16,7 @@ from stream_dr.datasets.readers.lines import Lines
 from stream_dr.rows.block import LARGEST
 
 _WIDEST = 1 << 31
-"""Upper bound on a column's index, which has 32 bits."""
+"""Upper bound of a column's index, because CSR indices are int32."""
 
 COLON = ord(":")
 SPACE = ord(" ")
@@ -28,18 +27,23 @@ _RANGE_MESSAGES = (
     f"columns are numbered from 1, up to {_WIDEST}. Where a libsvm file numbers them from 0, give --zero-based "
     "(zero_based=True).",
 )
-"""Ends of the message for an index out of range, by the first column's number."""
+"""Ends of the error message for an index out of range.
+
+The entry i is for files that give the first column the number i.
+"""
 
 
 def parse_pairs(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int = 0) -> sp.csr_matrix:
-    """Return rows (lines, columns) of `index:value` tokens, float64 with sorted indices.
+    """Parse the index:value pairs of lines into a CSR matrix (lines, columns).
+
+    Values are float64, and the indices of each row are sorted.
 
     Parameters
     ----------
     lines : Lines
-        Lines whose tokens are separated by blanks.
+        Lines whose pairs are separated by blanks.
     pair_starts : ndarray (lines,)
-        Position in `lines.data` at which each line's tokens start.
+        Offset in `lines.data` at which the pairs of each line start.
     first_index : 0 or 1
         Number that the file gives to the first column.
     width : int
@@ -55,13 +59,13 @@ def parse_pairs(lines: Lines, pair_starts: np.ndarray, first_index: int, width: 
 
 
 class _NotPairsError(Exception):
-    """Some line of a group is not pairs of a row."""
+    """Raised if a line of a group has text other than valid index:value pairs."""
 
 
 def _parse(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int) -> sp.csr_matrix:
-    """Return the rows of a group.
+    """Parse the pairs of a group of lines at once, as `parse_pairs` describes.
 
-    Raises ArrowInvalid or _NotPairsError, neither of which says in which line.
+    Raises ArrowInvalid or _NotPairsError. Neither names the line.
     """
     n_tokens, text = _count_tokens(lines, pair_starts)
     colons_before = np.concatenate(([0], np.cumsum(text == COLON)))
@@ -78,7 +82,7 @@ def _parse(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int) 
     values = np.ascontiguousarray(numbers[1::2])
     if not np.all((indices >= 0) & (indices < _WIDEST) & (indices == np.floor(indices))):
         raise _NotPairsError
-    # This comparison is false for NaN.
+    # The comparison is False for NaN, so NaN is refused too.
     if not np.all(np.abs(values) <= LARGEST):
         raise _NotPairsError
 
@@ -87,20 +91,21 @@ def _parse(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int) 
     X = sp.csr_matrix((values, indices.astype(np.int32), indptr.astype(np.int32)), shape=(lines.rows, columns))
     if not X.has_sorted_indices:
         X.sort_indices()
-    # An index stands twice in a row.
+    # The matrix is not canonical if an index is repeated within a row.
     if not X.has_canonical_format:
         raise _NotPairsError
     return X
 
 
 def _count_tokens(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of tokens of each line (lines,), and the cleaned bytes.
+    """Return the number of indices and values of each line (lines,), and the bytes.
 
-    A colon counts as a blank. Bytes outside the pairs, and in comments, are blank.
+    In the returned bytes, everything outside the pairs is replaced by blanks.
     """
     text = lines.data.copy()
 
-    # The running sum of the edges is 1 within pairs and 0 elsewhere.
+    # +1 marks the start of a line's pairs, and −1 their end.
+    # The running sum of these marks is 1 within pairs and 0 elsewhere.
     edges = np.zeros(len(text) + 1, np.int8)
     edges[pair_starts] += 1
     np.subtract.at(edges, lines.ends, 1)
@@ -110,7 +115,7 @@ def _count_tokens(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np
     if len(comments):
         _blank_comments(text, comments, lines)
 
-    # A token starts where a solid byte follows a blank.
+    # An index or value starts where a byte follows a blank or a colon.
     solid = (text > SPACE) & (text != COLON)
     token_starts = solid.copy()
     token_starts[1:] &= ~solid[:-1]
@@ -119,15 +124,22 @@ def _count_tokens(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np
 
 
 def _blank_comments(text: np.ndarray, comments: np.ndarray, lines: Lines) -> None:
-    """Blank each line from its comment on, in place."""
+    """Replace comments by blanks, in place.
+
+    text: bytes of the group.
+    comments: offsets of the characters that start comments.
+    """
     for start in comments.tolist():
         line = int(np.searchsorted(lines.starts, start, side="right")) - 1
         text[start : lines.ends[line]] = SPACE
 
 
 def _parse_numbers(text: np.ndarray) -> np.ndarray:
-    """Return all numbers in blank-separated text, float64."""
-    # The bytes become one Arrow string without a copy.
+    """Return the numbers in a text as float64.
+
+    text: bytes of numbers that are separated by blanks.
+    """
+    # An Arrow array of one string is made of the bytes without a copy.
     offsets = pa.py_buffer(np.array([0, len(text)], np.int64))
     strings = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(text)])
     tokens = pc.ascii_split_whitespace(pc.ascii_trim_whitespace(strings)).values
@@ -138,7 +150,7 @@ def _parse_numbers(text: np.ndarray) -> np.ndarray:
 
 
 def _raise_for_first_bad_line(lines: Lines, pair_starts: np.ndarray, first_index: int) -> None:
-    """Raise MalformedInput for the first line that is not pairs of a row."""
+    """Raise MalformedInput for the first line with an error in its pairs."""
     for i in range(lines.rows):
         text = lines.data[pair_starts[i] : lines.ends[i]].tobytes().decode("utf-8", "replace").partition("#")[0]
         columns = set()

@@ -1,10 +1,11 @@
-"""Parquet and Arrow files, a batch at a time.
+"""Read Parquet files, and Arrow IPC files and streams, batch by batch.
 
-Parquet is read by column, a batch of a row group at a time, Arrow IPC files and streams by batch.
-Files in stream_dr's own layout need no reader, because they are shards, unless they are packed.
-Memory: one batch, and for Parquet what Arrow buffers of its row group. One huge row group is
-decoded in column chunks. Nothing is fetched ahead, since Arrow keeps it until the file is closed.
-Page checksums are verified if there are any.
+Files with the columns of a shard can be used as shards directly, unless they are packed. Then they
+are read here.
+
+Memory: one batch, and for Parquet the part of its row group that Arrow buffers. Arrow's pre-buffering
+is off, because Arrow would hold the buffers until the file is closed. If a Parquet file has page
+checksums, they are verified.
 """
 
 import shutil
@@ -26,7 +27,11 @@ from stream_dr.rows.block import Block
 
 
 def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Yield blocks of dense float64 rows, or of a table's rows.
+    """Yield the rows of a Parquet file in blocks.
+
+    Rows are dense float64, or rows of a table.
+
+    rows: maximum number of rows in a block.
 
     Raises SourceMissing, SchemaMismatch, and MalformedInput that names file and row.
     """
@@ -44,9 +49,12 @@ def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_RO
 
 
 def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Yield blocks of an Arrow IPC file or stream.
+    """Yield the rows of an Arrow IPC file or stream in blocks.
 
-    It may be packed (gz, bz2, xz). Raises as `read_parquet` does.
+    path: path of the file, which may be packed (gz, bz2, xz, zip members).
+    rows: maximum number of rows in a block.
+
+    Raises the errors of `read_parquet`.
     """
     with open_bytes(path) as packed:
         with _readable(path, "an Arrow file"):
@@ -55,9 +63,11 @@ def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) 
 
 
 def _checked_file(path: FileName, packed: IO[bytes]) -> IO[bytes]:
-    """Return the bytes of a file after checking its messages.
+    """Open an Arrow IPC file or stream and check its messages.
 
-    A packed file is unpacked to a temporary one. Raises MalformedInput.
+    packed: stream of the unpacked bytes. A packed file is copied from it to a temporary file.
+
+    Returns the unpacked file. Raises the errors of `check_messages`.
     """
     if Path(path).suffix.lower() not in PACKED and "!" not in str(path):
         file = pa.memory_map(str(path))
@@ -73,8 +83,8 @@ def _checked_file(path: FileName, packed: IO[bytes]) -> IO[bytes]:
 
 
 def _open_stream(file: IO[bytes]) -> pa.RecordBatchReader:
-    """Open the stream that a file is, or has inside."""
-    # An IPC file is a magic string, padding and a stream.
+    """Open the Arrow stream in an IPC file or stream."""
+    # An IPC file begins with ARROW1 and two bytes of padding. A stream follows.
     if file.read(6) == b"ARROW1":
         file.read(2)
     else:
@@ -86,7 +96,7 @@ def _open_stream(file: IO[bytes]) -> pa.RecordBatchReader:
 def _readable(path: FileName, kind: str) -> Iterator[None]:
     """Raise MalformedInput if the with-block raises an error of Arrow.
 
-    kind: ends the message "… is not".
+    kind: end of the error message "PATH is not …".
     """
     try:
         yield

@@ -1,14 +1,15 @@
-"""RCV1: Reuters RCV1-v2 in its two public forms.
+"""RCV1: read Reuters RCV1-v2 in its two public forms.
 
-(a) LYRL2004 [Lewis, Yang, Rose, Li, JMLR 5, 2004] has vector files of `document  index:value …`
-lines, and one topics file (`rcv1-v2.topics.qrels`) of `TOPIC document 1` lines for all documents.
-`read_lyrl2004` joins them by document number.
-(b) `sklearn.datasets.fetch_rcv1` returns a sparse matrix, an indicator matrix and names.
-`read_indicator` reads those.
+- LYRL2004 [Lewis, Yang, Rose, Li, JMLR 5, 2004] has vector files with lines
+  `document  index:value …`. One topics file (`rcv1-v2.topics.qrels`) for all documents has lines
+  `TOPIC document 1`. `read_lyrl2004` joins the two by the number of the document.
+- `sklearn.datasets.fetch_rcv1` returns a sparse matrix, an indicator matrix and the names of the
+  topics. `read_indicator` reads these.
+
+The id of a row is the number of its document.
 
 Memory: a group of rows, and 12 bytes for each line of the topics file (31 MB for all 804,414
-documents). The topics are sorted in memory, because nothing promises that both files have the same
-order. Rows have the document's number as id.
+documents). The topics are sorted in memory, because the two files may have different orders.
 """
 
 import os
@@ -29,9 +30,11 @@ RCV1_WIDTH = 47_236
 
 
 class Topics:
-    """Topics of documents, read from a topics file.
+    """Topics of all documents, read from a topics file.
 
-    labels : topics in order of first appearance
+    path: path of the topics file.
+
+    The attribute `labels` has the names of the topics, in order of first appearance in the file.
     """
 
     def __init__(self, path: FileName) -> None:
@@ -60,9 +63,10 @@ class Topics:
         self._codes = codes[order]
 
     def targets_for(self, documents: np.ndarray) -> Targets:
-        """Return the label sets of documents (rows,) int64.
+        """Return the topics of documents as multilabel Targets.
 
-        A document that the file does not name has no target.
+        documents: numbers of the documents, (rows,) int64. A document that is not in the topics
+            file has no target.
         """
         low = np.searchsorted(self._documents, documents, side="left")
         high = np.searchsorted(self._documents, documents, side="right")
@@ -83,18 +87,19 @@ def read_lyrl2004(
     n_features: int | None = RCV1_WIDTH,
     rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Yield blocks of sparse float64 rows with their topics and document numbers.
+    """Yield blocks of sparse float64 rows with their topics and ids.
 
-    Topics are multilabel targets and document numbers are ids. Indices count from 1, as published.
+    The topics are multilabel targets. The id of a row is the number of its document. In the files,
+    columns are numbered from 1.
 
     Parameters
     ----------
     vectors : path or sequence of paths
         Vector files, read in this order.
     topics : path
-        The qrels file.
+        Topics file (rcv1-v2.topics.qrels).
     n_features : int or None
-        Declared width. Without it a block's width is the largest column so far.
+        Declared number of columns. If None, a block has as many columns as were seen so far.
     rows : int
         Number of rows in a block.
 
@@ -113,7 +118,10 @@ def read_lyrl2004(
 
 
 def _split_documents(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
-    """Return each line's document number, and where its pairs start."""
+    """Return the document's number of each line, and the start of its index:value pairs.
+
+    Both are (lines,) int64. The starts are offsets in `lines.data`.
+    """
     documents = np.empty(lines.rows, np.int64)
     pair_starts = np.empty(lines.rows, np.int64)
     data = lines.data.tobytes()
@@ -130,7 +138,7 @@ def _split_documents(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
 def read_indicator(
     X: Rows, Y: Rows, names: Sequence[str], ids: Sequence[int] | np.ndarray | None = None, rows: int = BLOCK_ROWS
 ) -> Iterator[Block]:
-    """Yield blocks of rows with label sets.
+    """Yield blocks of rows with several labels, given as an indicator matrix.
 
     For `bunch = fetch_rcv1()` call
     read_indicator(bunch.data, bunch.target, bunch.target_names, bunch.sample_id).
@@ -140,9 +148,9 @@ def read_indicator(
     X : matrix (n, features)
         Rows.
     Y : matrix (n, labels)
-        Indicator of each row's labels.
+        Indicator matrix. An entry is nonzero if the row has the label.
     names : sequence of str
-        Names of the columns of Y.
+        Name of the label of each column of Y.
     ids : sequence (n,) or None
         Ids of the rows.
     rows : int

@@ -1,10 +1,13 @@
-"""Vowpal Wabbit: `label |namespace index:value …` lines.
+"""Vowpal Wabbit: read files with lines of the form `label |namespace index:value …`.
 
-There is one namespace a line. Tokens are index:value with whole-number indices, which are the
-columns, from 0. Named features need a hashing map first and are refused with their line. A label
-may be followed by an importance weight and a tag (`1 0.5 'tag |f 3:1`). The weight is the row's
-weight if the first line has one. The tag is ignored. Memory: one group of rows. About 2 million
-pairs a second on one core.
+A line must have exactly one namespace. An index is a whole number and is the number of the column,
+from 0. Features that have names in place of indices are refused, and the error names the line. They
+would have to be hashed to indices first.
+
+An importance weight and a tag may follow the label (`1 0.5 'tag |f 3:1`). The weight is used as the
+row's weight if the first line of the file has a weight. The tag is ignored.
+
+Memory: one group of rows. Speed: about 2 million index:value pairs a second on one core.
 """
 
 from collections.abc import Iterator
@@ -29,18 +32,18 @@ def read_vw(
 ) -> Iterator[Block]:
     """Yield blocks of sparse float64 rows with their targets.
 
-    Blocks have weights if the first line has one.
+    Rows have weights if the first line of the file has a weight.
 
     Parameters
     ----------
     path : path
         File to read, plain or packed.
     target : str
-        Kind of targets. With "auto" the first rows decide.
+        Kind of targets. "auto" infers the kind from the first rows.
     one_based : bool
-        True if columns are numbered from 1.
+        True if the file numbers columns from 1.
     n_features : int or None
-        Declared width. Without it a block's width is the largest column so far.
+        Declared number of columns. If None, a block has as many columns as were seen so far.
     rows : int
         Number of rows in a block.
 
@@ -62,9 +65,10 @@ def read_vw(
 
 
 def _split_heads(lines: Lines) -> tuple[list[str], list[float | None], np.ndarray]:
-    """Return each line's label, its weight, and where its pairs start.
+    """Split the part before the index:value pairs from each line.
 
-    The weight is None if a line has none.
+    Returns the label field of each line, its weight or None, and the start of its pairs (lines,).
+    The starts are offsets in `lines.data`.
     """
     fields = []
     weights = []
@@ -81,14 +85,14 @@ def _split_heads(lines: Lines) -> tuple[list[str], list[float | None], np.ndarra
         fields.append(head[0] if head else "")
         weights.append(_parse_weight(head[1]) if len(head) > 1 else None)
 
-        # The namespace ends at the next blank.
+        # The name of the namespace ends at the next blank.
         blank = data.find(b" ", bar, end)
         pair_starts[i] = blank if blank >= 0 else end
     return fields, weights, pair_starts
 
 
 def _parse_weight(text: str) -> float | None:
-    """Return the weight, or None if the text is no number but a tag."""
+    """Return the weight in a text, or None if the text is a tag and no number."""
     try:
         return float(text)
     except ValueError:
@@ -96,8 +100,8 @@ def _parse_weight(text: str) -> float | None:
 
 
 def _weight_array(weights: list[float | None]) -> np.ndarray:
-    """Return weights (rows,) float64.
+    """Return the weights of rows as float64 (rows,).
 
-    A row without a weight counts as 1, as in Vowpal Wabbit.
+    A row without a weight gets the weight 1, as in Vowpal Wabbit.
     """
     return np.array([1.0 if weight is None else weight for weight in weights])
