@@ -14,7 +14,7 @@ model can learn. There is one exception: HSL's clique and star find out while le
 are too many label sets, and such a model fails at that event.
 
 A Draft is an event that is not in the log yet. Drafts are admitted in groups, and each group is
-written in one transaction (`Group`). Each draft is checked against the schema that includes the
+written in one transaction (`DraftGroup`). Each draft is checked against the schema that includes the
 accepted drafts before it. A refused draft does not affect the others.
 
 Cost: O(rows + labels) for each batch.
@@ -355,7 +355,7 @@ class _Placement(NamedTuple):
     Attributes
     ----------
     number : int
-        Index of the event in `Group.events`.
+        Index of the event in `DraftGroup.events`.
     repeated : bool
         True if an earlier draft of the group has the same key and payload. Then the event is that
         of the earlier draft.
@@ -368,7 +368,7 @@ class _Placement(NamedTuple):
     columns_missing: tuple[str, ...] = ()
 
 
-class Group:
+class DraftGroup:
     """Drafts that are admitted one by one and written in one transaction.
 
     If the log or the group has an event with a draft's idempotency key, the draft gets the

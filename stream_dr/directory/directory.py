@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stream_dr.aliases import JsonDict
-from stream_dr.directory.admit import Group, admit_model
+from stream_dr.directory.admit import DraftGroup, admit_model
 from stream_dr.directory.admit_saved import admit_saved
 from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, Recent
 from stream_dr.directory.history import History
@@ -203,7 +203,7 @@ class Directory(AbstractContextManager["Directory"]):
         if self.writable:
             self._remove_leftovers()
             remove_unfinished(self.path)
-            self.table.forget_removed()
+            self.table.clear_removal_notes()
 
     def _remove_leftovers(self) -> None:
         """Remove snapshots that belong to no model.
@@ -248,7 +248,7 @@ class Directory(AbstractContextManager["Directory"]):
         """
         with self._reconciled():
             check_room(self.path, 0, self.limits.min_free_bytes)
-            group = self._group()
+            group = self._new_draft_group()
             for draft in drafts:
                 group.put(draft)
             self._adopt(group, self.log.append(group.events))
@@ -258,7 +258,7 @@ class Directory(AbstractContextManager["Directory"]):
 
         Raises the error with which `append` would refuse the draft.
         """
-        return self._group().check(draft)
+        return self._new_draft_group().check(draft)
 
     def hold_recent(self, max_bytes: int) -> None:
         """Store appended drafts in memory from now on, in `recent`.
@@ -436,9 +436,9 @@ class Directory(AbstractContextManager["Directory"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _group(self) -> Group:
-        """Return a Group without drafts, for the current schema and models."""
-        return Group(
+    def _new_draft_group(self) -> DraftGroup:
+        """Return a DraftGroup without drafts, for the current schema and models."""
+        return DraftGroup(
             self.log,
             self.schema,
             self._written,
@@ -472,7 +472,7 @@ class Directory(AbstractContextManager["Directory"]):
         except InsufficientStorage as error:
             return [without_frames(error)] * (1 if up_to_refusal else len(drafts))
 
-        group = self._group()
+        group = self._new_draft_group()
         for draft in drafts:
             if not group.add(draft) and up_to_refusal:
                 break
@@ -488,7 +488,7 @@ class Directory(AbstractContextManager["Directory"]):
             self._adopt(group, positions)
         return group.answers(positions)
 
-    def _adopt(self, group: Group, positions: Sequence[int]) -> None:
+    def _adopt(self, group: DraftGroup, positions: Sequence[int]) -> None:
         """Update the schema, models and `recent` after a group was written.
 
         positions: positions that the group's events have in the log.

@@ -172,7 +172,7 @@ class ModelTable:
                 )
         return unknown
 
-    def forget_removed(self) -> None:
+    def clear_removal_notes(self) -> None:
         """Clear the note of removed models.
 
         Call it once their snapshots are deleted.

@@ -218,12 +218,12 @@ class Recorder:
             self._stopping.wait(max(0.0, started + PROGRESS_EVERY - time.monotonic()))
             now = time.monotonic()
             try:
-                active = self._record(now - started)
+                active = self._write_progress(now - started)
             except Exception:
                 log.exception("what models did was not recorded")
             started = now
 
-    def _record(self, seconds: float) -> bool:
+    def _write_progress(self, seconds: float) -> bool:
         """Record what happened in the last `seconds` seconds.
 
         Return True if any model learned.

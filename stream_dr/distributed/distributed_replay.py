@@ -44,7 +44,7 @@ def replay_in_parts(
     Raises the errors of `running.replay.replay` and of `run`.
     """
     replay = Replay(directory, dataset, settings, watch)
-    return replay.run(_PartedReplay(replay, run).learn_all)
+    return replay.run(_PartedReplay(replay, run).append_and_learn_all)
 
 
 class _PartedReplay:
@@ -57,9 +57,9 @@ class _PartedReplay:
         self._dataset = replay.dataset
         self._models = replay.models
         # Keys of the batches whose rows are in the count of learned rows.
-        self._counted: set[str] = set()
+        self._with_inner_counts: set[str] = set()
 
-    def learn_all(self) -> None:
+    def append_and_learn_all(self) -> None:
         """Learn the batches that the log lacks, then append their events."""
         missing = list(self._replay.batches.missing())
         if not missing:
@@ -119,8 +119,8 @@ class _PartedReplay:
     def _count_batch(self, reference: Reference) -> None:
         """Add a batch to the number of learned rows and report progress."""
         # If a worker is lost, its batches are learned again. Their rows are counted only once.
-        if reference.key not in self._counted:
-            self._counted.add(reference.key)
+        if reference.key not in self._with_inner_counts:
+            self._with_inner_counts.add(reference.key)
             self._replay.rows += reference.rows
         self._replay.show("learning")
 

@@ -2,7 +2,7 @@
 
 Measured quality: CCIPCA's 10 components after 20,000 generated text rows of 47,236 features hold
 this share of the energy (summed squares) that the best 10 components hold (python
-benchmarks/recurrences.py energy --rows 20000):
+benchmarks/recurrences.py energy, 20,000 rows):
 
 - amnesic = 1: 0.984
 - amnesic = 2: 0.972

@@ -121,7 +121,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         """
         self.check_parameters()
         fitted = self.fitted_ if "fitted_" in vars(self) else new_fitted_state(self)
-        fitted.check(self)
+        fitted.check_parameters_unchanged(self)
         return self._learn(fitted, X, y)
 
     def predict(self, X: RowsLike) -> np.ndarray:
@@ -230,7 +230,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         """
         if "fitted_" not in vars(self) or not self.fitted_.accumulator.rows:
             raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
-        self.fitted_.check(self)
+        self.fitted_.check_parameters_unchanged(self)
         return self.fitted_
 
     def _rows(self, X: RowsLike) -> Any:

@@ -20,7 +20,7 @@ from stream_dr.disk import fsync_directory
 from stream_dr.errors import DamagedFile
 from stream_dr.log import index as tables
 from stream_dr.log.bodies import BEGIN
-from stream_dr.log.head import Head
+from stream_dr.log.head import HeadFile
 from stream_dr.log.index import Current, Index
 from stream_dr.log.sqlite_file import read_one_view, translate_errors
 
@@ -78,8 +78,8 @@ class LogCopy:
         for listed in files:
             self._clear_gaps(listed, index.places(listed.first))
 
-        head = Head(self._target, writable=True)
-        head.write(index.ends().last)
+        head = HeadFile(self._target, writable=True)
+        head.write_position(index.ends().last)
         head.note_index(self._target / tables.INDEX_NAME)
         head.close()
         fsync_directory(self._target)

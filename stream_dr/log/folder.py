@@ -12,7 +12,7 @@ from pathlib import Path
 from stream_dr.disk import fsync_directory
 from stream_dr.errors import DirectoryMissing
 from stream_dr.log import index as tables
-from stream_dr.log.head import Head, truncated_error
+from stream_dr.log.head import HeadFile, truncated_error
 from stream_dr.log.index import INDEX_NAME, Current, Index
 from stream_dr.log.sqlite_file import damaged_file
 
@@ -29,7 +29,7 @@ def prepare_log(folder: Path, writable: bool, at_least: int) -> None:
         fsync_directory(folder.parent)
 
     path = folder / INDEX_NAME
-    known = max(at_least, Head(folder, writable=False).read())
+    known = max(at_least, HeadFile(folder, writable=False).read_position())
     if not path.exists():
         if known >= 0:
             raise truncated_error(path, -1, known)

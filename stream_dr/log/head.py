@@ -27,7 +27,7 @@ _FORM = struct.Struct("<qq")
 _FILE = struct.Struct("<QQq")
 
 
-class Head:
+class HeadFile:
     """The file `head` in a log's folder. Written by one process.
 
     existed: True if the file was there.
@@ -39,7 +39,7 @@ class Head:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(self._path, flags, 0o666) if writable else -1
 
-    def read(self) -> int:
+    def read_position(self) -> int:
         """Return the last position written, −1 if none is legible."""
         with suppress(struct.error, OSError):
             position, check = _FORM.unpack_from(self._bytes())
@@ -54,7 +54,7 @@ class Head:
         """
         return self._path.read_bytes() if self._path.is_file() else b""
 
-    def write(self, position: int) -> None:
+    def write_position(self, position: int) -> None:
         """Write a position.
 
         If the disk does not take it, the position before stays.

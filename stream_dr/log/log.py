@@ -32,7 +32,7 @@ from stream_dr.log import index as tables
 from stream_dr.log.bodies import Reader
 from stream_dr.log.event import Event, EventDraft, draft, event_at, sha256_of
 from stream_dr.log.folder import prepare_log, remove_unnamed_files
-from stream_dr.log.head import Head, displaced_error, file_numbers, history_gone, truncated_error
+from stream_dr.log.head import HeadFile, displaced_error, file_numbers, history_gone, truncated_error
 from stream_dr.log.index import Current, Ends, Index, Known, row_of
 from stream_dr.log.sqlite_file import commit_or_rollback, damaged_file, read_one_view
 
@@ -120,14 +120,14 @@ class Log(AbstractContextManager["Log"]):
         prepare_log(self.path, writable, at_least)
         self._database = tables.database(self.path, writable)
         self._index = file_numbers(self._database.path)
-        self._head = Head(self.path, writable)
+        self._head = HeadFile(self.path, writable)
         try:
             if writable:
                 if not self._head.is_index(self._database.path):
                     with self._view() as index:
                         index.check(self._keys)
                 self._reconcile(opening=True)
-                self._head.write(self._ends.last)
+                self._head.write_position(self._ends.last)
                 self._head.note_index(self._database.path)
                 self.erase()
             else:
@@ -183,7 +183,7 @@ class Log(AbstractContextManager["Log"]):
 
             self._ends = self._possible_end
             self._current = current or self._current
-            self._head.write(self._ends.last)
+            self._head.write_position(self._ends.last)
             failpoint("log.after_commit")
 
         # The append has succeeded, whatever becomes of the erasure.
@@ -377,7 +377,7 @@ class Log(AbstractContextManager["Log"]):
 
         Raises DamagedFile that names file and position.
         """
-        known = self._head.read()
+        known = self._head.read_position()
         ends = self._read_ends()
         with self._view() as index:
             index.check(self._keys)

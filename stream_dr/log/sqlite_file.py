@@ -161,7 +161,7 @@ def open_connection(path: Path, writable: bool, application: int, version: int) 
             raise
     except sqlite3.DatabaseError as e:
         if e.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
-            _check_header(path)
+            _check_is_sqlite(path)
         raise
     return connection
 
@@ -213,7 +213,7 @@ def _open(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
     return connection
 
 
-def _check_header(path: Path) -> None:
+def _check_is_sqlite(path: Path) -> None:
     """Raise ForeignFile if a file that SQLite refuses was never a database.
 
     Opening it here is safe, because nobody holds a lock on it.

@@ -483,7 +483,7 @@ class Model:
     def _swap(self, projection: Projection, frozen: Frozen, residual: float | None = None) -> Published:
         """Orient, number and publish a projection."""
         last = self.published
-        spread = partial(self.estimator.covariance_product, frozen.state)
+        spread = partial(self.estimator.scatter_product, frozen.state)
         projection = oriented(projection, last.projection if last else None, spread)
         if isinstance(projection, Linear):
             projection = projection.prepared()

@@ -62,7 +62,7 @@ def _packed_estimator(estimator: Any) -> tuple[Arrays, JsonDict]:
     metadata: JsonDict = {"kind": "estimator", "spec": plain_spec(spec_of(estimator)), "stream_dr": __version__}
     fitted: FittedState | None = vars(estimator).get("fitted_")
     if fitted is not None:
-        fitted.check(estimator)
+        fitted.check_parameters_unchanged(estimator)
         arrays, described = packed("state", fitted.accumulator.freeze())
         metadata |= described | {"names": list(fitted.names) if fitted.names else None}
         for name, projection in (("refined", fitted.refined), ("shown", fitted.shown)):

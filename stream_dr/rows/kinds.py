@@ -75,15 +75,15 @@ def rows_kind(X: object) -> Kind:
     if isinstance(X, RawRows):
         return Kind.RAW
     if isinstance(X, np.ndarray | list | tuple):
-        return _kind_of_rows(X)
+        return _kind_of_array(X)
     if is_sparse(X):
         return Kind.SPARSE
     if isinstance(X, DaskCollection):
         return Kind.DASK_ARRAY if isinstance(X, Chunked) else Kind.DASK_FRAME
-    return _kind_of_frame(X) if isinstance(X, Frame) else _kind_of_arrow(X)
+    return _kind_of_pandas(X) if isinstance(X, Frame) else _kind_of_arrow(X)
 
 
-def _kind_of_rows(X: np.ndarray | Sequence[object]) -> Kind:
+def _kind_of_array(X: np.ndarray | Sequence[object]) -> Kind:
     """Return the kind of an array or a list."""
     if not isinstance(X, np.ndarray) or X.ndim == 1:
         for kind, value in ((Kind.TEXTS, str), (Kind.DICTS, Mapping)):
@@ -92,7 +92,7 @@ def _kind_of_rows(X: np.ndarray | Sequence[object]) -> Kind:
     return Kind.ARRAY
 
 
-def _kind_of_frame(X: Any) -> Kind:
+def _kind_of_pandas(X: Any) -> Kind:
     """Return the kind of a pandas frame or series."""
     types = [X.dtype] if X.ndim == 1 else list(X.dtypes)
     numeric = all(isinstance(kind, np.dtype) and kind != np.dtype(object) for kind in types)

@@ -84,16 +84,16 @@ class Appender:
                     self._changed.wait()
                 if not self._queue:
                     return
-            self._serve_group()
+            self._commit_next_group()
 
-    def _serve_group(self) -> None:
+    def _commit_next_group(self) -> None:
         with self._changed:
-            group = self._take_group()
-        self._commit([(d, f) for d, f in group if f.set_running_or_notify_cancel()])
+            group = self._take_queued_drafts()
+        self._append_and_answer([(d, f) for d, f in group if f.set_running_or_notify_cancel()])
         with self._changed:
             self.queued_bytes -= sum(d.size for d, _ in group)
 
-    def _take_group(self) -> list[QueuedDraft]:
+    def _take_queued_drafts(self) -> list[QueuedDraft]:
         group: list[QueuedDraft] = []
         size = 0
         while self._queue and len(group) < GROUP_EVENTS and size < GROUP_BYTES:
@@ -101,7 +101,7 @@ class Appender:
             size += group[-1][0].size
         return group
 
-    def _commit(self, group: list[QueuedDraft]) -> None:
+    def _append_and_answer(self, group: list[QueuedDraft]) -> None:
         """Append a group and answer its futures."""
         try:
             answers: list[Receipt | StreamDRError] = self._directory.append([draft for draft, _ in group])

@@ -66,7 +66,7 @@ class Job:
         return self._cancel_requested.is_set()
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """True if the job is done, failed or cancelled."""
         return self._ended.is_set()
 
@@ -145,7 +145,7 @@ class Jobs:
 
             job = Job(uuid.uuid4().hex, kind, model)
             self._jobs[job.id] = job
-            ended = [j.id for j in self._jobs.values() if j.ended]
+            ended = [j.id for j in self._jobs.values() if j.has_ended]
             for id in ended[: max(0, len(self._jobs) - self._most)]:
                 del self._jobs[id]
 
@@ -154,7 +154,7 @@ class Jobs:
 
     def _unfinished(self, kind: str, model: Model) -> Job | None:
         """Return the newest job of this kind for the model that has not ended, or None."""
-        jobs = (j for j in reversed(self._jobs.values()) if j.kind == kind and j.target is model and not j.ended)
+        jobs = (j for j in reversed(self._jobs.values()) if j.kind == kind and j.target is model and not j.has_ended)
         return next(jobs, None)
 
     def get(self, id: str) -> Job:

@@ -196,14 +196,14 @@ class ModelThread:
 
             self._woken.clear()
             try:
-                pause = self._turn() - time.monotonic()
+                pause = self._take_turn() - time.monotonic()
             except Exception:
                 log.exception("the model thread could not read the log; it tries again")
                 pause = RETRY_SECONDS
             if pause > 0:
                 self._woken.wait(None if pause == math.inf else pause)
 
-    def _turn(self) -> float:
+    def _take_turn(self) -> float:
         """Advance the live models by some events and start what is due.
 
         Returns the time, by time.monotonic, of the next turn.

@@ -116,7 +116,7 @@ def replay(
     KeyboardInterrupt the models are snapshotted where they are.
     """
     run = Replay(directory, dataset, settings, watch)
-    return run.run(run.learn_all)
+    return run.run(run.append_and_learn_all)
 
 
 class _Appended(NamedTuple):
@@ -201,7 +201,7 @@ class Replay:
         for model in self.models:
             model.live()
 
-    def learn_all(self) -> None:
+    def append_and_learn_all(self) -> None:
         """Append the batches that the log lacks, and learn them.
 
         If a batch is refused, the error is raised once the batches before it are learned.

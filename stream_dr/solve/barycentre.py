@@ -36,7 +36,7 @@ from stream_dr.statistics.protocol import nested_state
 
 
 @nested_state
-class Barycentre(NamedTuple):
+class LocallyLinearEmbedding(NamedTuple):
     """Locally linear embedding of landmarks.
 
     The coordinates of a new row are the weighted mean of its nearest landmarks' coordinates. The
@@ -89,7 +89,7 @@ class Barycentre(NamedTuple):
         """Number of components."""
         return int(self.places.shape[1])
 
-    def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Barycentre":
+    def oriented(self, order: np.ndarray, signs: np.ndarray) -> "LocallyLinearEmbedding":
         """Return the embedding with its components reordered and their signs changed.
 
         order: (components,) indices of the components.
@@ -118,7 +118,9 @@ class Barycentre(NamedTuple):
         return np.asarray(sp.csr_matrix((weights.ravel(), near.ravel(), ends), shape=squared.shape) @ self.places)
 
 
-def locally_linear(rows: Rows, n_components: int, n_neighbors: int, reg: float, unit: bool = False) -> Barycentre:
+def locally_linear(
+    rows: Rows, n_components: int, n_neighbors: int, reg: float, unit: bool = False
+) -> LocallyLinearEmbedding:
     """Return the embedding of rows (r, features) in at most `n_components` dimensions.
 
     n_neighbors: number of other rows that count as a row's neighbours. At most r − 1 are used.
@@ -128,16 +130,16 @@ def locally_linear(rows: Rows, n_components: int, n_neighbors: int, reg: float, 
     """
     r = rows.shape[0]
     if r < 2:
-        return Barycentre(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), 1, reg)
+        return LocallyLinearEmbedding(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), 1, reg)
     k = min(n_neighbors, r - 1)
     W = weight_matrix(rows, k, reg)
     parts = int(connected_components(W, directed=False)[0])
     last = min(parts + n_components, r)
     if last == parts:
-        return Barycentre(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), k, reg)
+        return LocallyLinearEmbedding(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), k, reg)
     values, places = eigh(lle_alignment(W).toarray(), subset_by_index=[parts, last - 1])
     places = with_fixed_signs(to_unit_variance(places) if unit else places)
-    return Barycentre(to_landmarks(rows), places, np.maximum(values, 0.0), k, reg)
+    return LocallyLinearEmbedding(to_landmarks(rows), places, np.maximum(values, 0.0), k, reg)
 
 
 def weight_matrix(rows: Rows, n_neighbors: int, reg: float, codes: np.ndarray | None = None) -> sp.csr_matrix:

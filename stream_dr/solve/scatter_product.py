@@ -55,7 +55,7 @@ class ScatterProduct:
         columns = np.ascontiguousarray(columns if scale is None else columns * scale[:, None])
         self._scale = scale
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        self._parts = [_Part(mean, columns) for _ in range(max(1, threads))]
+        self._parts = [_PartialProduct(mean, columns) for _ in range(max(1, threads))]
         self._adding: list[Future[None] | None] = [None] * len(self._parts)
         self._blocks = 0
 
@@ -95,7 +95,7 @@ class ScatterProduct:
             adding.result()
 
 
-class _Part:
+class _PartialProduct:
     """Product A P of some of the blocks, used by one thread at a time."""
 
     def __init__(self, mean: np.ndarray, columns: np.ndarray) -> None:

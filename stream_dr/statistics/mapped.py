@@ -114,7 +114,7 @@ class MappedState(NamedTuple):
 
         if not self.rows or not other.rows:
             learned = self if self.rows else other
-            return learned._replace(inner=self.inner.merge(other.inner))._counted()
+            return learned._replace(inner=self.inner.merge(other.inner))._with_inner_counts()
         if self.landmarks is not None and other.landmarks is not None:
             return self._on_landmarks(self.landmarks, other, other.landmarks)
         inner = self.inner.merge(other.inner)
@@ -135,7 +135,7 @@ class MappedState(NamedTuple):
             landmarks=widest
         )
 
-    def _counted(self) -> "MappedState":
+    def _with_inner_counts(self) -> "MappedState":
         """Return the state with the counts of its inner state.
 
         The counts are rows, rows_skipped, kind of targets and labels.
@@ -433,7 +433,7 @@ class TableAccumulator(MappedAccumulator):
         self.table = table
 
     @property
-    def depends_on_others(self) -> bool:
+    def mapping_depended_on_other_rows(self) -> bool:
         """True if how a row was mapped depends on other rows.
 
         Then removed rows would leave a trace in the mapping of the remaining rows.

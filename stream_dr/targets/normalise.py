@@ -64,7 +64,7 @@ def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
     types = set(map(type, items))
     if types <= _PLAIN:
         return _object_array(items)
-    if not _are_collections(types):
+    if not _any_are_collections(types):
         return _from_scalars(items, types)
     if not numeric and not _is_numeric_table(items):
         return [None if _is_missing(v) else v for v in items]
@@ -158,7 +158,7 @@ def _from_objects(items: list[Any]) -> Form:
         return _object_array(items)
     items = [None if _is_missing(v) else v for v in items]
     types = set(map(type, items)) - {type(None)}
-    if _are_collections(types):
+    if _any_are_collections(types):
         return items
     if types and all(issubclass(kind, float | np.floating) for kind in types):
         return np.array([np.nan if v is None else v for v in items], dtype=np.float64)
@@ -178,7 +178,7 @@ def _is_missing(value: object) -> bool:
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
-def _are_collections(types: set[type]) -> bool:
+def _any_are_collections(types: set[type]) -> bool:
     """Return True if any of the types is a collection."""
     return any(issubclass(kind, list | tuple | set | frozenset | np.ndarray) for kind in types)
 

@@ -30,7 +30,7 @@ from typing import Any
 from stream_dr import Directory, Limits, errors
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.directory.verify import verify
-from stream_dr.log.head import Head
+from stream_dr.log.head import HeadFile
 from stream_dr.log.log import Log
 from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.running.advance import backfill
@@ -267,7 +267,7 @@ def one(number: int, seed: int, bases: list[Path], truths: list[Told], work: Pat
         shutil.copytree(moved, bases[chosen])
         log = bases[chosen] / "D" / "log"
         if draw.random() < 0.5:
-            head = Head(log, writable=True)
+            head = HeadFile(log, writable=True)
             head.note_index(log / "index.sqlite")
             head.close()
         what = fault(draw, bases[chosen], moved.with_name(f"{bases[chosen].name}.before"))

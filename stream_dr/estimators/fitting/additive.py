@@ -50,8 +50,8 @@ class AdditiveEstimator(Estimator):
 
         mine = self.fitted()
         theirs = other.fitted()
-        mine.check(self)
-        theirs.check(other)
+        mine.check_parameters_unchanged(self)
+        theirs.check_parameters_unchanged(other)
 
         names = max(mine.names or (), theirs.names or (), key=len) or None
         if any(some != (names or ())[: len(some)] for some in (mine.names, theirs.names) if some is not None):
@@ -71,7 +71,7 @@ class AdditiveEstimator(Estimator):
         they were learned. Raises CannotUnlearn.
         """
         fitted = self.fitted()
-        fitted.check(self)
+        fitted.check_parameters_unchanged(self)
         block, _ = self.parse(fitted, split_targets(as_block(X, y, sample_weight)))
         fitted.accumulator.remove(block)
         fitted.projection = None

@@ -201,7 +201,7 @@ class ClosedForm(AdditiveEstimator):
         """Labels (waiting,) with fewer rows than `min_class_rows`, sorted."""
         return label_array(self.classes_waiting(self.fitted().accumulator))
 
-    def covariance_product(self, state: State, columns: np.ndarray) -> np.ndarray:
+    def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return Cxx @ columns (features, m), for the scatter Cxx of the rows.
 
         If only the diagonal of Cxx is stored, the product is with the diagonal. Costs O(d k) for d
@@ -313,7 +313,7 @@ class ClosedForm(AdditiveEstimator):
 
         self.check_parameters()
         fitted = self.fitted()
-        fitted.check(self)
+        fitted.check_parameters_unchanged(self)
         state = fitted.accumulator.freeze()
 
         check_refinable(self, state)
@@ -324,7 +324,7 @@ class ClosedForm(AdditiveEstimator):
         projection, self.refine_report_ = run_all_passes(
             self, state, source, tol, max_passes, fitted.names, resume, fitted.refined
         )
-        fitted.refined = fitted.cache_projection(projection, partial(self.covariance_product, state))
+        fitted.refined = fitted.cache_projection(projection, partial(self.scatter_product, state))
         return self
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:

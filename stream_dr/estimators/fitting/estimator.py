@@ -148,7 +148,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         return None
 
-    def covariance_product(self, state: State, columns: np.ndarray) -> np.ndarray:
+    def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return Cxx @ columns (features, m), up to a constant factor.
 
         Cxx is the scatter of the rows learned (of the mapped rows if there is a feature map), as
@@ -387,7 +387,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
         self.check_parameters()
         fitted = self.fitted_ if "fitted_" in vars(self) else new_fitted_state(self)
-        fitted.check(self)
+        fitted.check_parameters_unchanged(self)
         rows = as_block(X, y, weights)
         if (kind := rows_kind(rows.X)) in DASK:
             parts = copy(self)
@@ -502,9 +502,9 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if fitted.projection is not None:
             return fitted.projection
         self.check_parameters()
-        fitted.check(self)
+        fitted.check_parameters_unchanged(self)
         state = fitted.accumulator.freeze()
-        return fitted.cache_projection(fitted.refined or self.solve(state), partial(self.covariance_product, state))
+        return fitted.cache_projection(fitted.refined or self.solve(state), partial(self.scatter_product, state))
 
     def linear_projection(self) -> LinearProjection:
         """Return the projection, typed as linear, for methods that have linear projections."""

@@ -92,7 +92,7 @@ class FittedState:
         copied.warned_n_components = self.warned_n_components
         return copied
 
-    def check(self, estimator: AccumulatingEstimator) -> None:
+    def check_parameters_unchanged(self, estimator: AccumulatingEstimator) -> None:
         """Raise InvalidParameter if the estimator's parameters have changed.
 
         Only the parameters that the accumulator was built with are compared.

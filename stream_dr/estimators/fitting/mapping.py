@@ -226,7 +226,7 @@ def subtracts_exactly(accumulator: Accumulator) -> bool:
 
     False if a map's statistics that included these rows were used to fill or weigh other rows.
     """
-    return not (isinstance(accumulator, TableAccumulator) and accumulator.depends_on_others)
+    return not (isinstance(accumulator, TableAccumulator) and accumulator.mapping_depended_on_other_rows)
 
 
 def takes_tables(estimator: "Estimator") -> bool:

@@ -28,7 +28,7 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Projection
-from stream_dr.solve.barycentre import Barycentre
+from stream_dr.solve.barycentre import LocallyLinearEmbedding
 from stream_dr.solve.eigenmap import Eigenmap
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
@@ -108,7 +108,7 @@ class ReservoirMethod(Estimator):
         """Return the projection of `state`, as a pure function."""
         return solve_mapped(state, self.solve_sample)
 
-    def covariance_product(self, state: State, columns: np.ndarray) -> np.ndarray:
+    def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return Cxx @ columns (features, m), for the scatter Cxx of the sampled rows."""
         rows = cast(Reservoir, inner_state(state)).kept[:, : len(columns)]
         projected = rows @ columns
@@ -181,7 +181,7 @@ class Embedding(ReservoirMethod):
 
         They are in the order of `state_.kept`.
         """
-        return cast(Eigenmap | Barycentre, inner_projection(self.projection())).places
+        return cast(Eigenmap | LocallyLinearEmbedding, inner_projection(self.projection())).places
 
 
 class ByClass:

@@ -157,7 +157,7 @@ class MomentAccumulator(AccumulatorBase):
         return tuple(label for label, rows in zip(self.labels, self._targets.label_rows, strict=True) if rows)
 
     @property
-    def one_label(self) -> bool:
+    def one_label_per_row(self) -> bool:
         """True if every row must have exactly one label."""
         return self._classes is not None
 

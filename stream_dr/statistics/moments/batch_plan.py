@@ -34,7 +34,7 @@ class PlannedAccumulator(Protocol):
         ...
 
     @property
-    def one_label(self) -> bool:
+    def one_label_per_row(self) -> bool:
         """True if every row must have exactly one label."""
         ...
 
@@ -154,7 +154,11 @@ def _check_width(learner: PlannedAccumulator, block: Block) -> None:
         )
 
     if learner.scatter == "exact" and features > EXACT_WIDTH:
-        advice = "Use MMC, which has a diagonal form" if learner.one_label else 'Start a model with scatter="diagonal"'
+        advice = (
+            "Use MMC, which has a diagonal form"
+            if learner.one_label_per_row
+            else 'Start a model with scatter="diagonal"'
+        )
         raise TooManyFeatures(
             f"batch has {features} features; exact scatter is stored for up to {EXACT_WIDTH}. {advice}."
         )
@@ -174,7 +178,7 @@ def _check_targets(learner: PlannedAccumulator, y: Targets | None, rows: int) ->
         )
 
     check_encoding_kind(learner.encoding, y.kind)
-    if learner.one_label and y.kind != "class":
+    if learner.one_label_per_row and y.kind != "class":
         raise TargetKindMismatch(
             f"{y.kind} targets were given; the scatter of each class needs one label a row. Use OPLS, CCA or HSL."
         )

@@ -103,10 +103,12 @@ class CentredPart(NamedTuple):
         """
         cross = np.zeros((width, total))
         cross[: len(self.cross), columns] = self.cross
-        mean, low = padded(self.mean, (width,)), padded(self.low, (width,))
-        diagonal = self.diagonal if self.exact else padded(self.diagonal, (width,))
-        scatter = padded(self.scatter, (width, width)) if self.exact else self.scatter
-        return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, padded(self.counts, (width,)))
+        mean, low = pad_to_shape(self.mean, (width,)), pad_to_shape(self.low, (width,))
+        diagonal = self.diagonal if self.exact else pad_to_shape(self.diagonal, (width,))
+        scatter = pad_to_shape(self.scatter, (width, width)) if self.exact else self.scatter
+        return CentredPart(
+            self.exact, self.weight, mean, low, diagonal, scatter, cross, pad_to_shape(self.counts, (width,))
+        )
 
     def clamped(self) -> "CentredPart":
         """Return these sums with negative variances set to zero.
@@ -181,7 +183,7 @@ def dd_add(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndar
     return high, low - (high - total)
 
 
-def padded(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def pad_to_shape(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Return a larger array of zeros with `array` in its first corner.
 
     If the array has that shape already, the array itself is returned.

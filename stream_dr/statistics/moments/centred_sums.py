@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.rows.block import Rows
-from stream_dr.statistics.moments.centred_part import CentredPart, dd_add, padded
+from stream_dr.statistics.moments.centred_part import CentredPart, dd_add, pad_to_shape
 from stream_dr.statistics.moments.dense_kernels import add_cross_product, add_outer, add_product, centre_rows, mirrored
 from stream_dr.statistics.moments.encoding import Encoded, dense_columns
 from stream_dr.statistics.moments.shifted_rows import add_products, shifted_rows
@@ -100,10 +100,10 @@ class CentredSums:
         width: number of features.
         columns: number of target columns.
         """
-        self._cross = padded(self._cross, (width, columns))
-        self.mean, self.low, self._nonzero = (padded(a, (width,)) for a in (self.mean, self.low, self._nonzero))
-        self._scatter = padded(self._scatter, (width, width)) if self.exact else self._scatter
-        self._diagonal = self._diagonal if self.exact else padded(self._diagonal, (width,))
+        self._cross = pad_to_shape(self._cross, (width, columns))
+        self.mean, self.low, self._nonzero = (pad_to_shape(a, (width,)) for a in (self.mean, self.low, self._nonzero))
+        self._scatter = pad_to_shape(self._scatter, (width, width)) if self.exact else self._scatter
+        self._diagonal = self._diagonal if self.exact else pad_to_shape(self._diagonal, (width,))
 
     def add(self, X: Rows, weights: np.ndarray, total: float, targets: "TargetRows | None" = None) -> np.ndarray | None:
         """Add rows with their weights and targets.
@@ -121,7 +121,7 @@ class CentredSums:
             if self.exact and X.shape[0] > 1 and X.nnz < DENSE_SHARE * X.shape[0] * len(self.mean):
                 self._add_sparse(X, weights, total, targets)
                 return None
-            X = padded(X.toarray(), (X.shape[0], len(self.mean)))
+            X = pad_to_shape(X.toarray(), (X.shape[0], len(self.mean)))
         return self._add_dense(X, weights, total, targets)
 
     def _add_dense(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays
-from stream_dr.statistics.moments.centred_part import padded
+from stream_dr.statistics.moments.centred_part import pad_to_shape
 from stream_dr.statistics.protocol import nested_state
 
 EPS = float(np.finfo(np.float64).eps)
@@ -101,4 +101,4 @@ class Largest(NamedTuple):
 def _pad_to_longer(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return both arrays, the shorter one padded with zeros to equal length."""
     shape = (max(len(a), len(b)),)
-    return padded(a, shape), padded(b, shape)
+    return pad_to_shape(a, shape), pad_to_shape(b, shape)

@@ -30,7 +30,7 @@ import scipy.sparse as sp
 
 from stream_dr.checks import check_array_shapes, check_finite_arrays, field_error
 from stream_dr.statistics.aligned import aligned_zeros
-from stream_dr.statistics.moments.centred_part import CentredPart, dd_add, padded
+from stream_dr.statistics.moments.centred_part import CentredPart, dd_add, pad_to_shape
 from stream_dr.statistics.moments.encoding import Encoded
 from stream_dr.statistics.moments.sparse_kernels import LINE, add_features, add_label_sets, add_one_label, add_values
 from stream_dr.statistics.moments.target_sums import TargetSums
@@ -139,7 +139,7 @@ class SparsePart(NamedTuple):
         cross, reference = np.zeros((width, total)), np.zeros(total)
         cross[: len(self.cross), columns] = self.cross
         reference[columns] = self.reference
-        return SparsePart(padded(self.features, (width, HEAD)), cross, reference)
+        return SparsePart(pad_to_shape(self.features, (width, HEAD)), cross, reference)
 
     def referred(self, reference: np.ndarray) -> "SparsePart":
         """Return the sums with the cross sums about another reference.
@@ -224,7 +224,7 @@ class SparseSums:
             )
             old, self._records = self._records, aligned_zeros(rows, record)
             self._records[: old.shape[0], : old.shape[1]] = old
-        self.reference = padded(self.reference, (columns,))
+        self.reference = pad_to_shape(self.reference, (columns,))
         self.width, self.columns = width, columns
 
     def add(self, X: sp.csr_matrix, weights: np.ndarray, encoded: Encoded | None, total: float) -> float:

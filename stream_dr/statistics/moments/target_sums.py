@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.checks import MOST_ROWS, check_array_shapes, check_finite_arrays, check_within
-from stream_dr.statistics.moments.centred_part import CentredPart, empty_part, padded
+from stream_dr.statistics.moments.centred_part import CentredPart, empty_part, pad_to_shape
 from stream_dr.statistics.moments.centred_sums import CentredSums
 from stream_dr.statistics.moments.encoding import Encoded
 from stream_dr.statistics.moments.target_kernels import add_target_sets
@@ -175,10 +175,13 @@ class TargetSums:
         columns: number of labels.
         several: True if a row may have more than one label.
         """
-        self.label_weights, self.total = padded(self.label_weights, (columns,)), padded(self.total, (columns,))
-        self.label_rows = padded(self.label_rows, (columns,))
+        self.label_weights, self.total = (
+            pad_to_shape(self.label_weights, (columns,)),
+            pad_to_shape(self.total, (columns,)),
+        )
+        self.label_rows = pad_to_shape(self.label_rows, (columns,))
         if several:
-            self.gram = padded(self.gram, (columns, columns))
+            self.gram = pad_to_shape(self.gram, (columns, columns))
 
     def add(self, encoded: Encoded, weights: np.ndarray) -> np.ndarray | None:
         """Add the targets of rows.

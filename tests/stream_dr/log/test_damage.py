@@ -11,7 +11,7 @@ import pytest
 from stream_dr import errors
 from stream_dr.log.bodies import BEGIN
 from stream_dr.log.event import quick_digest, sha256_of
-from stream_dr.log.head import Head
+from stream_dr.log.head import HeadFile
 from stream_dr.log.log import EventDraft, Log, draft
 from tests.support.logs import bodies, filled
 
@@ -136,13 +136,13 @@ def test_a_log_that_a_kill_left_opens_whatever_became_of_the_note_of_its_end(fol
     elif head == "cut":
         note.write_bytes(whole[:5])
     elif head == "of before":
-        Head(copy, writable=True).write(1)
+        HeadFile(copy, writable=True).write(1)
     elif head == "garbled":
         note.write_bytes(bytes(reversed(whole)))
     with Log(copy) as log:
         assert log.last == 2
         log.append([draft("rows", b"new", 1)])
-    assert Head(copy, writable=True).read() == 3
+    assert HeadFile(copy, writable=True).read_position() == 3
 
 
 def test_a_missing_position_is_noticed(folder):
