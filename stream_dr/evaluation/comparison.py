@@ -32,12 +32,12 @@ from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, InvalidTargets, StreamDRError
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
-from stream_dr.estimators.fitting.named_columns import numeric_block
+from stream_dr.estimators.fitting.named_columns import numeric_rows
 from stream_dr.feature_maps import feature_map as feature_map_of
 from stream_dr.feature_maps.column_report import describe, map_for
 from stream_dr.feature_maps.table import mapped_rows
 from stream_dr.rows.batches import as_block
-from stream_dr.rows.block import Block, Rows, check_rows
+from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.source import GivenBatches, Source
 from stream_dr.rows.table_rows import arrow_from_raw, raw_from_arrow, raw_rows
 from stream_dr.statistics.mapped import MappedState
@@ -615,12 +615,11 @@ def _parse_block(block: Block, target: str, kind: str | None) -> Block:
     kind: kind of the targets of earlier batches. None for the first batch.
     """
     try:
-        parsed = numeric_block(block, by_name=False, table=False)
-        check_rows(parsed)
+        X, names = numeric_rows(block, by_name=False, table=False)
     except StreamDRError:
-        parsed = numeric_block(block, by_name=True, table=True)
-    y = None if block.y is None else parse_targets(block.y, parsed.rows, ("class", "continuous"), target, kind)
-    return parsed._replace(y=y, ids=None)
+        X, names = numeric_rows(block, by_name=True, table=True)
+    y = None if block.y is None else parse_targets(block.y, X.shape[0], ("class", "continuous"), target, kind)
+    return block._replace(X=X, y=y, ids=None, names=names, checked=True)
 
 
 def _with_smallest_keys(parts: list[tuple[Block, np.ndarray]], capacity: int) -> list[tuple[Block, np.ndarray]]:

@@ -18,14 +18,17 @@ def as_block(X: object, y: Any = None, weights: Any = None) -> Block:
 
     If X is a Block, its own targets and weights apply where none are passed.
     """
-    block = X if isinstance(X, Block) else Block(X)
+    if not isinstance(X, Block):
+        return Block(X, y, weights)
     if y is None and weights is None:
-        return block
-    return block._replace(y=block.y if y is None else y, weights=block.weights if weights is None else weights)
+        return X
+    return X._replace(y=X.y if y is None else y, weights=X.weights if weights is None else weights)
 
 
-def batches(block: Block) -> Iterator[Block]:
+def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
     """Yield a Block for each table of a stream, or the block itself.
+
+    kind: kind of the block's X, None to decide it.
 
     Targets named by a column are separated from the rows. Empty batches of a stream are skipped,
     unless all are empty.
@@ -34,8 +37,9 @@ def batches(block: Block) -> Iterator[Block]:
     there is no such column.
     """
     X, y = block.X, block.y
-    if rows_kind(X) is not Kind.STREAM:
-        yield split_targets(block)
+    kind = kind or rows_kind(X)
+    if kind is not Kind.STREAM:
+        yield split_targets(block, kind)
         return
     if y is not None and not isinstance(y, str):
         raise InvalidTargets(
@@ -46,7 +50,7 @@ def batches(block: Block) -> Iterator[Block]:
     empty = None
     any_rows = False
     for table in iter_tables(X):
-        batch = split_targets(block._replace(X=table))
+        batch = split_targets(block._replace(X=table), Kind.TABLE)
         if table.num_rows:
             any_rows = True
             yield batch
@@ -58,8 +62,10 @@ def batches(block: Block) -> Iterator[Block]:
         yield empty
 
 
-def split_targets(block: Block) -> Block:
+def split_targets(block: Block, kind: Kind | None = None) -> Block:
     """Move the column of X that `y` names from the rows to the targets.
+
+    kind: kind of the block's X, None to decide it.
 
     A block whose `y` is no string, or whose X is no table, is returned unchanged. Raises
     SchemaMismatch if there is no such column.
@@ -68,8 +74,9 @@ def split_targets(block: Block) -> Block:
     if not isinstance(y, str):
         return block
 
-    pandas = rows_kind(X) in PANDAS
-    table = X if pandas else as_table(X)
+    kind = kind or rows_kind(X)
+    pandas = kind in PANDAS
+    table = X if pandas else as_table(X, kind)
     if table is None:
         return block
 

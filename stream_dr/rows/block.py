@@ -127,7 +127,7 @@ def check_finite(X: Rows) -> None:
     # RawRows are checked when they are created, and NaN is a missing value there.
     if isinstance(X, RawRows):
         return
-    values = X.data if is_sparse(X) else X
+    values = X if isinstance(X, np.ndarray) else X.data
     if _is_bounded(values, LARGEST):
         return
 
@@ -152,9 +152,12 @@ def check_finite(X: Rows) -> None:
 
 def _is_bounded(values: np.ndarray, most: float) -> bool:
     """Return True if every |value| ≤ most, which NaN is not."""
+    if not values.size:
+        return True
     # A signalling NaN would warn.
     with np.errstate(invalid="ignore"):
-        return not values.size or (float(values.max()) <= most and float(values.min()) >= -most)
+        largest, smallest = np.maximum.reduce(values, axis=None), np.minimum.reduce(values, axis=None)
+        return float(largest) <= most and float(smallest) >= -most
 
 
 def as_weights(weights: ArrayLike | None, rows: int) -> np.ndarray | None:

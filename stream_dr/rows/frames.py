@@ -50,13 +50,15 @@ def _iter_batches(X: object) -> Iterable[object]:
     )
 
 
-def as_table(X: Any) -> "pa.Table | None":
+def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
     """Return X as one table, or None if X is no table.
+
+    kind: kind of X, None to decide it.
 
     A column of vectors becomes a table of one column without a name. Rows may also be dicts, whose
     keys become columns. An index of pandas is dropped.
     """
-    kind = rows_kind(X)
+    kind = kind or rows_kind(X)
     if kind is not Kind.DICTS and kind not in COLUMNAR:
         return None
     import narwhals

@@ -79,13 +79,6 @@ class Frame(Protocol):
 
 
 @runtime_checkable
-class HasColumns(Protocol):
-    """Table whose columns have names."""
-
-    columns: Iterable[object]
-
-
-@runtime_checkable
 class Shaped(Protocol):
     """Array or table of a known shape."""
 

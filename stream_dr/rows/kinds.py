@@ -1,6 +1,7 @@
 """Kinds of input rows.
 
-The kind of X is decided here only. Each module decides for itself how it handles a kind.
+The kind of X is decided here only, once, where X comes in, and handed on with it. Each module decides
+for itself how it handles a kind.
 """
 
 from collections.abc import Mapping, Sequence, Sized
@@ -70,12 +71,14 @@ COLUMNAR = (Kind.NUMBERS, Kind.FRAME, Kind.TABLE, Kind.COLUMN, Kind.STREAM)
 
 def rows_kind(X: object) -> Kind:
     """Return the kind of X. O(1), or O(rows) for lists."""
+    if isinstance(X, np.ndarray) and X.ndim == 2:
+        return Kind.ARRAY
     if isinstance(X, Block):
         return Kind.BLOCK
     if isinstance(X, RawRows):
         return Kind.RAW
     if isinstance(X, np.ndarray | list | tuple):
-        return _kind_of_array(X)
+        return _kind_of_list(X)
     if is_sparse(X):
         return Kind.SPARSE
     if isinstance(X, DaskCollection):
@@ -83,8 +86,8 @@ def rows_kind(X: object) -> Kind:
     return _kind_of_pandas(X) if isinstance(X, Frame) else _kind_of_arrow(X)
 
 
-def _kind_of_array(X: np.ndarray | Sequence[object]) -> Kind:
-    """Return the kind of an array or a list."""
+def _kind_of_list(X: np.ndarray | Sequence[object]) -> Kind:
+    """Return the kind of a list, or of an array that is not (rows, features)."""
     if not isinstance(X, np.ndarray) or X.ndim == 1:
         for kind, value in ((Kind.TEXTS, str), (Kind.DICTS, Mapping)):
             if len(X) and all(isinstance(row, value) for row in X):

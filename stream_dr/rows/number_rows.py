@@ -1,6 +1,6 @@
 """Conversion of rows of any kind to numbers, dense or CSR, with the names of their columns."""
 
-from collections.abc import Sized
+from collections.abc import Iterable, Sized
 from os import PathLike
 from typing import Any
 
@@ -10,14 +10,15 @@ from numpy.typing import ArrayLike
 from stream_dr.errors import InvalidRows, NotNumeric
 from stream_dr.rows.block import Rows, check_finite
 from stream_dr.rows.frames import as_matrix, as_table, type_name
-from stream_dr.rows.interfaces import ArrowTable, HasColumns
 from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.raw_rows import refuse_table, repeated_name
 from stream_dr.rows.sparse_rows import as_csr, refuse_complex
 
 
-def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
+def as_rows(X: Any, kind: Kind | None = None) -> tuple[Rows, tuple[str, ...] | None]:
     """Return X as an ndarray or CSR (rows, features), and the names of its columns.
+
+    kind: kind of X, None to decide it.
 
     X may be of any kind but a Block. Any scipy sparse format is converted to CSR. A table is
     converted by way of Arrow. float32 stays float32, and other types become float64. An array of
@@ -26,21 +27,21 @@ def as_rows(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     Raises NotNumeric, InvalidRows, InvalidIndex or NotFinite. Raises SchemaMismatch for columns of a
     table.
     """
-    kind = rows_kind(X)
+    kind = kind or rows_kind(X)
+    names = None
+    rows: Rows
+    if kind is Kind.RAW:
+        refuse_table(X)
     if kind is Kind.SPARSE:
-        matrix = as_csr(X)
-        check_finite(matrix)
-        return matrix, None
-
-    refuse_table(X)
-    table = None if kind is Kind.NUMBERS else as_table(X)
-    if table is not None:
-        array, names = as_matrix(table)
+        rows = as_csr(X)
+    elif kind is Kind.NUMBERS:
+        rows, names = _as_float_matrix(X.to_numpy()), _column_names(X.columns)
+    elif (table := as_table(X, kind)) is not None:
+        rows, names = as_matrix(table)
     else:
-        names = _column_names(X)
-        array = _as_float_matrix(X.to_numpy() if kind is Kind.NUMBERS else X)
-    check_finite(array)
-    return array, names
+        rows = _as_float_matrix(X)
+    check_finite(rows)
+    return rows, names
 
 
 def _as_float_matrix(X: ArrayLike) -> np.ndarray:
@@ -81,14 +82,11 @@ def _no_rows_error(X: object) -> NotNumeric:
     )
 
 
-def _column_names(X: object) -> tuple[str, ...] | None:
-    """Return the column names of a table, or None unless all are strings.
+def _column_names(columns: Iterable[object]) -> tuple[str, ...] | None:
+    """Return the names of a frame's columns, or None unless all are strings.
 
     Raises InvalidRows if two columns have the same name.
     """
-    columns = X.column_names if isinstance(X, ArrowTable) else X.columns if isinstance(X, HasColumns) else None
-    if columns is None:
-        return None
     names = [str(name) for name in columns if isinstance(name, str)]
     if len(names) < len(list(columns)):
         return None

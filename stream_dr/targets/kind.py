@@ -131,7 +131,7 @@ def _kind_of_column(y: np.ndarray, kinds: Sequence[str], wanted: str | None) -> 
     kinds: kinds that the estimator can learn from.
     wanted: kind that is decided already, or None.
     """
-    if np.iscomplexobj(y):
+    if y.dtype.kind == "c":
         raise InvalidTargets("Complex data not supported: targets are complex numbers.")
     if y.dtype.kind == "f" and _are_measurements(y[~np.isnan(y)], kinds, wanted):
         return "continuous"

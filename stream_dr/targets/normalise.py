@@ -49,6 +49,8 @@ def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
     Raises InvalidTargets if y is not one target per row. Raises TargetKindMismatch if numbers are
     needed and lists differ in length.
     """
+    if type(y) is np.ndarray:
+        return _from_array(y, one_label)
     if not isinstance(y, Sized | Shaped | NumpyArrayLike | NumpyConvertible) or isinstance(
         y, str | bytes | Mapping | Set
     ):

@@ -29,7 +29,7 @@ from stream_dr.estimators.fitting.fewer_components import warn_fewer_components,
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.fitting.inputs import RefineSource, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import StateType, takes_tables, warn_other_columns
-from stream_dr.estimators.fitting.named_columns import in_known_order, numeric_block, refuse_empty_rows, refuse_width
+from stream_dr.estimators.fitting.named_columns import in_known_order, numeric_rows, refuse_empty_rows, refuse_width
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -374,33 +374,38 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def _fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
         self.check_parameters()
         rows = as_block(X, y, weights)
-        if rows_kind(rows.X) in DASK:
-            fitted = learn_collections(self, split_targets(rows))
+        kind = rows_kind(rows.X)
+        if kind in DASK:
+            fitted = learn_collections(self, split_targets(rows, kind))
         else:
             fitted = new_fitted_state(self)
-            for block in batches(rows):
-                self._learn(fitted, block, refuse_empty=True)
+            for block in batches(rows, kind):
+                self._learn(fitted, block, kind if block.X is rows.X else None, refuse_empty=True)
         self.fitted_ = fitted
         warn_fewer_components_early(self)
         return self
 
     def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
-        self.check_parameters()
-        fitted = self.fitted_ if "fitted_" in vars(self) else new_fitted_state(self)
-        fitted.check_parameters_unchanged(self)
+        if "fitted_" in self.__dict__:
+            fitted = self.fitted_
+            fitted.check_parameters(self)
+        else:
+            self.check_parameters()
+            fitted = new_fitted_state(self)
         rows = as_block(X, y, weights)
-        if (kind := rows_kind(rows.X)) in DASK:
+        kind = rows_kind(rows.X)
+        if kind in DASK:
             parts = copy(self)
-            self.fitted_, parts.fitted_ = fitted, learn_collections(self, split_targets(rows))
+            self.fitted_, parts.fitted_ = fitted, learn_collections(self, split_targets(rows, kind))
             return self.merge(parts)
         fitted = fitted.copy(self) if kind is Kind.STREAM else fitted
-        for block in batches(rows):
-            self._learn(fitted, block)
+        for block in batches(rows, kind):
+            self._learn(fitted, block, kind if block.X is rows.X else None)
         self.fitted_ = fitted
         return self
 
-    def _learn(self, fitted: FittedState, rows: Block, refuse_empty: bool = False) -> None:
-        block, names = self.parse(fitted, rows, refuse_empty)
+    def _learn(self, fitted: FittedState, rows: Block, kind: Kind | None, refuse_empty: bool = False) -> None:
+        block, names = self.parse(fitted, rows, kind, refuse_empty)
         if refuse_empty and block.weights is not None and not block.weights.any():
             raise InvalidWeights("every weight is zero, so there is nothing to fit; pass a weight > 0 for some row.")
         fitted.accumulator.add(block)
@@ -412,33 +417,40 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         fitted.projection = None
 
     def parse(
-        self, fitted: FittedState, rows: Block, refuse_empty: bool = False, need_targets: bool = True
+        self,
+        fitted: FittedState,
+        rows: Block,
+        kind: Kind | None = None,
+        refuse_empty: bool = False,
+        need_targets: bool = True,
     ) -> tuple[Block, tuple[str, ...] | None]:
         """Return a checked Block and the names of the stream's features.
 
         The block's columns are in the order of `fitted.names`.
 
+        kind: kind of the block's X, None to decide it.
         refuse_empty: if true, raise EmptyInput unless there are rows and features.
         need_targets: if true and the method learns from targets, raise TargetsRequired for rows
             without any target.
         """
         accumulator, by_name = fitted.accumulator, self.columns_by_name()
-        block = numeric_block(rows, by_name, takes_tables(self))
+        X, names = numeric_rows(rows, by_name, takes_tables(self), kind)
         if refuse_empty:
-            refuse_empty_rows(block.X)
+            refuse_empty_rows(X)
 
-        names = block.names
-        if accumulator.n_features > 0 and not self._any_columns(block):
+        block = Block(X, names=names, width_stated=rows.width_stated, checked=True)
+        n_rows, n_features = X.shape
+        if accumulator.n_features > 0 and not (by_name and self._any_columns(block)):
             if not by_name:
-                X, names = in_known_order(fitted.names, names, block.X, type(self).__name__)
-                block = block._replace(X=X)
-            if not block.sparse and block.features != accumulator.n_features:
-                refuse_width(block.features, accumulator.n_features, type(self).__name__)
+                X, names = in_known_order(fitted.names, names, X, type(self).__name__)
+            if n_features != accumulator.n_features and not block.sparse:
+                refuse_width(n_features, accumulator.n_features, type(self).__name__)
         warn_other_columns(accumulator, block)
 
-        weights = as_weights(block.weights, block.rows)
-        targets = self._parse_targets(accumulator, block.y, block.rows) if need_targets or block.y is not None else None
-        return block._replace(y=targets, weights=weights, ids=None, names=names), None if by_name else names
+        weights = as_weights(rows.weights, n_rows)
+        targets = self._parse_targets(accumulator, rows.y, n_rows) if need_targets or rows.y is not None else None
+        block = Block(X, targets, weights, None, names, rows.width_stated, checked=True)
+        return block, None if by_name else names
 
     def _any_columns(self, block: Block) -> bool:
         """True if the block may have any columns, because they are identified by name."""
@@ -468,10 +480,11 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         keep_dtype: if true, float32 rows give float32.
         """
         by_name, learned = self.columns_by_name(), self.n_features_in_
-        block = numeric_block(as_block(X), by_name, takes_tables(self))
+        given = as_block(X)
+        rows, names = numeric_rows(given, by_name, takes_tables(self))
         if not by_name:
-            rows, _ = in_known_order(self.fitted().names, block.names, block.X, type(self).__name__)
-            block = block if rows is block.X else block._replace(X=rows)
+            rows, _ = in_known_order(self.fitted().names, names, rows, type(self).__name__)
+        block = Block(rows, names=names, width_stated=given.width_stated)
         grows = block.sparse and (by_name or not block.width_stated)
         if not self._any_columns(block) and not grows and block.features != learned:
             refuse_width(block.features, learned, type(self).__name__)

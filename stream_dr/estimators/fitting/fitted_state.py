@@ -27,6 +27,10 @@ class AccumulatingEstimator(Protocol):
         """Return an accumulator that is empty or continues from `state`."""
         ...
 
+    def check_parameters(self) -> None:
+        """Raise InvalidParameter if a parameter is outside its range."""
+        ...
+
 
 class FittedState:
     """Accumulator, feature names and solutions of a fitted estimator.
@@ -64,6 +68,9 @@ class FittedState:
         # attrgetter returns a bare value for one name.
         self._then = values[0] if len(values) == 1 else values
 
+        # Identities of the estimator's attributes when they were last checked, and the attributes.
+        self._checked: tuple[tuple[int, ...], tuple[object, ...]] = ((), ())
+
         self.projection: Projection | None = None
         self.refined: Projection | None = None
         self.shown: Projection | None = None
@@ -92,12 +99,24 @@ class FittedState:
         copied.warned_n_components = self.warned_n_components
         return copied
 
+    def check_parameters(self, estimator: AccumulatingEstimator) -> None:
+        """Raise InvalidParameter if a parameter is out of range or may not change any more.
+
+        Nothing is checked again while the estimator's attributes are the same objects.
+        """
+        attributes = tuple(estimator.__dict__.values())
+        identities = tuple(map(id, attributes))
+        if identities != self._checked[0]:
+            estimator.check_parameters()
+            self.check_parameters_unchanged(estimator)
+            # The attributes are held, so that no other object can have their identities.
+            self._checked = (identities, attributes)
+
     def check_parameters_unchanged(self, estimator: AccumulatingEstimator) -> None:
         """Raise InvalidParameter if the estimator's parameters have changed.
 
         Only the parameters that the accumulator was built with are compared.
         """
-        # This runs for every batch, even of one row, so all values are compared at once.
         if self._now is None or self._now(estimator) == self._then:
             return
 

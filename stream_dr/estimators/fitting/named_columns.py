@@ -16,26 +16,30 @@ from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.number_rows import as_rows
 
 
-def numeric_block(block: Block, by_name: bool, table: bool) -> Block:
-    """Return the block with its rows converted to numbers.
+def numeric_rows(
+    block: Block, by_name: bool, table: bool, kind: Kind | None = None
+) -> tuple[Any, tuple[str, ...] | None]:
+    """Return a block's rows converted to numbers, and the names of their columns.
 
     The column names are the block's own, or those of its rows.
 
     - by_name: True if columns are identified by name, so that rows may be dicts of any names.
     - table: True to return the rows as a table's columns, for a feature map of tables.
+    - kind: kind of the block's X, None to decide it.
     """
     if table:
         from stream_dr.rows.table_rows import raw_rows
 
         X = raw_rows(block.X, block.names)
-        return block._replace(X=X, names=X.names, checked=True)
+        return X, X.names
 
-    if by_name and rows_kind(block.X) is Kind.DICTS:
+    kind = kind or rows_kind(block.X)
+    if by_name and kind is Kind.DICTS:
         matrix, names = named_rows(block.X)
-        return block._replace(X=as_rows(matrix)[0], names=names, checked=True)
+        return as_rows(matrix)[0], names
 
-    X, known = as_rows(block.X)
-    return block._replace(X=X, names=block.names or known, checked=True)
+    X, known = as_rows(block.X, kind)
+    return X, block.names or known
 
 
 def in_known_order(

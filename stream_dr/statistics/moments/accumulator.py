@@ -84,13 +84,14 @@ class MomentAccumulator(AccumulatorBase):
         LimitExceeded (too many label sets). After an error nothing has changed.
         """
         batch = plan_batch(self, self._codes, block)
-        if batch.rows:
+        rows = batch.rows
+        if rows:
             ids, new = self._plan_sets(batch)
             self._begin(batch, new)
             step = max_span(self.decay)
-            for start in range(0, batch.rows, step):
-                self._learn(batch, ids, start, min(start + step, batch.rows))
-        self.rows += batch.rows
+            for start in range(0, rows, step):
+                self._learn(batch, ids, start, min(start + step, rows))
+        self.rows += rows
         self.rows_skipped += batch.skipped
 
     def remove(self, block: Block, age: int = 0) -> None:
@@ -141,7 +142,8 @@ class MomentAccumulator(AccumulatorBase):
     @property
     def columns(self) -> int:
         """Number of target columns k."""
-        return len(self._targets.total) if self._targets.labelled else len(self._targets.values.mean)
+        targets = self._targets
+        return targets.total.size if targets.labelled else targets.values.mean.size
 
     @property
     def label_rows(self) -> np.ndarray:
@@ -271,7 +273,7 @@ class MomentAccumulator(AccumulatorBase):
             self._weight = self._features.add(X, w, encoded, self._weight)
             self._features.follow_mean(self._targets)
         elif self._features is not None:
-            total = float(w.sum())
+            total = float(np.add.reduce(w))
             rows = None if encoded is None else TargetRows(encoded, self.columns, before, values)
             self._features.add(X, w, total, rows)
             if self._classes is not None and encoded is not None and self.scatter == "exact":

@@ -12,6 +12,7 @@ import numpy as np
 from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
 from stream_dr.rows.block import Block, Rows, as_weights, check_rows, row_weights
+from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.statistics.moments.encoding import Encoded, Encoding, check_encoding_kind, encode
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets, check_label_type, labelled_rows
@@ -72,7 +73,7 @@ class BatchPlan(NamedTuple):
     @property
     def rows(self) -> int:
         """Number of rows to learn."""
-        return len(self.weights)
+        return self.weights.shape[0]
 
     @property
     def sparse(self) -> bool:
@@ -89,23 +90,26 @@ def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Bloc
     Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, InvalidWeights, InvalidTargets or
     TargetKindMismatch.
     """
-    _check_width(learner, block)
+    rows, features = block.X.shape
+    sparse = is_sparse(block.X)
+    _check_width(learner, rows, features, sparse)
     check_rows(block)
 
-    weights = as_weights(block.weights, block.rows)
+    weights = as_weights(block.weights, rows)
     skipped = 0
     if learner.encoding == "none":
         y = None
     else:
-        _check_targets(learner, block.y, block.rows)
-        block, skipped = labelled_rows(block._replace(weights=weights))
+        _check_targets(learner, block.y, rows)
+        block, skipped = labelled_rows(block if weights is None else block._replace(weights=weights))
         weights, y = block.weights, block.y
+        rows -= skipped
 
-    weights = row_weights(weights, block.rows)
-    scatter, width = learner.scatter, max(learner.n_features, block.features)
-    if scatter == "auto" and block.rows:
-        stated = not block.sparse or block.width_stated
-        scatter = "exact" if stated and block.features <= EXACT_WIDTH else "diagonal"
+    weights = row_weights(weights, rows)
+    scatter, width = learner.scatter, max(learner.n_features, features)
+    if scatter == "auto" and rows:
+        stated = not sparse or block.width_stated
+        scatter = "exact" if stated and features <= EXACT_WIDTH else "diagonal"
 
     kind, labels, columns, encoded = learner.target_kind, learner.labels, learner.columns, None
     target_width = learner.target_width
@@ -115,7 +119,7 @@ def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Bloc
         encoded = encode(y, learner.encoding, column)
         columns = len(labels) if encoded.values is None else encoded.values.shape[1]
 
-    dense = learner.dense or not block.sparse
+    dense = learner.dense or not sparse
     return BatchPlan(block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, target_width, labels)
 
 
@@ -139,9 +143,8 @@ def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -
     return (labels + tuple(new) if new else labels), column
 
 
-def _check_width(learner: PlannedAccumulator, block: Block) -> None:
-    features = block.features
-    if learner.n_features and not block.sparse and features != learner.n_features:
+def _check_width(learner: PlannedAccumulator, rows: int, features: int, sparse: bool) -> None:
+    if learner.n_features and not sparse and features != learner.n_features:
         raise WidthMismatch(
             f"batch has {features} features; this model was started with {learner.n_features}. "
             "Send those columns or start a new model."
@@ -162,7 +165,7 @@ def _check_width(learner: PlannedAccumulator, block: Block) -> None:
         raise TooManyFeatures(
             f"batch has {features} features; exact scatter is stored for up to {EXACT_WIDTH}. {advice}."
         )
-    if not block.sparse and block.rows and not features:
+    if not sparse and rows and not features:
         raise EmptyInput("batch has 0 features; dense rows need at least one.")
 
 

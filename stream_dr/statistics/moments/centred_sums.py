@@ -100,6 +100,8 @@ class CentredSums:
         width: number of features.
         columns: number of target columns.
         """
+        if self._cross.shape == (width, columns):
+            return
         self._cross = pad_to_shape(self._cross, (width, columns))
         self.mean, self.low, self._nonzero = (pad_to_shape(a, (width,)) for a in (self.mean, self.low, self._nonzero))
         self._scatter = pad_to_shape(self._scatter, (width, width)) if self.exact else self._scatter
@@ -117,7 +119,7 @@ class CentredSums:
         """
         if not total > 0.0:
             return None
-        if sp.issparse(X):
+        if not isinstance(X, np.ndarray):
             if self.exact and X.shape[0] > 1 and X.nnz < DENSE_SHARE * X.shape[0] * len(self.mean):
                 self._add_sparse(X, weights, total, targets)
                 return None
@@ -125,7 +127,7 @@ class CentredSums:
         return self._add_dense(X, weights, total, targets)
 
     def _add_dense(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
-        if len(X) == 1:
+        if X.shape[0] == 1:
             return self._add_row(X, weights, total, targets)
         rows = np.empty((len(X) + 1, X.shape[1]))
         joining = self._join(*centre_rows(X, weights, total, rows[:-1], self._nonzero), total)
@@ -146,11 +148,11 @@ class CentredSums:
         """
         self._nonzero += X[0] != 0.0
         high = X[0].astype(np.float64)
-        joining = self._join(high, np.zeros_like(high), total)
         rows = np.zeros((2, len(high)))
+        joining = self._join(high, rows[0].copy(), total)
         np.multiply(joining.step, joining.root, out=rows[1])
         if targets is not None and self._cross.shape[1]:
-            self._cross += np.outer(rows[1], targets.rows(weights, total, joining.root)[1])
+            self._cross += rows[1][:, None] * targets.rows(weights, total, joining.root)[1]
         if self.exact:
             add_outer(self._scatter, rows[1], 1.0)
         else:

@@ -175,11 +175,10 @@ class TargetSums:
         columns: number of labels.
         several: True if a row may have more than one label.
         """
-        self.label_weights, self.total = (
-            pad_to_shape(self.label_weights, (columns,)),
-            pad_to_shape(self.total, (columns,)),
-        )
-        self.label_rows = pad_to_shape(self.label_rows, (columns,))
+        if self.total.size < columns:
+            self.label_weights = pad_to_shape(self.label_weights, (columns,))
+            self.total = pad_to_shape(self.total, (columns,))
+            self.label_rows = pad_to_shape(self.label_rows, (columns,))
         if several:
             self.gram = pad_to_shape(self.gram, (columns, columns))
 
