@@ -386,7 +386,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self
 
     def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
-        if "fitted_" in self.__dict__:
+        if "fitted_" in vars(self):
             fitted = self.fitted_
             fitted.check_parameters(self)
         else:

@@ -104,7 +104,7 @@ class FittedState:
 
         Nothing is checked again while the estimator's attributes are the same objects.
         """
-        attributes = tuple(estimator.__dict__.values())
+        attributes = tuple(vars(estimator).values())
         identities = tuple(map(id, attributes))
         if identities != self._checked[0]:
             estimator.check_parameters()

@@ -1,9 +1,14 @@
 """What the first batch of a fresh machine costs: closed forms on dense rows compile nothing."""
 
+import cProfile
+import pstats
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+import stream_dr
 
 CHECK = """
 import sys
@@ -31,3 +36,17 @@ def test_closed_forms_compile_nothing_for_dense_rows() -> None:
     done = subprocess.run([sys.executable, "-c", CHECK], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+def test_a_row_makes_few_calls() -> None:
+    """What X is and which parameters are set is asked once, so one row makes at most 170 calls."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 20)), rng.choice(list("abc"), 300)
+    lda = stream_dr.LDA()
+    for rows in (slice(0, 200), slice(200, 201), slice(201, 202)):
+        lda.partial_fit(X[rows], y[rows])
+    profile = cProfile.Profile()
+    profile.enable()
+    lda.partial_fit(X[299:], y[299:])
+    profile.disable()
+    assert pstats.Stats(profile).total_calls <= 170  # type: ignore[attr-defined]
