@@ -442,8 +442,8 @@ class Index:
             raise damaged_file(self._path, f"the change of the schema by event {position} is missing")
         self.schemas()
         self.pending_erasures()
-        for (bucket,) in self._connection.execute("SELECT DISTINCT bucket FROM ids").fetchall():
-            ids.select_entries(self._connection, self._path, "bucket=?", (bucket,))
+        for _ in ids.select_entries(self._connection, self._path):
+            pass
 
     def _file(self, first: int, identity: bytes, end: int) -> Current:
         """Return the file of bodies of a table row."""
