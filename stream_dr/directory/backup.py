@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from stream_dr.directory.model_table import MODELS_NAME, ModelTable
+from stream_dr.directory.model_table import ModelTable
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.references import PLACES, SOURCES
 from stream_dr.directory.verify import verify
@@ -84,7 +84,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
 
 
 def _copy_moment(path: Path, temporary: Path, copy: LogCopy, stack: ExitStack) -> dict[Path, BinaryIO]:
-    """Copy models.db and the remaining parts of the log at one moment.
+    """Copy the index and the remaining parts of the log at one moment.
 
     path: path of the directory.
     temporary: path of the unfinished copy.
@@ -101,8 +101,7 @@ def _copy_moment(path: Path, temporary: Path, copy: LogCopy, stack: ExitStack) -
     # Retention never drops events after a snapshot, so the log has all events that models need.
     for _ in range(TRIES):
         with ExitStack() as attempt:
-            models = ModelTable(path / MODELS_NAME, writable=False).copy_to(temporary / MODELS_NAME)
-
+            models = _model_names(path)
             open_files: dict[Path, BinaryIO] = {}
             try:
                 for name in _relative_paths(path, models):
@@ -111,12 +110,19 @@ def _copy_moment(path: Path, temporary: Path, copy: LogCopy, stack: ExitStack) -
                 continue
 
             with copy.view() as index:
-                if list(open_files) == _relative_paths(path, models):
-                    copy.copy_rest(index)
-                    stack.enter_context(attempt.pop_all())
-                    return open_files
+                if list(open_files) != _relative_paths(path, models):
+                    continue
+                copy.copy_rest(index)
+            if _model_names(temporary) == models:
+                stack.enter_context(attempt.pop_all())
+                return open_files
 
     raise Overloaded(f"snapshots of {path} come and go too quickly; try again, or stop the service.", retry_after=5)
+
+
+def _model_names(path: Path) -> list[tuple[str, int]]:
+    """Return (name, id) of each model in a directory's table."""
+    return [(entry.name, entry.id) for entry in ModelTable(path, writable=False).entries()]
 
 
 def _total_bytes(path: Path) -> int:
@@ -133,7 +139,7 @@ def _total_bytes(path: Path) -> int:
 
 
 def _relative_paths(path: Path, models: list[tuple[str, int]]) -> list[Path]:
-    """Return the relative paths of files to copy with models.db.
+    """Return the relative paths of files to copy with the log.
 
     These are the snapshots and other files of each model, and places.json. Files
     that do not exist are not returned. The paths are relative to the directory.

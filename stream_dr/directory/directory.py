@@ -2,8 +2,7 @@
 
     D/lock
     D/reserve              reserved disk space, for an opening while the disk is full
-    D/log/                 events
-    D/models.db            models, with their specs and policies
+    D/log/                 events, and the models with their specs and policies
     D/snapshots/NAME.ID/POSITION.safetensors
     D/sources/NAME/        shards that the directory owns
     D/places.json          new URIs of shards that were moved
@@ -32,7 +31,7 @@ from stream_dr.directory.admit import DraftGroup, admit_model
 from stream_dr.directory.admit_saved import admit_saved
 from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, Recent
 from stream_dr.directory.history import History
-from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_name, check_table_exists
+from stream_dr.directory.model_table import ModelTable, check_name, create_tables
 from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.retention import Retention
 from stream_dr.disk import DirectoryLock, Reserve, check_room, remove_unfinished
@@ -177,12 +176,9 @@ class Directory(AbstractContextManager["Directory"]):
 
     def _open(self) -> None:
         """Open the log and the other files, and restore the models."""
-        self.log = Log(
-            self.path / "log", writable=self.writable, at_least=newest_snapshot(self.path) if self.writable else -1
-        )
-        check_table_exists(self.path, self.log.last)
-
-        self.table = ModelTable(self.path / MODELS_NAME, self.writable, self.log.check_writer)
+        reached = newest_snapshot(self.path) if self.writable else -1
+        self.log = Log(self.path / "log", writable=self.writable, at_least=reached, fill=create_tables)
+        self.table = ModelTable(self.path, self.writable, self.log.check_writer)
         self.records = Records(self.path / RECORDS)
         self.append_lock = threading.Lock()
 
@@ -203,15 +199,16 @@ class Directory(AbstractContextManager["Directory"]):
         if self.writable:
             self._remove_leftovers()
             remove_unfinished(self.path)
-            self.table.clear_removal_notes()
 
     def _remove_leftovers(self) -> None:
         """Remove snapshots that belong to no model.
 
         They are snapshots of removed models, and of models whose addition was interrupted.
         """
-        for folder in self.table.removed_folders(snapshot_folders(self.path)):
-            shutil.rmtree(folder, ignore_errors=True)
+        known = {f"{entry.name}.{entry.id}" for entry in self.table.entries()}
+        for folder in snapshot_folders(self.path):
+            if folder.name not in known:
+                shutil.rmtree(folder, ignore_errors=True)
 
     @property
     def position(self) -> int:
@@ -586,7 +583,7 @@ class Directory(AbstractContextManager["Directory"]):
 
         If the log lacks events that the model needs, the model is returned as failed.
 
-        entry: the model's name, id, spec and policies as models.db stores them.
+        entry: the model's name, id, spec and policies as the table of models has them.
         """
         model = self._new_model(entry)
         try:
@@ -602,7 +599,7 @@ class Directory(AbstractContextManager["Directory"]):
     def _new_model(self, entry: Entry) -> Model:
         """Return a Model that has no learned rows.
 
-        entry: the model's name, id, spec and policies as models.db stores them.
+        entry: the model's name, id, spec and policies as the table of models has them.
         """
         model = Model(entry, self.limits.keep_versions, self.table.set_ceiling)
         model.set_log_end(self.position, self.schema.names)

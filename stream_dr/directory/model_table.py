@@ -1,11 +1,10 @@
-"""ModelTable: names, specs and starts of a directory's models, in one small SQLite file.
+"""ModelTable: names, specs and starts of a directory's models, in the SQLite file of the log's index.
 
 The table also stores what must survive a kill before a snapshot has it: a model's failure (so that
 a restart does not try the same event forever), its publishing policy, and a ceiling of the version
 numbers handed out (so that none is used twice).
 
-Removed models are noted until their snapshots are deleted. A folder of snapshots whose model is
-neither in the table nor noted shows that the table has lost a row.
+A folder of snapshots whose model is not in the table belongs to a removed model.
 
 Each row has a digest of its fields, which every read checks, because SQLite does not detect a
 flipped bit inside a value. The file is opened for each call. A call costs one transaction.
@@ -15,18 +14,18 @@ import json
 import re
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from stream_dr.aliases import JsonDict
-from stream_dr.errors import DamagedFile, InvalidParameter
+from stream_dr.errors import InvalidParameter
 from stream_dr.failpoints import failpoint
+from stream_dr.log.index import APPLICATION, INDEX_NAME, LOG_FORMAT
 from stream_dr.log.sqlite_file import (
     check_integrity,
     commit_or_rollback,
-    create_file,
     damaged_file,
     open_connection,
     translate_errors,
@@ -34,16 +33,10 @@ from stream_dr.log.sqlite_file import (
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy, Spec
 from stream_dr.models.saved import stored_spec
 
-MODELS_NAME = "models.db"
-
-# The characters "SDRM".
-_APPLICATION = 0x5344524D
-_FORMAT = 2
 _TABLES = """
 CREATE TABLE models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT UNIQUE NOT NULL, spec TEXT NOT NULL,
   start INTEGER NOT NULL, policy TEXT, failure TEXT, version_ceiling INTEGER NOT NULL DEFAULT 0, digest INTEGER);
 CREATE TABLE replays (dataset TEXT PRIMARY KEY, passes INTEGER NOT NULL, digest INTEGER);
-CREATE TABLE removed (id INTEGER PRIMARY KEY);
 """
 _FIELDS = {"models": "id, name, spec, start, policy, failure, version_ceiling", "replays": "dataset, passes"}
 
@@ -57,30 +50,13 @@ def check_name(name: str) -> None:
         raise InvalidParameter(f"model name {name!r}; use 1 to 64 letters, digits, '_', '-' or '.'.")
 
 
-def check_table_exists(path: Path, last: int) -> None:
-    """Raise DamagedFile if the table of models is missing.
-
-    path: path of the directory.
-    last: last position of its log.
-
-    A new directory, without events or snapshots, needs no table. In any other, the snapshots would
-    be taken for those of removed models, and deleted.
-    """
-    table = path / MODELS_NAME
-    folders = sorted(p.name for p in (path / "snapshots").glob("*"))
-    if table.exists() or (last < 0 and not folders):
-        return
-
-    raise DamagedFile(
-        f"{table} is missing, and there are {last + 1} events and {len(folders)} folders of snapshots "
-        f"({', '.join(folders[:5])}). Restore it from a copy; or, to go on without models, move {path / 'snapshots'} "
-        "away and put the models.db of a new directory in its place.",
-        path=str(table),
-    )
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Create the tables of models and of unfinished replays in a new index."""
+    connection.executescript(_TABLES)
 
 
 class ModelTable:
-    """Table of models at `path`.
+    """Table of the models of the directory in a folder.
 
     check_writer: raises the error that keeps this process from changing the table.
 
@@ -88,19 +64,15 @@ class ModelTable:
     InsufficientStorage.
     """
 
-    def __init__(self, path: Path, writable: bool = True, check_writer: Callable[[], None] = lambda: None) -> None:
-        self.path = path
+    def __init__(self, folder: Path, writable: bool = True, check_writer: Callable[[], None] = lambda: None) -> None:
+        self.path = folder / "log" / INDEX_NAME
         self.writable = writable
         self._check_writer = check_writer
-        if writable and not path.exists():
-            self._create()
 
     def entries(self) -> list[Entry]:
         """Return all models, oldest first."""
-        if not self.path.exists():
-            return []
         with self._connection() as db:
-            return self._entries(db)
+            return [_entry_of_row(*row) for row in self._rows(db, "models", "ORDER BY id")]
 
     def add(
         self,
@@ -118,8 +90,7 @@ class ModelTable:
         """
         id = None
         if write is not None:
-            # Until the model is added, its id counts as that of a removed model. So the next start
-            # deletes the file if this process is killed in between.
+            # If this process is killed before the model is added, the next start deletes the file.
             id = self._reserve_id(name)
             write(id)
             failpoint("models.begun")
@@ -129,21 +100,16 @@ class ModelTable:
             row = db.execute(
                 "INSERT INTO models (id, name, spec, start, policy) VALUES (?, ?, ?, ?, ?)", values
             ).lastrowid
-            db.execute("DELETE FROM removed WHERE id = ?", (row,))
             failpoint("models.before_commit")
         failpoint("models.after_commit")
         return Entry(int(row or 0), name, spec, start, policy, refine, None, 0)
 
     def _reserve_id(self, name: str) -> int:
-        """Return an id that only the next added model may get.
-
-        It is noted as that of a removed model.
-        """
+        """Return an id that only the next added model may get."""
         self._check_writer()
         with self._connection() as db, commit_or_rollback(db):
             id = int(db.execute("INSERT INTO models (name, spec, start) VALUES (?, '', 0)", (name,)).lastrowid or 0)
             db.execute("DELETE FROM models WHERE id = ?", (id,))
-            db.execute("INSERT INTO removed VALUES (?)", (id,))
         failpoint("models.reserved")
         return id
 
@@ -151,34 +117,7 @@ class ModelTable:
         """Remove a model. Its id is never used again."""
         with self._change_row("models", "id", id) as db:
             db.execute("DELETE FROM models WHERE id = ?", (id,))
-            db.execute("INSERT OR IGNORE INTO removed VALUES (?)", (id,))
             failpoint("models.removing")
-
-    def removed_folders(self, folders: Sequence[Path]) -> list[Path]:
-        """Return the folders of snapshots (NAME.ID) whose models were removed.
-
-        Raises DamagedFile if a folder's model is neither in the table nor noted as removed. The
-        table is then an older copy, or has lost a row.
-        """
-        with self._connection() as db:
-            known = {f"{entry.name}.{entry.id}" for entry in self._entries(db)}
-            unknown = [folder for folder in folders if folder.name not in known and folder.suffix[1:].isdigit()]
-            removed = {id for (id,) in db.execute("SELECT id FROM removed")}
-
-        for folder in unknown:
-            if int(folder.suffix[1:]) not in removed:
-                raise damaged_file(
-                    self.path, f"it lacks the model whose snapshots are in {folder}; move them away to do without"
-                )
-        return unknown
-
-    def clear_removal_notes(self) -> None:
-        """Clear the note of removed models.
-
-        Call it once their snapshots are deleted.
-        """
-        with self._connection() as db, commit_or_rollback(db):
-            db.execute("DELETE FROM removed")
 
     def set_policies(self, id: int, policy: PublishPolicy | None, refine: RefinePolicy | None) -> None:
         """Store when a model is published and when it is refined."""
@@ -219,29 +158,12 @@ class ModelTable:
         with self._change_row("replays", "dataset", dataset) as db:
             db.execute("DELETE FROM replays WHERE dataset = ?", (dataset,))
 
-    def copy_to(self, path: Path) -> list[tuple[str, int]]:
-        """Copy the table to `path`, and return (name, id) of its models.
-
-        A table that is there is replaced.
-        """
-        if not self.path.exists():
-            return []
-        with self._connection() as db, create_file(path, _APPLICATION, _FORMAT) as copy:
-            db.backup(copy)
-        return [(entry.name, entry.id) for entry in ModelTable(path, writable=False).entries()]
-
     def check(self) -> None:
         """Raise DamagedFile unless SQLite's check and the digest of each row succeed."""
-        if not self.path.exists():
-            return
         with self._connection() as db:
             check_integrity(db, self.path)
             self._rows(db, "replays")
         self.entries()
-
-    def _entries(self, db: sqlite3.Connection) -> list[Entry]:
-        """Return all models, oldest first."""
-        return [_entry_of_row(*row) for row in self._rows(db, "models", "ORDER BY id")]
 
     def _rows(self, db: sqlite3.Connection, table: str, which: str = "", values: tuple[Any, ...] = ()) -> list[Any]:
         """Return rows of a table without their digests, which are checked.
@@ -273,14 +195,9 @@ class ModelTable:
         """Open the file for the time of the with-block."""
         with (
             translate_errors(self.path),
-            closing(open_connection(self.path, self.writable, _APPLICATION, _FORMAT)) as db,
+            closing(open_connection(self.path, self.writable, APPLICATION, LOG_FORMAT)) as db,
         ):
             yield db
-
-    def _create(self) -> None:
-        """Make an empty table."""
-        with create_file(self.path, _APPLICATION, _FORMAT) as db:
-            db.executescript(_TABLES)
 
 
 def _digest(*fields: object) -> int:

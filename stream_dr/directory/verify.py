@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_table_exists
+from stream_dr.directory.model_table import ModelTable
 from stream_dr.directory.references import find_shard
 from stream_dr.errors import DamagedFile, DirectoryMissing, StreamDRError
 from stream_dr.log.log import Log
-from stream_dr.models.snapshot import START, snapshot_files, snapshot_folders
+from stream_dr.models.snapshot import START, snapshot_files
 from stream_dr.models.snapshot_file import read_file
 
 
@@ -44,10 +44,8 @@ def verify(path: Path, shards: bool = True) -> Iterator[Finding]:
 
     Raises DirectoryMissing.
     """
-    last = -1
     try:
         with Log(path / "log", writable=False) as log:
-            last = log.last
             yield _run_check(f"log of {log.last + 1} events", log.verify)
             if shards:
                 yield from _check_shards(path, log)
@@ -56,7 +54,7 @@ def verify(path: Path, shards: bool = True) -> Iterator[Finding]:
     except StreamDRError as e:
         yield Finding("log", e)
 
-    yield _run_check(MODELS_NAME, partial(_check_models, path, last))
+    yield _run_check("table of models", ModelTable(path, writable=False).check)
     for folder in sorted((path / "snapshots").glob("*")):
         for file in [*snapshot_files(folder), *folder.glob(START)]:
             finding = _run_check(f"snapshot {folder.name}/{file.name}", partial(read_file, file))
@@ -93,20 +91,6 @@ def _run_check(what: str, check: Callable[[], object]) -> Finding:
     except OSError as e:
         return Finding(what, DamagedFile(f"{what}: {e}"))
     return Finding(what)
-
-
-def _check_models(path: Path, last: int) -> None:
-    """Check the table of models, models.db.
-
-    path: path of the directory.
-    last: position of the log's last event, −1 if the log is empty or damaged.
-    """
-    check_table_exists(path, last)
-    table = ModelTable(path / MODELS_NAME, writable=False)
-    folders = snapshot_folders(path)
-    table.check()
-    if folders:
-        table.removed_folders(folders)
 
 
 def _check_shard(path: Path, uri: str, sha256: str) -> None:

@@ -6,7 +6,8 @@ index.sqlite-wal, -shm        SQLite's own files
 head                          last acknowledged position (head.py)
 """
 
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from stream_dr.disk import fsync_directory
@@ -17,10 +18,11 @@ from stream_dr.log.index import INDEX_NAME, Current, Index
 from stream_dr.log.sqlite_file import damaged_file
 
 
-def prepare_log(folder: Path, writable: bool, at_least: int) -> None:
+def prepare_log(folder: Path, writable: bool, at_least: int, fill: Callable[[sqlite3.Connection], object]) -> None:
     """Create the log if there is none, and check its end.
 
     at_least: position that the log has reached.
+    fill: creates further tables in a new index.
 
     Raises DirectoryMissing, UnknownFormat, DamagedFile.
     """
@@ -37,7 +39,7 @@ def prepare_log(folder: Path, writable: bool, at_least: int) -> None:
             raise damaged_file(path, "it is missing")
         if not writable:
             raise DirectoryMissing(f"{folder} holds no log; give a directory that replay or serve has written.")
-        tables.create_index(folder)
+        tables.create_index(folder, fill)
     elif writable:
         check_end(folder, known)
 

@@ -18,7 +18,7 @@ import sqlite3
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
@@ -78,6 +78,8 @@ class Log(AbstractContextManager["Log"]):
         Number of idempotency keys that are remembered.
     at_least : int
         Position that the log has reached, as the caller knows from elsewhere.
+    fill : callable
+        Creates further tables in the SQLite file of a new log.
 
     Attributes
     ----------
@@ -96,6 +98,7 @@ class Log(AbstractContextManager["Log"]):
         file_bytes: int = 64 << 20,
         keys: int = tables.KEYS,
         at_least: int = -1,
+        fill: Callable[[sqlite3.Connection], object] = lambda connection: None,
     ) -> None:
         self.path = Path(path)
         self.writable = writable
@@ -117,7 +120,7 @@ class Log(AbstractContextManager["Log"]):
         self.displaced: DirectoryInUse | None = None
         self._closed = False
 
-        prepare_log(self.path, writable, at_least)
+        prepare_log(self.path, writable, at_least, fill)
         self._database = tables.database(self.path, writable)
         self._index = file_numbers(self._database.path)
         self._head = HeadFile(self.path, writable)

@@ -145,11 +145,11 @@ def test_a_backup_is_whole_or_not_there(filled: Path, tmp_path: Path) -> None:
         backup(filled, tmp_path / "copy")
     backup(filled, tmp_path / "copy")
     damaged = tmp_path / "damaged"
-    for pattern in ("log/*.bodies", "snapshots/lda.1/*", "models.db"):
+    for pattern in ("log/*.bodies", "snapshots/lda.1/*", "log/index.sqlite"):
         shutil.copytree(filled, damaged)
         victim = sorted(damaged.glob(pattern))[0]
         content = bytearray(victim.read_bytes())
-        content[content.index(b"class_means") if pattern == "models.db" else len(content) // 2] ^= 1
+        content[content.index(b"class_means") if pattern == "log/index.sqlite" else len(content) // 2] ^= 1
         victim.write_bytes(content)
         with pytest.raises(errors.StreamDRError):
             backup(damaged, tmp_path / "none")

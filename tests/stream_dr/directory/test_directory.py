@@ -12,11 +12,9 @@ import stream_dr
 from stream_dr import errors, failpoints
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Draft, Receipt, rows_draft
-from stream_dr.directory.verify import verify
 from stream_dr.log import index
 from stream_dr.log.event import sha256_of
 from stream_dr.models.entry import Spec
-from stream_dr.models.snapshot import snapshot
 from stream_dr.running.advance import backfill
 from tests.support.batches import SMALL, body, dense, draft, opened, put
 
@@ -188,34 +186,6 @@ def test_a_removed_model_leaves_nothing_to_its_successor(tmp_path: Path) -> None
         directory.remove_model("m")
         assert not folder.exists()
         assert directory.add_model("m", "class_means", {})[0].id > first
-
-
-def test_snapshots_whose_models_nobody_knows_any_more_are_not_removed(tmp_path: Path) -> None:
-    with opened(tmp_path, m=("class_means", {})) as directory:
-        put(directory, dense(0))
-        backfill(directory, [directory.model("m")], 0)
-        snapshot(directory.model("m"), directory.model("m").freeze(), tmp_path)
-    (tmp_path / "models.db").rename(tmp_path / "away")
-    for _ in range(2):
-        with pytest.raises(errors.DamagedFile, match=r"models\.db is missing, and there are 1 events.*m\.1"):
-            Directory(tmp_path)
-    (tmp_path / "away").rename(tmp_path / "models.db")
-    with opened(tmp_path) as directory:
-        assert directory.model("m").rows == 20
-
-
-def test_without_its_table_of_models_a_stream_goes_on_as_the_error_says(tmp_path: Path) -> None:
-    with opened(tmp_path / "D", m=("class_means", {})) as directory:
-        put(directory, dense(0))
-    table = tmp_path / "D" / "models.db"
-    table.unlink()
-    with pytest.raises(errors.DamagedFile, match=r"put the models\.db of a new directory in its place"):
-        Directory(tmp_path / "D")
-    assert [f.what for f in verify(tmp_path / "D") if isinstance(f.error, errors.DamagedFile)] == ["models.db"]
-    opened(tmp_path / "new").close()
-    (tmp_path / "new" / "models.db").rename(table)
-    with opened(tmp_path / "D") as directory:
-        assert (directory.position, directory.models) == (0, {})
 
 
 def test_an_unlearn_draft_is_taken_as_it_is(tmp_path: Path) -> None:
