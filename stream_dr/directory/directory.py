@@ -28,8 +28,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stream_dr.aliases import JsonDict
-from stream_dr.directory.admit import DraftGroup, admit_model
-from stream_dr.directory.admit_saved import admit_saved
+from stream_dr.directory.admit import DraftGroup, admit_model, admit_saved
 from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, Recent
 from stream_dr.directory.history import History
 from stream_dr.directory.model_table import MODELS_NAME, ModelTable, check_name, check_table_exists
