@@ -166,6 +166,7 @@ class Directory(AbstractContextManager["Directory"]):
         An attempt fails with HistoryGone if a writing process drops events that a model needs
         while this process reads the model's snapshot.
         """
+        # An attribute, because `_restored_model` fails a model only in the last attempt.
         for self._tries_left in reversed(range(tries)):
             try:
                 self._open()
@@ -183,8 +184,11 @@ class Directory(AbstractContextManager["Directory"]):
 
         self.table = ModelTable(self.path / MODELS_NAME, self.writable, self.log.check_writer)
         self.records = Records(self.path / RECORDS)
+
+        # Held while events are appended, and while the set of models or the schema changes.
         self.append_lock = threading.Lock()
 
+        # Both get functions, because the schema and the models change while they are used.
         self.history = History(self.log, self.path, lambda: self.schema, lambda: self.active_models)
         self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models, self.append_lock)
         self.recent = Recent()
