@@ -93,7 +93,7 @@ def progress_of(records: list[JsonDict], most: int, title: str) -> FigureDict:
     ticks = _thin_records(ticks, most)
 
     names = list(dict.fromkeys(name for tick in ticks for name in tick["models"]))
-    traces = [] if not (base := _baseline_line(ticks)) else [base]
+    traces = [*_baseline_line(ticks)]
     for i, name in enumerate(names):
         traces += _model_lines(ticks, name, COLOURS[i % len(COLOURS)])
         traces += _model_marks(records, ticks, name, COLOURS[i % len(COLOURS)], most)
@@ -182,17 +182,15 @@ def _recorded_value(model: JsonDict, name: str) -> float | None:
     return score_of(model) if model.get("tested") else None
 
 
-def _baseline_line(ticks: list[JsonDict]) -> Trace | None:
-    """Return the line of the baseline, or None if there is none.
+def _baseline_line(ticks: list[JsonDict]) -> Iterator[Trace]:
+    """Yield the line of the baseline, if there is one.
 
     The baseline belongs to the stream, so that of any model will do.
     """
     values = [next((m["baseline"] for m in t["models"].values() if m.get("baseline") is not None), None) for t in ticks]
-    if all(value is None for value in values):
-        return None
-
-    line = line_trace("always the last label", [plotly_time(t) for t in ticks], values, **BASELINE)
-    return line | {"mode": "lines", "yaxis": "y3"}
+    if any(value is not None for value in values):
+        line = line_trace("always the last label", [plotly_time(t) for t in ticks], values, **BASELINE)
+        yield line | {"mode": "lines", "yaxis": "y3"}
 
 
 def _model_marks(records: list[JsonDict], ticks: list[JsonDict], name: str, colour: str, most: int) -> Iterator[Trace]:
