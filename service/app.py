@@ -22,13 +22,12 @@ from starlette.middleware.cors import CORSMiddleware
 import stream_dr
 from service import problems, schemas
 from service.auth import Access
-from service.background_warm_up import WarmUp
-from service.body_limits import BodyLimits, BodyMemory
-from service.json_types import JsonDict
+from service.bodies import BodyLimits, BodyMemory
 from service.metrics import Metrics, MetricsMiddleware
 from service.routes import jobs, learn, look, models, project, stream
+from service.schemas import JsonDict
 from service.settings import Settings
-from service.shared import AppState, Ingest, check_parameters_unique
+from service.shared import AppState, Ingest, WarmUp, check_parameters_unique
 
 PARSING, QUERIES, SLOW = 1, 4, 4
 """Numbers of threads in the three pools.

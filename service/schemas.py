@@ -3,7 +3,7 @@
 The library itself parses bodies of rows. Their schema `Rows` is for the OpenAPI document only.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import FastAPI, Header, Path
 from fastapi.openapi.utils import get_openapi
@@ -11,9 +11,10 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_va
 from pydantic.json_schema import models_json_schema
 
 import stream_dr
-from service import auth, media
-from service.examples import EXAMPLES
-from service.json_types import JsonDict
+from service import auth, bodies
+
+JsonDict = dict[str, Any]
+"""JSON object."""
 
 Label = str | int | bool
 PUBLISH = stream_dr.PublishPolicy()
@@ -410,6 +411,94 @@ class Health(BaseModel):
     )
 
 
+_BY = {"model": "lda", "version": 3, "position": 812, "solution": "exact"}
+_MODEL = {
+    "name": "lda",
+    "estimator": "lda",
+    "params": {"gamma": 1.0},
+    "state": "live",
+    "position": 812,
+    "rows": 9000,
+    "rows_skipped": 0,
+    "lag": 0,
+    "version": 3,
+    "versions": [2, 3],
+    "published_position": 812,
+    "components": 1,
+    "classes": ["a", "b"],
+    "class_rows": [4400, 4600],
+    "classes_waiting": [],
+    "eigenvalues": [0.7],
+    "solution": "exact",
+    "refined_at": None,
+    "residual": None,
+    "bytes": 4096,
+    "stale_rows": 0,
+    "publish": {"rows": None, "seconds": 1.0, "idle": True},
+    "refine": None,
+    "failure": None,
+    "publish_failure": None,
+}
+
+_OVERVIEW = {name: _MODEL[name] for name in ("estimator", "state", "rows", "lag", "stale_rows", "version")}
+
+EXAMPLES: dict[str, JsonDict] = {
+    "Rows": {"rows": [[0.1, 0.2], [0.3, 0.4]], "labels": ["a", "b"]},
+    "Receipt": {"position": 812, "rows": 2, "duplicate": False},
+    "Unlearn": {"positions": [812]},
+    "Refine": {"tol": 1e-6, "max_passes": 20},
+    "Projected": {**_BY, "z": [[0.5], [-1.2]]},
+    "Predicted": {**_BY, "predicted": ["b"], "classes": ["a", "b"], "probabilities": [[0.2, 0.8]]},
+    "ModelState": _MODEL,
+    "Models": {"models": {"lda": _MODEL}},
+    "Exported": {
+        **_BY,
+        "newest": 3,
+        "rows": 9000,
+        "kind": "linear",
+        "mean": [0.2, 0.3],
+        "components": [[0.7, 0.7]],
+        "eigenvalues": [0.7],
+    },
+    "JobState": {
+        "id": "5f2c9a",
+        "kind": "refine",
+        "model": "lda",
+        "state": "running",
+        "progress": {"pass": 2, "rows": 4000, "total_rows": 9000},
+        "error": None,
+    },
+    "StreamState": {
+        "position": 812,
+        "rows": 9000,
+        "models": ["lda"],
+        "layout": "dense",
+        "features": 2,
+        "names": None,
+        "kinds": None,
+        "stated": 0,
+        "target_kind": "class",
+        "labels": ["a", "b"],
+        "outputs": 0,
+        "weighted": False,
+        "allowed_labels": [],
+    },
+    "Overview": {
+        "position": 812,
+        "rows": 9000,
+        "models": {"lda": {**_OVERVIEW, "components": 1, "solution": "exact"}},
+    },
+    "Health": {"status": "ready"},
+    "Problem": {
+        "type": "about:blank",
+        "title": "unknown model",
+        "status": 404,
+        "code": "unknown_model",
+        "detail": "no model is called 'pca' here; there are: lda.",
+    },
+}
+"""Example of each schema, by its name."""
+
 _REF = "#/components/schemas/{model}"
 
 
@@ -422,9 +511,9 @@ def binary_body(description: str) -> JsonDict:
     return {"schema": {"type": "string", "format": "binary", "description": description}}
 
 
-_STREAM = binary_body(f"an Arrow IPC stream (also accepted as {media.ARROW_STREAM})")
+_STREAM = binary_body(f"an Arrow IPC stream (also accepted as {bodies.ARROW_STREAM})")
 ROWS_BODY = {
-    "requestBody": {"required": False, "content": {media.JSON: {"schema": _schema_ref(Rows)}, media.OCTETS: _STREAM}}
+    "requestBody": {"required": False, "content": {bodies.JSON: {"schema": _schema_ref(Rows)}, bodies.OCTETS: _STREAM}}
 }
 """OpenAPI description of a body of rows.
 

@@ -1,6 +1,8 @@
-"""State that all requests share, and the queue of bodies to learn."""
+"""State that all requests share: the queue of bodies to learn, and the compilation at the start."""
 
 import asyncio
+import functools
+import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,18 +11,19 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 import stream_dr
-from service.background_warm_up import WarmUp
-from service.body_limits import BodyMemory
+from service.bodies import BodyMemory
 from service.metrics import Metrics
 from service.problems import ServiceError
 from service.settings import Settings
+
+log = logging.getLogger("stream_dr.warm_up")
 
 
 class Ingest:
     """Queue that turns bodies of rows into receipts.
 
     A body waits for the thread that parses, then for the log. The bytes of waiting bodies are
-    bounded by `max_queue_bytes`: body_limits.py counts a body until it is answered, and the queue
+    bounded by `max_queue_bytes`: bodies.py counts a body until it is answered, and the queue
     of the log refuses parsed batches past the same setting.
 
     Parameters
@@ -62,6 +65,38 @@ class Ingest:
 
     def _check(self, body: bytes, media: str, key: str | None) -> stream_dr.DryRunReceipt:
         return self._running.check(stream_dr.rows_draft(body, media, key, self._limits))
+
+
+class WarmUp:
+    """Compilation of the kernels of all estimators.
+
+    Attributes
+    ----------
+    reason : str or None
+        Sentence that says why the service is not ready. None if nothing is being compiled.
+    """
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Compile for one estimator after the other, in a thread.
+
+        Compiling that takes longer than two seconds is logged. Once `stopping` is set, no further
+        estimator is compiled for.
+        """
+        kinds = list(stream_dr.ESTIMATORS.values())
+        for number, kind in enumerate(kinds, start=1):
+            if stopping.is_set():
+                break
+            line = f"compiling for {kind.__name__}, {number} of {len(kinds)}: once on this machine"
+            self.reason = f"The service starts, {line}."
+            await asyncio.to_thread(stream_dr.warm_up, [kind()], functools.partial(_log_line, line))
+        self.reason = None
+
+
+def _log_line(line: str, _: str) -> None:
+    log.info(line)
 
 
 @dataclass(frozen=True)

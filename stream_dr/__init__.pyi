@@ -50,8 +50,8 @@ from .models.saved import load as load
 from .models.saved import save as save
 from .models.schema import Limits as Limits
 from .models.snapshot import export_model as export_model
-from .plotting.live import LiveFigures as LiveFigures
-from .plotting.of_directory import FigureOptions as FigureOptions
+from .plotting.directory_figures import FigureOptions as FigureOptions
+from .plotting.directory_figures import LiveFigures as LiveFigures
 from .rows.block import Block as Block
 from .running.driver import RunSettings as RunSettings
 from .running.fit import fit as fit

@@ -7,8 +7,7 @@ from fastapi import APIRouter, Response
 
 import stream_dr
 from service import schemas
-from service.json_types import JsonDict
-from service.schemas import JobId, Name
+from service.schemas import JobId, JsonDict, Name
 from service.shared import Service
 
 router = APIRouter(tags=["jobs"])

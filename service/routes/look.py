@@ -7,17 +7,18 @@ it for the tab.
 import asyncio
 import importlib.util
 from pathlib import Path
-from typing import Annotated
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.staticfiles import StaticFiles
 
 import stream_dr
-from service import media, schemas
+from service import schemas
 from service.auth import may_write
-from service.forms import FORMS, estimator_forms
-from service.json_types import JsonDict
+from service.bodies import JSON
+from service.schemas import JsonDict
 from service.shared import Service
 
 router = APIRouter(tags=["stream"])
@@ -43,9 +44,7 @@ compile functions from strings.
 """
 
 PAGE: schemas.Answers = {200: {"content": {"text/html": {"schema": {"type": "string"}, "example": "<!doctype html>"}}}}
-FIGURES: schemas.Answers = {
-    200: {"content": {media.JSON: {"schema": {"type": "object", "additionalProperties": True}}}}
-}
+FIGURES: schemas.Answers = {200: {"content": {JSON: {"schema": {"type": "object", "additionalProperties": True}}}}}
 
 
 @router.get("/", response_class=FileResponse, responses=PAGE)
@@ -74,7 +73,7 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
         return shared.figures().draw(query.model, options, have, rights)
 
     body = await asyncio.get_running_loop().run_in_executor(shared.queries, draw)
-    return Response(body, media_type=media.JSON, headers={"Cache-Control": "no-store"})
+    return Response(body, media_type=JSON, headers={"Cache-Control": "no-store"})
 
 
 def install(app: FastAPI) -> None:
@@ -89,11 +88,46 @@ def install(app: FastAPI) -> None:
     def plotly_script() -> Response:
         return FileResponse(script, media_type="text/javascript", headers={"Cache-Control": "max-age=86400"})
 
-    @app.get(f"/dashboard/{FORMS}", include_in_schema=False)
+    @app.get("/dashboard/forms.json", include_in_schema=False)
     def form_parameters() -> Response:
         return JSONResponse(parameters, headers={"Cache-Control": "no-cache"})
 
     app.mount("/dashboard", StaticFiles(directory=PAGES))
+
+
+def estimator_forms() -> JsonDict:
+    """Return the description of each estimator, by its key.
+
+    A description has these fields:
+
+    - `about`: one sentence.
+    - `refines`: true if the estimator can be refined.
+    - `params`: list of {"name", "kind", "choices", "default"}. The kind is "integer", "number",
+      "boolean", "choice", or "json" for any other type.
+    """
+    return {key: _estimator_form(kind) for key, kind in stream_dr.ESTIMATORS.items()}
+
+
+def _estimator_form(kind: type) -> JsonDict:
+    about = (kind.__doc__ or "").strip().partition("\n")[0].partition(" [")[0]
+    params = [
+        {"name": name, "default": default} | _field_kind(hint)
+        for name, hint, default in stream_dr.parameter_types(kind)
+    ]
+    return {"about": about, "refines": getattr(kind, "refined_by", None) is not None, "params": params}
+
+
+def _field_kind(hint: Any) -> JsonDict:
+    """Return the kind and the choices of a parameter with this type hint."""
+    if get_origin(hint) is Literal:
+        return {"kind": "choice", "choices": list(get_args(hint))}
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    plain = [kind for kind in kinds if kind is not type(None)]
+    if plain == [bool]:
+        return {"kind": "boolean"}
+    if plain == [int]:
+        return {"kind": "integer"}
+    return {"kind": "number" if plain and set(plain) <= {int, float} else "json"}
 
 
 def report(directory: stream_dr.Directory, running: stream_dr.Running) -> JsonDict:

@@ -22,11 +22,9 @@ from starlette.types import Scope
 
 import stream_dr
 from service import schemas
-from service.body_limits import media_type
-from service.json_types import JsonDict
-from service.media import ARROW_STREAM, JSON, OCTETS, SAFETENSORS, SAVED, preferred_media
+from service.bodies import ARROW_STREAM, JSON, OCTETS, SAFETENSORS, SAVED, media_type, preferred_media
 from service.problems import ServiceError
-from service.schemas import Name
+from service.schemas import JsonDict, Name
 from service.shared import AppState, Service
 from stream_dr import errors
 

@@ -14,10 +14,9 @@ from pydantic import BaseModel
 
 import stream_dr
 from service import schemas
-from service.body_limits import rows_medium
-from service.json_types import JsonDict
-from service.media import ARROW_STREAM, JSON, preferred_media
+from service.bodies import ARROW_STREAM, JSON, preferred_media, rows_medium
 from service.problems import ServiceError
+from service.schemas import JsonDict
 from service.shared import AppState, Service
 
 router = APIRouter(tags=["project"])

@@ -9,9 +9,8 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from prometheus_client.exposition import choose_encoder
 
 from service import schemas
-from service.examples import EXAMPLES
-from service.json_types import JsonDict
 from service.problems import ServiceError
+from service.schemas import JsonDict
 from service.shared import AppState, Service
 
 router = APIRouter(tags=["stream"])
@@ -24,7 +23,7 @@ CATCHING_UP = 1.0
 SILENCE = 15.0
 """Time after which an unchanged stream sends a sign of life, in seconds."""
 
-EVENT = f"event: overview\ndata: {json.dumps(EXAMPLES['Overview'])}\n\n"
+EVENT = f"event: overview\ndata: {json.dumps(schemas.EXAMPLES['Overview'])}\n\n"
 METRIC = "# TYPE stream_dr_position gauge\nstream_dr_position 812.0\n"
 
 

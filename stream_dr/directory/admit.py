@@ -24,9 +24,10 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from stream_dr.directory.draft import REFERENCE, Draft, DryRunReceipt, Receipt, Removal, parse_removal
 from stream_dr.errors import (
@@ -59,11 +60,14 @@ from stream_dr.models.schema import (
     columns_missing,
     missing_table_row,
     schema_delta,
+    with_learned,
     with_table,
 )
 from stream_dr.rows.block import Block
 from stream_dr.statistics.protocol import State
+from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import (
+    KINDS,
     Targets,
     all_absent,
     check_allowed,
@@ -156,6 +160,22 @@ def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
         )
 
 
+def admit_saved(estimator: Estimator, schema: Schema, limits: Limits) -> Schema:
+    """Return the schema, extended by what a saved estimator has learned.
+
+    These are the estimator's kind of targets, labels and column names.
+
+    Raises an error if the estimator cannot continue to learn from a stream of this schema.
+    """
+    accumulator = estimator.fitted().accumulator
+    new_schema = with_learned(schema, accumulator, estimator.fitted().names)
+
+    admit_model(estimator, new_schema._replace(features=max(new_schema.features, accumulator.n_features)), limits)
+    if schema.layout is not None:
+        try_batch(estimator, columns_in_order(_zeros(new_schema), new_schema), accumulator.freeze())
+    return new_schema
+
+
 def _check_rows(estimator: Estimator, schema: Schema) -> None:
     """Raise SchemaMismatch if the estimator cannot learn the stream's layout.
 
@@ -232,6 +252,26 @@ def _check_kind(estimator: Estimator, kind: str | None) -> None:
         raise TargetKindMismatch(
             f"this stream's targets are of kind {kind}; the model was made with target={estimator.target!r}."
         )
+
+
+def _zeros(schema: Schema) -> Block:
+    """Return a Block of one row that fits a stream's schema.
+
+    The row has the stream's layout. Its values are zeros, or all missing for the row of a table.
+    Its target is the stream's first label, or zeros if targets are continuous.
+    """
+    shape = (1, schema.features)
+    X: Any = missing_table_row(schema)
+    if X is None:
+        X = csr_matrix(shape) if schema.layout == "sparse" else np.zeros(shape)
+    label = schema.labels[:1]
+    targets: Any = {
+        "class": label,
+        "multilabel": [label] if label else [],
+        "continuous": np.zeros((1, schema.outputs)) if schema.outputs else [],
+    }.get(schema.target_kind or NONE, [])
+    y = parse_targets(targets, 1, KINDS, known=schema.target_kind) if len(targets) else None
+    return Block(X, y, np.ones(1) if schema.weighted else None, names=schema.names)
 
 
 @cache

@@ -27,8 +27,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stream_dr.aliases import JsonDict
-from stream_dr.directory.admit import DraftGroup, admit_model
-from stream_dr.directory.admit_saved import admit_saved
+from stream_dr.directory.admit import DraftGroup, admit_model, admit_saved
 from stream_dr.directory.draft import Draft, DryRunReceipt, Receipt, Recent
 from stream_dr.directory.history import History
 from stream_dr.directory.model_table import ModelTable, check_name, create_tables
@@ -166,6 +165,7 @@ class Directory(AbstractContextManager["Directory"]):
         An attempt fails with HistoryGone if a writing process drops events that a model needs
         while this process reads the model's snapshot.
         """
+        # An attribute, because `_restored_model` fails a model only in the last attempt.
         for self._tries_left in reversed(range(tries)):
             try:
                 self._open()
@@ -180,8 +180,11 @@ class Directory(AbstractContextManager["Directory"]):
         self.log = Log(self.path / "log", writable=self.writable, at_least=reached, fill=create_tables)
         self.table = ModelTable(self.path, self.writable, self.log.check_writer)
         self.records = Records(self.path / RECORDS)
+
+        # Held while events are appended, and while the set of models or the schema changes.
         self.append_lock = threading.Lock()
 
+        # Both get functions, because the schema and the models change while they are used.
         self.history = History(self.log, self.path, lambda: self.schema, lambda: self.active_models)
         self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models, self.append_lock)
         self.recent = Recent()

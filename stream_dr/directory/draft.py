@@ -24,7 +24,7 @@ from stream_dr.arrow.codec import block_from_arrow, block_from_json, read_arrow
 from stream_dr.arrow.json_rows import check_gaps
 from stream_dr.arrow.rows import MAX_WIDTH
 from stream_dr.errors import InvalidIndex, InvalidRows, LimitExceeded, MalformedInput
-from stream_dr.log.event import Body, quick_digest, sha256_of
+from stream_dr.log.event import Body, EventKind, quick_digest, sha256_of
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.index import LASTING
 from stream_dr.models.schema import Limits
@@ -43,7 +43,7 @@ None in place of the numbers means all rows of the event.
 class Draft(NamedTuple):
     """Event that is not in the log yet and has no position.
 
-    kind: "rows", "reference" (to a batch of a shard) or "unlearn".
+    kind: kind of the event, which decides what `body` means.
     body: the payload, which are the bytes that the log stores.
     fingerprint: hex digest of the payload. Two payloads with the same key are compared by it.
     key: idempotency key or None.
@@ -52,7 +52,7 @@ class Draft(NamedTuple):
     ids: (rows,) hashes of the rows' ids. None if the rows have no ids.
     """
 
-    kind: str
+    kind: EventKind
     body: Body
     fingerprint: str
     key: str | None = None

@@ -11,7 +11,7 @@ the two apart.
 """
 
 import hashlib
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import xxhash
@@ -22,11 +22,19 @@ Body = bytes | memoryview
 """Body of an event: bytes, or a read-only view of bytes that will not change."""
 
 
+EventKind = Literal["rows", "reference", "unlearn"]
+"""Kind of an event.
+
+The body of "rows" has the rows. That of "reference" names a batch of a shard. That of "unlearn"
+names rows to take out of the models.
+"""
+
+
 class Event(NamedTuple):
     """Entry of the log.
 
     position: its number, from 0 without gap.
-    kind: "rows", "reference" or "unlearn".
+    kind: kind of the event, which decides what `body` means.
     key: idempotency key or None.
     fingerprint: hex digest by which two bodies of one key are compared.
     rows: number of rows.
@@ -38,7 +46,7 @@ class Event(NamedTuple):
     """
 
     position: int
-    kind: str
+    kind: EventKind
     key: str | None
     fingerprint: str
     rows: int
@@ -60,7 +68,7 @@ class EventDraft(NamedTuple):
     ids: (rows,) hashes of its rows' ids (`ids.id_hashes`), or None if they have none.
     """
 
-    kind: str
+    kind: EventKind
     key: str | None
     fingerprint: str
     rows: int
@@ -70,7 +78,7 @@ class EventDraft(NamedTuple):
     ids: np.ndarray | None = None
 
 
-def draft(kind: str, body: Body, rows: int, key: str | None = None, schema: str | None = None) -> EventDraft:
+def draft(kind: EventKind, body: Body, rows: int, key: str | None = None, schema: str | None = None) -> EventDraft:
     """Return an EventDraft whose fingerprint is that of its body.
 
     The fingerprint is a SHA-256, so call this outside of the appending thread.

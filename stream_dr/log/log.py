@@ -30,7 +30,7 @@ from stream_dr.errors import DamagedFile, DirectoryInUse, HistoryGone, StreamDRE
 from stream_dr.failpoints import failpoint
 from stream_dr.log import index as tables
 from stream_dr.log.bodies import Reader
-from stream_dr.log.event import Event, EventDraft, draft, event_at, sha256_of
+from stream_dr.log.event import Event, EventDraft, EventKind, draft, event_at, sha256_of
 from stream_dr.log.folder import prepare_log, remove_unnamed_files
 from stream_dr.log.head import HeadFile, displaced_error, file_numbers, history_gone, truncated_error
 from stream_dr.log.index import Current, Ends, Index, Known, row_of
@@ -175,6 +175,7 @@ class Log(AbstractContextManager["Log"]):
             counts = (0 if e.kind == "unlearn" else e.rows for e in events)
             totals = list(accumulate(counts, initial=self._ends.rows))[1:]
 
+            # Set before the write: if it raises, `_reconcile` finds the log's end here or where it was.
             self._possible_end = Ends(self._ends.first, events[-1].position, totals[-1])
             with self._write() as connection:
                 places, current = tables.write_bodies(
@@ -225,7 +226,7 @@ class Log(AbstractContextManager["Log"]):
             raise
         return events
 
-    def read_kind(self, kind: str, before: int, after: int = -1) -> list[Event]:
+    def read_kind(self, kind: EventKind, before: int, after: int = -1) -> list[Event]:
         """Return the stored events of a kind with after < position < before.
 
         Meant for kinds with few events. Unlearn events have an index of their own.
@@ -242,7 +243,7 @@ class Log(AbstractContextManager["Log"]):
                 return self.read_kind(kind, before, after)
             raise
 
-    def read_readable(self, kind: str) -> list[Event]:
+    def read_readable(self, kind: EventKind) -> list[Event]:
         """Return the stored events of a kind that are not damaged.
 
         `verify` names the damaged ones.
@@ -450,7 +451,8 @@ class Log(AbstractContextManager["Log"]):
         self._reconcile()
         try:
             with self._transaction() as (connection, index):
-                # The log ends elsewhere than where this writer left it.
+                # The log ends elsewhere than where this writer left it. `first` is left out of the
+                # comparison, because `hide_before` moves it ahead of the index.
                 if (index.ends()[1:], index.current()) != (self._ends[1:], self._current):
                     self._stop("another process has written to it")
                 yield connection

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import (
@@ -46,6 +46,15 @@ _RESERVED = 1_000
 """Number of version numbers that are made durable at once."""
 
 
+ModelStatus = Literal["live", "catching_up", "failed"]
+"""How far a model is.
+
+- "live": it is at the log's end or near it, and is advanced with the other live models.
+- "catching_up": it is behind or to be rebuilt, and is advanced by itself.
+- "failed": it stopped at an event that it could not apply.
+"""
+
+
 class Frozen(NamedTuple):
     """A model's state at a position.
 
@@ -71,17 +80,20 @@ class Learner(Protocol):
 
 
 class Model:
-    """Live model.
+    """Model of a directory.
 
     All threads may read the attributes. Only the model's own methods change them, and one thread at
     a time learns (tests/stream_dr/models/test_changes.py).
 
     Parameters
     ----------
-    ceiling : int
-        Highest version number that may have been handed out.
+    entry : Entry
+        Stored name, spec and policies. Its `version_ceiling` is the highest version number that
+        may have been handed out.
+    keep : int
+        Number of published projections that can be looked up by version.
     reserve : callable
-        Stores a higher ceiling, durable on return.
+        Function of the model's id and a new ceiling. It stores the ceiling, durable on return.
 
     Attributes
     ----------
@@ -91,7 +103,7 @@ class Model:
     spec : Spec
     start : int
         First position that the model learns from.
-    status : "live", "catching_up" or "failed"
+    status : ModelStatus
     position : int
         Last event applied, start − 1 before any.
     unlearn_horizon : int
@@ -153,7 +165,7 @@ class Model:
         self.refine_policy = entry.refine
         self.last_refine = (0, time.monotonic())
 
-        self.status = "catching_up"
+        self.status: ModelStatus = "catching_up"
         self.position = self.log_end = self.unlearn_horizon = start - 1
         self.accumulator: Accumulator = self.estimator.accumulator()
         self.failure: ModelFailure | None = None
@@ -165,6 +177,7 @@ class Model:
         self.next_version = entry.version_ceiling + 1
         self._ceiling = entry.version_ceiling
         self._reserve = partial(reserve, entry.id)
+
         self.attempted = start - 1
         self.solve_error: Exception | None = None
         self.publishing = False
@@ -187,16 +200,14 @@ class Model:
     def live(self) -> None:
         """Mark the model as live.
 
-        A live model is at the log's end or near it, and is advanced with the others. A failed
-        model stays failed.
+        A failed model stays failed.
         """
         self.status = "live" if self.failure is None else "failed"
 
     def catch_up(self) -> None:
         """Mark the model as catching up.
 
-        Such a model is behind or to be rebuilt, and is advanced by itself. A failed model stays
-        failed.
+        A failed model stays failed.
         """
         self.status = "catching_up" if self.failure is None else "failed"
 
@@ -483,8 +494,10 @@ class Model:
     def _swap(self, projection: Projection, frozen: Frozen, residual: float | None = None) -> Published:
         """Orient, number and publish a projection."""
         last = self.published
-        spread = partial(self.estimator.scatter_product, frozen.state)
-        projection = oriented(projection, last.projection if last else None, spread)
+
+        # Components keep the signs and order of the last projection.
+        covariance_product = partial(self.estimator.scatter_product, frozen.state)
+        projection = oriented(projection, last.projection if last else None, covariance_product)
         if isinstance(projection, Linear):
             projection = projection.prepared()
 

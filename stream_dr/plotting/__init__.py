@@ -6,11 +6,11 @@ for `stream-dr plot`, `stream-dr report` and the service's dashboard.
 Names, labels and errors are shown as text. What plotly would read as markup in them is escaped.
 """
 
-from stream_dr.plotting.convergence import convergence as convergence
-from stream_dr.plotting.drift import drift as drift
-from stream_dr.plotting.loadings import loadings as loadings
-from stream_dr.plotting.progress import progress as progress
+from stream_dr.plotting.components import loadings as loadings
+from stream_dr.plotting.components import spectrum as spectrum
+from stream_dr.plotting.history import convergence as convergence
+from stream_dr.plotting.history import drift as drift
+from stream_dr.plotting.history import progress as progress
 from stream_dr.plotting.scatter_plot import projection as projection
-from stream_dr.plotting.spectrum import spectrum as spectrum
 
 __all__ = ["convergence", "drift", "loadings", "progress", "projection", "spectrum"]

@@ -1,12 +1,17 @@
-"""Figure: what all figures share, such as colours, margins and escaped text."""
+"""Common code of all figures: colours, margins, escaped text, and files of figures."""
 
 import html
+import importlib.util
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import plotly.graph_objects as go
 
 from stream_dr.aliases import JsonDict
+from stream_dr.disk import check_folder
+from stream_dr.errors import InvalidParameter
 from stream_dr.projection import Mapped
 
 COLOURS = (
@@ -27,6 +32,9 @@ The next one is used each time that all colours are used up.
 MAX_TEXT = 60
 """Maximum number of characters of a name that are shown."""
 
+PICTURES = (".png", ".svg", ".pdf", ".webp", ".jpg")
+"""Suffixes of files of pictures."""
+
 Trace = JsonDict
 
 # Making a plotly Figure takes ten times as long as the dict, and the dashboard needs no Figure.
@@ -41,6 +49,14 @@ def plain_text(value: object) -> str:
     """
     line = " ".join(str(value).split()) or "(empty)"
     return html.escape(line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…", quote=False)
+
+
+def line_trace(name: str, x: Sequence[Any] | np.ndarray, y: Sequence[Any] | np.ndarray, **line: str) -> Trace:
+    """Describe a line with markers. The name may hold markup.
+
+    line: style of the line, such as `color` and `dash`.
+    """
+    return {"type": "scatter", "mode": "lines+markers", "name": name, "x": x, "y": y, "line": line}
 
 
 def figure_dict(traces: Sequence[Trace], title: str, **layout: object) -> FigureDict:
@@ -89,3 +105,39 @@ def projection_array(model: Any, name: str) -> np.ndarray | None:
     if values is None and name == "eigenvalues":
         values = getattr(model, "explained_variance_", None)
     return None if values is None else np.asarray(values, dtype=np.float64)
+
+
+def check_figure_path(path: Path) -> None:
+    """Raise an error if a figure cannot be written to `path`.
+
+    Raises InvalidParameter for an unknown suffix or without kaleido, SourceMissing without a
+    folder.
+    """
+    if path.suffix not in (".html", *PICTURES):
+        raise InvalidParameter(f"{path} ends in {path.suffix!r}; name a file in .html, {', '.join(PICTURES)}.")
+    if path.suffix in PICTURES and importlib.util.find_spec("kaleido") is None:
+        raise InvalidParameter(f"{path.suffix} needs kaleido: pip install 'stream-dr[plot]', or name a file in .html.")
+    check_folder(path)
+
+
+def write_figure(figure: go.Figure, path: Path, width: int = 900, height: int = 560) -> None:
+    """Write a figure in the format of the file's suffix.
+
+    An .html file needs no network. A picture has width × height pixels.
+
+    Raises as `check_figure_path`, and InvalidParameter if no browser can draw the picture.
+    """
+    check_figure_path(path)
+    if path.suffix == ".html":
+        figure.write_html(path, include_plotlyjs=True)
+        return
+
+    from kaleido.errors import ChromeNotFoundError
+
+    try:
+        figure.write_image(path, width=width, height=height)
+    except (ChromeNotFoundError, RuntimeError) as e:
+        raise InvalidParameter(
+            f"{path.suffix} is drawn by Chromium or Chrome, which could not be started ({type(e).__name__}): install one of "
+            "them, or name a file in .html."
+        ) from e

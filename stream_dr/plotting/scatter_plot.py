@@ -99,7 +99,10 @@ def points_figure(
     if z.shape[1] == 1:
         return _histogram(z[:, 0], targets, title)
     axes = "xyz"[: min(dimensions, z.shape[1])]
-    traces = _continuous_traces(z, targets, axes) if _is_continuous(targets) else _class_traces(z, targets, axes, means)
+    if targets is not None and targets.kind == "continuous":
+        traces = _continuous_traces(z, targets, axes)
+    else:
+        traces = _class_traces(z, targets, axes, means)
     titles = {f"{axis}axis": {"title": {"text": f"component {i + 1}"}} for i, axis in enumerate(axes)}
     return figure_dict(traces, title, **({"scene": titles} if len(axes) == 3 else titles))
 
@@ -116,10 +119,6 @@ class _Group(NamedTuple):
     colour: str
     symbol: str = "circle"
     mean: np.ndarray | None = None
-
-
-def _is_continuous(targets: Targets | None) -> bool:
-    return targets is not None and targets.kind == "continuous"
 
 
 def _first_label_codes(targets: Targets) -> np.ndarray:
@@ -147,7 +146,7 @@ def _rows_by_colour(targets: Targets | None, rows: int, means: dict[int, np.ndar
     The largest classes come first, in order of their labels, then all other classes together, then
     rows without a label.
     """
-    if targets is None or _is_continuous(targets):
+    if targets is None or targets.kind == "continuous":
         return [_Group("rows", np.arange(rows), COLOURS[0])]
 
     codes = _first_label_codes(targets)
@@ -199,8 +198,7 @@ def _class_traces(z: np.ndarray, targets: Targets | None, axes: str, means: dict
     return traces
 
 
-def _continuous_traces(z: np.ndarray, targets: Targets | None, axes: str) -> list[Trace]:
-    assert targets is not None
+def _continuous_traces(z: np.ndarray, targets: Targets, axes: str) -> list[Trace]:
     assert targets.values is not None
     values = (
         targets.values[:, 0] if targets.present is None else np.where(targets.present, targets.values[:, 0], np.nan)
@@ -211,8 +209,8 @@ def _continuous_traces(z: np.ndarray, targets: Targets | None, axes: str) -> lis
         "showscale": True,
         "size": _marker_size(axes, len(z)),
         "opacity": 0.8,
+        "colorbar": {"title": {"text": "target"}},
     }
-    marker["colorbar"] = {"title": {"text": "target"}}
     return [_trace_type(axes, len(z)) | _coordinates(z, axes) | {"name": "rows", "marker": marker}]
 
 

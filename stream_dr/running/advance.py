@@ -83,6 +83,13 @@ class Step(NamedTuple):
     gone: Sequence[int] = ()
 
 
+AfterPage = Callable[[Sequence[Step]], bool | None]
+"""Function that is called when all models have applied a page of steps.
+
+It may return True to end the pass over the log early.
+"""
+
+
 class Steps:
     """Reader of a directory's log as Steps. Used by one thread."""
 
@@ -160,7 +167,7 @@ def backfill(
     models: Sequence[Model],
     until: int,
     pool: Executor | None = None,
-    after_page: Callable[[list[Step]], bool | None] | None = None,
+    after_page: AfterPage | None = None,
     rebuild: ShouldContinue | None = always,
 ) -> list[Model]:
     """Apply the log's events up to `until` to all models, in one pass.
@@ -168,7 +175,6 @@ def backfill(
     Each model skips the events that it has applied. A model that cannot apply an event is failed,
     and so is one whose shard cannot be read.
 
-    after_page: called when all models have applied a page. True ends the pass early.
     rebuild: as in `advance`.
 
     Returns the models that stopped at an event because they need a rebuild. Raises HistoryGone if
@@ -222,7 +228,8 @@ def _advance_many(model: Model, steps: Iterable[Step], directory: Directory, reb
 def advance(model: Model, step: Step, directory: Directory, rebuild: ShouldContinue | None = always) -> bool:
     """Apply one event to a model.
 
-    rebuild: if None, the model is not rebuilt here.
+    rebuild: asked during a rebuild whether to go on. None if the model must not be rebuilt here,
+        because a rebuild takes long and would hold up other models.
 
     Returns False if the model needs a rebuild that was not done. It is then unchanged. A model
     that cannot apply the event is failed, and nothing is raised.

@@ -23,7 +23,7 @@ from stream_dr.errors import StreamDRError
 from stream_dr.models.entry import PublishPolicy
 from stream_dr.models.model import Frozen, Model
 from stream_dr.models.snapshot import snapshot
-from stream_dr.running.advance import ShouldContinue, Step, advance_all, always, backfill, rows_to_learn
+from stream_dr.running.advance import AfterPage, ShouldContinue, Step, advance_all, always, backfill, rows_to_learn
 from stream_dr.running.live_scores import TestThenTrain
 
 log = logging.getLogger("stream_dr.driver")
@@ -117,7 +117,8 @@ class Driver:
         Returns the last position that a caller waits for. Projections that cover it are published
         as soon as the models have learned it.
     solving : bool
-        True if models are solved for tests (`TestThenTrain`).
+        True if models are solved for the tests (`TestThenTrain`), because they publish only at the
+        end, as in a replay.
     """
 
     def __init__(
@@ -140,6 +141,8 @@ class Driver:
 
         # Number of rows learned since the last snapshots were started.
         self._new_rows = 0
+
+        # A checkpoint is one run on a worker that snapshots one or more models.
         self._checkpoint_started_at = time.monotonic()
         self._checkpoint_seconds = 0.0
         self._checkpoint_failed = False
@@ -155,7 +158,8 @@ class Driver:
     ) -> list[Model]:
         """Let models learn events, then start whatever is due.
 
-        rebuild: as in `advance`.
+        rebuild: asked during a rebuild whether to go on. None to return the models that need a
+            rebuild, instead of rebuilding them here.
         joined_rows: number of rows learned by models that joined these since the last turn.
         test: True to test the models on the events first, if the settings test at all.
 
@@ -172,12 +176,14 @@ class Driver:
         models: Sequence[Model],
         until: int,
         rebuild: ShouldContinue | None = always,
-        after_turn: Callable[[Sequence[Step]], bool | None] = lambda steps: None,
+        after_turn: AfterPage = lambda steps: None,
     ) -> list[Model]:
         """Take turns over the log's events up to `until`, in one pass.
 
-        Each model skips the events that it has applied. If `after_turn` returns True, the pass
-        ends early. Returns the models that need a rebuild. Raises as `backfill`.
+        Each model skips the events that it has applied. Returns the models that need a rebuild.
+        Raises as `backfill`.
+
+        rebuild: as in `turn`.
         """
 
         def schedule(steps: Sequence[Step]) -> bool | None:

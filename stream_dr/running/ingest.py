@@ -89,6 +89,7 @@ class Appender:
     def _commit_next_group(self) -> None:
         with self._changed:
             group = self._take_queued_drafts()
+        # A draft whose future the caller has cancelled is dropped.
         self._append_and_answer([(d, f) for d, f in group if f.set_running_or_notify_cancel()])
         with self._changed:
             self.queued_bytes -= sum(d.size for d, _ in group)

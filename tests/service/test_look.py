@@ -46,7 +46,7 @@ def figures(served: Served, **query: Any) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with in_thread(tmp_path_factory.mktemp("look")) as served, pytest.MonkeyPatch.context() as patched:
-        patched.setattr("stream_dr.plotting.live.REFRESH_SECONDS", 0.0)
+        patched.setattr("stream_dr.plotting.directory_figures.REFRESH_SECONDS", 0.0)
         for name, key in (("lda", "lda"), ("near", "laplacian_eigenmaps")):
             params = {"reservoir": 50, "n_neighbors": 5} if name == "near" else {}
             served.http.put(f"/models/{name}", json={"estimator": key, "params": params}).raise_for_status()
@@ -124,7 +124,7 @@ def test_models_without_loadings_or_of_another_name(served: Served) -> None:
 
 
 def test_unlearned_rows_leave_the_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream_dr.plotting.live.REFRESH_SECONDS", 0.0)
+    monkeypatch.setattr("stream_dr.plotting.directory_figures.REFRESH_SECONDS", 0.0)
     with in_thread(tmp_path) as served:
         served.http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
         for rows in (slice(0, 90), slice(90, 178)):

@@ -7,7 +7,6 @@ import pytest
 from pydantic import BaseModel
 
 from service import schemas
-from service.examples import EXAMPLES
 from stream_dr.client import responses
 from tests.support.serving import ROOT, Served, arrow, in_thread, post
 
@@ -89,9 +88,9 @@ def test_every_operation_has_a_name_a_description_and_an_example(served: Served)
         assert any(shown), told["operationId"]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", schemas.EXAMPLES)
 def test_every_example_has_its_form(name: str) -> None:
-    getattr(schemas, name).model_validate(EXAMPLES[name])
+    getattr(schemas, name).model_validate(schemas.EXAMPLES[name])
 
 
 def test_every_array_says_what_it_holds(served: Served) -> None:

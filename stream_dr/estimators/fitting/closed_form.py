@@ -93,6 +93,7 @@ class ClosedForm(AdditiveEstimator):
     state_type: ClassVar[StateType] = StateType(MomentState)
     fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "feature_map")
     encoding: ClassVar[str] = "indicator"
+    """How targets become columns, by default one column of 0 and 1 for each label (encoding.py)."""
     needs_scatter: ClassVar[bool] = True
     """True if the method needs all of Cxx. Otherwise only its diagonal is stored."""
     solves_eigenproblem: ClassVar[bool] = True
@@ -176,10 +177,12 @@ class ClosedForm(AdditiveEstimator):
 
         If the state holds only rounding error, the projection has no component.
         """
+        # With a feature map, `inner` is the state of the mapped rows.
         inner = cast(MomentState, inner_state(state))
         check_stored_parts(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
         moments = self.moments(state)
 
+        # The solution is exact unless the method needs all of Cxx and only its diagonal is stored.
         exact = not self.reads_scatter() or moments.scatter is not None
         directions = self.directions(moments, inner)
         return add_map(state, self.make_projection(moments, directions, "exact" if exact else "diagonal"))
@@ -223,6 +226,7 @@ class ClosedForm(AdditiveEstimator):
         if self.solves_eigenproblem:
             loadings = canonical_basis(loadings, eigenvalues)
 
+        # The projection has p components. The readout uses q ≥ p.
         p = self.component_count(eigenvalues, moments)
         q = len(eigenvalues) if self.predicts_with_all else p
         loadings = with_fixed_signs(self.scale_loadings(loadings[:, :q], moments, solution) * moments.scale[:, None])

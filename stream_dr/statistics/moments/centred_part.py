@@ -133,7 +133,8 @@ class CentredPart(NamedTuple):
         same width, target columns and form of scatter. Joining a part of weight 0 changes no bit.
         Costs O(d² + d k).
 
-        target_step: (k,) other's target mean ȳ minus this part's.
+        target_step: (k,) other's target mean ȳ minus this part's. None if there are no target
+            columns.
         """
         a, b = self, other
         if b.weight == 0.0 or a.weight == 0.0:

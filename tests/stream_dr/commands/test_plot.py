@@ -11,7 +11,7 @@ from stream_dr.cli import main
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.directory.newest import newest_rows
 from stream_dr.models.snapshot import snapshot
-from stream_dr.plotting.of_directory import KINDS, OF_ALL, FigureOptions, figure_of
+from stream_dr.plotting.directory_figures import KINDS, OF_ALL, FigureOptions, figure_of
 from stream_dr.rows.block import Block
 from stream_dr.running.query import transform
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets

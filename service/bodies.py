@@ -1,4 +1,4 @@
-"""Limits on the type, size, memory and arrival time of request bodies.
+"""Bodies: media types, and limits on the size, memory and arrival time of request bodies.
 
 A middleware around all routes refuses a body with one of these statuses:
 
@@ -13,6 +13,7 @@ bytes only.
 
 import asyncio
 import functools
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import pyarrow as pa
@@ -20,11 +21,24 @@ from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.media import ARROW, ARROW_STREAM, JSON, SAVED
 from service.problems import ServiceError
 from service.settings import Settings
 
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+OCTETS = "application/octet-stream"
+"""Media type of bytes in generated clients.
+
+The bytes are an Arrow stream of rows, or the file of a saved estimator.
+"""
+
+ARROW = (ARROW_STREAM, "application/vnd.apache.arrow.file", OCTETS)
+JSON = "application/json"
+SAFETENSORS = "application/safetensors"
+SAVED = (OCTETS, SAFETENSORS)
+"""Media types of the file of a saved estimator."""
+
 ARROW_PATHS = ("/partial_fit", "/transform", "/predict")
+"""Paths of routes that read a body of rows."""
 
 PACKINGS = ("gzip", "zstd")
 """Content encodings that are decompressed. pyarrow has the same names for them."""
@@ -224,6 +238,34 @@ def rows_medium(request: Request) -> Literal["arrow", "json"]:
     raise ServiceError(
         "unsupported_media_type", f"The body is {media or 'of no stated type'}; send {ARROW_STREAM} or {JSON}."
     )
+
+
+def preferred_media(request: Request, offers: Sequence[str]) -> str:
+    """Return the media type among `offers` that the client prefers.
+
+    Between equals, and for a client without an Accept header, the first offer is taken. Raises
+    ServiceError `not_acceptable`.
+    """
+    header = request.headers.get("accept") or "*/*"
+    ranges = sorted((_parse_range(part) for part in header.split(",")), key=lambda pair: -pair[1])
+    for media_range, quality in ranges:
+        for offer in offers:
+            if quality > 0 and (media_range in ("*/*", offer) or media_range == f"{offer.partition('/')[0]}/*"):
+                return offer
+    raise ServiceError("not_acceptable", f"Accept: {header} names none of {', '.join(offers)}.")
+
+
+def _parse_range(part: str) -> tuple[str, float]:
+    """Return a media range of an Accept header and its quality.
+
+    A quality that is not a number counts as 0.
+    """
+    media_range, *parameters = (p.strip() for p in part.split(";"))
+    quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
+    try:
+        return media_range.lower(), float(quality)
+    except ValueError:
+        return media_range.lower(), 0.0
 
 
 def size_limit(media: str, path: str, settings: Settings) -> Limit:

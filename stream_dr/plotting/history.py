@@ -1,0 +1,400 @@
+"""Figures of records: progress, accuracy, confusion, convergence and drift.
+
+A directory appends a record whenever its models are tested, publish, refine or fail.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import plotly.graph_objects as go
+
+from stream_dr.aliases import JsonDict
+from stream_dr.directory.directory import Directory
+from stream_dr.directory.records import RECORDS, Records
+from stream_dr.estimators.fitting.refining import RefineReport
+from stream_dr.plotting.figure import (
+    COLOURS,
+    FigureDict,
+    Trace,
+    empty_figure,
+    figure_dict,
+    line_trace,
+    plain_text,
+    whole_number_axis,
+    without_feature_map_of,
+)
+from stream_dr.solve.principal_angles import principal_angles
+
+PANELS = (("score", "accuracy or R²", "y3"), ("rate", "rows/s", "y2"), ("lag", "lag (events)", "y"))
+"""Panels from above: field of a model's record, title, and axis."""
+
+FEW = 20
+"""Number of records up to which each is marked, because a line through one point shows nothing."""
+
+MARKS = {"version": ("triangle-up", 6), "refined": ("diamond", 10), "failed": ("x", 11)}
+"""Symbol and size of the marks."""
+
+BASELINE = {"color": "#888", "dash": "dot"}
+"""Style of the line of a baseline."""
+
+_DASHES = ("solid", "dash", "dot", "dashdot")
+"""Styles of the lines of models in the figure of convergence, in order."""
+
+_SHADES = [[0.0, "rgba(66, 105, 208, 0.04)"], [1.0, "rgba(66, 105, 208, 0.75)"]]
+"""Colours of a share from 0 to 1, readable on white and on black."""
+
+
+def records_of(source: Any) -> list[JsonDict]:
+    """Return the records of a directory, oldest first.
+
+    source: a Directory, its path, or records, which are returned as a list.
+    """
+    if isinstance(source, str | Path):
+        return Records(Path(source) / RECORDS).read()
+    return source.records.read() if isinstance(source, Directory) else list(source)
+
+
+def recorded(records: Sequence[JsonDict], kind: str, model: str | None = None) -> list[JsonDict]:
+    """Return the records of a kind, or only those of one model."""
+    return [r for r in records if r["kind"] == kind and (model is None or r.get("model") == model)]
+
+
+def plotly_time(record: JsonDict) -> str:
+    """Return a record's time, UTC, in plotly's format."""
+    return datetime.fromtimestamp(record["time"], UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def progress(source: Any, *, most: int = 600, title: str = "Progress") -> go.Figure:
+    """Draw test-then-train accuracy, rows/s and lag of all models.
+
+    Accuracy is that of the nearest class mean over the rows tested last. The dotted line is the
+    accuracy of always answering the last label.
+
+    source: a directory, its path, or its records.
+    most: maximum number of records to draw. More are thinned out.
+
+    >>> import stream_dr
+    >>> stream_dr.plotting.progress([]).layout.annotations[0].text
+    'no records yet: they are written while models learn'
+    """
+    return go.Figure(progress_of(records_of(source), most, title))
+
+
+def progress_of(records: list[JsonDict], most: int, title: str) -> FigureDict:
+    """Return what `progress` draws from records."""
+    ticks = recorded(records, "progress")
+    if not ticks:
+        return empty_figure(title, "no records yet: they are written while models learn")
+    ticks = _thin_records(ticks, most)
+
+    names = list(dict.fromkeys(name for tick in ticks for name in tick["models"]))
+    traces = [*_baseline_line(ticks)]
+    for i, name in enumerate(names):
+        traces += _model_lines(ticks, name, COLOURS[i % len(COLOURS)])
+        traces += _model_marks(records, ticks, name, COLOURS[i % len(COLOURS)], most)
+
+    height = 1 / len(PANELS)
+    axes: JsonDict = {
+        "yaxis" + axis[1:]: {
+            "title": {"text": label},
+            "domain": [i * height + 0.03, (i + 1) * height - 0.03],
+            "anchor": "x",
+        }
+        for i, (_, label, axis) in enumerate(reversed(PANELS))
+    }
+    axes["yaxis3"] |= {"range": [0, 1.02], "tickformat": ".0%"}
+    axes["yaxis2"] |= {"rangemode": "tozero", "tickformat": "~s"}
+    largest_lag = max((m["lag"] for tick in ticks for m in tick["models"].values()), default=0)
+    axes["yaxis"] |= {"rangemode": "tozero", "tickformat": ",d", "dtick": 1 if largest_lag <= 5 else None}
+    time = {"type": "date", "anchor": "y", "title": {"text": "time (UTC)"}, "rangeslider": {"thickness": 0.06}}
+    return figure_dict(traces, title, xaxis=time, hovermode="x", dragmode="pan", **axes)
+
+
+class Leader(NamedTuple):
+    """The best models.
+
+    models: the model with the highest score, then those within two standard errors of it.
+    score: score of the first.
+    since: time from which on the first has been the best, in seconds since 1970.
+    """
+
+    models: tuple[str, ...]
+    score: float
+    since: float
+
+
+def best_models(records: list[JsonDict], models: Collection[str]) -> Leader | None:
+    """Return which of these models are best, or None if none was tested.
+
+    records: oldest first.
+    """
+    best = None
+    for tick in recorded(records, "progress"):
+        tested = {m: scores for m, scores in tick["models"].items() if m in models and scores.get("tested")}
+        ranked = sorted(tested, key=lambda m: -score_of(tested[m]))
+        if ranked:
+            top = score_of(tested[ranked[0]])
+            error = tested[ranked[0]].get("error") or 0.0
+            close = tuple(m for m in ranked if score_of(tested[m]) >= top - 2 * error)
+            since = best.since if best is not None and best.models[0] == ranked[0] else tick["time"]
+            best = Leader(close, top, since)
+    return best
+
+
+def score_of(scores: JsonDict) -> float:
+    """Return the accuracy in a model's scores, or R² for continuous targets.
+
+    -inf if the model was not tested.
+    """
+    score = scores.get("accuracy", scores.get("r2"))
+    return -math.inf if score is None else score
+
+
+def _thin_records(records: list[JsonDict], most: int) -> list[JsonDict]:
+    """Return every n-th record, counted from the last, so that at most `most` are left."""
+    return records[:: -1 if len(records) <= most else -(len(records) // most + 1)][::-1]
+
+
+def _model_lines(ticks: list[JsonDict], name: str, colour: str) -> Iterator[Trace]:
+    """Yield the lines of a model, one for each panel that it has values for."""
+    own_ticks = [tick for tick in ticks if name in tick["models"]]
+    for field, _, axis in PANELS:
+        values = [_recorded_value(tick["models"][name], field) for tick in own_ticks]
+        if all(value is None for value in values):
+            continue
+
+        yield line_trace(plain_text(name), [plotly_time(t) for t in own_ticks], values, color=colour) | {
+            "mode": "lines+markers" if len(own_ticks) <= FEW else "lines",
+            "legendgroup": plain_text(name),
+            "showlegend": field == "rate",
+            "yaxis": axis,
+        }
+
+
+def _recorded_value(model: JsonDict, name: str) -> float | None:
+    if name != "score":
+        return model.get(name)
+    return score_of(model) if model.get("tested") else None
+
+
+def _baseline_line(ticks: list[JsonDict]) -> Iterator[Trace]:
+    """Yield the line of the baseline, if there is one.
+
+    The baseline belongs to the stream, so that of any model will do.
+    """
+    values = [next((m["baseline"] for m in t["models"].values() if m.get("baseline") is not None), None) for t in ticks]
+    if any(value is not None for value in values):
+        line = line_trace("always the last label", [plotly_time(t) for t in ticks], values, **BASELINE)
+        yield line | {"mode": "lines", "yaxis": "y3"}
+
+
+def _model_marks(records: list[JsonDict], ticks: list[JsonDict], name: str, colour: str, most: int) -> Iterator[Trace]:
+    """Yield the marks of new versions, refines and failures of a model, on the lowest axis."""
+    start = ticks[0]["time"]
+    published = [r for r in recorded(records, "published", name) if r["time"] >= start]
+    records_of_mark = {
+        "version": _thin_records([r for r in published if r["solution"] != "refined"], most),
+        "refined": [r for r in published if r["solution"] == "refined"],
+        "failed": [r for r in recorded(records, "failed", name) if r["time"] >= start],
+    }
+
+    for mark, marked in records_of_mark.items():
+        if not marked:
+            continue
+        symbol, size = MARKS[mark]
+        legend = {
+            "name": f"{plain_text(name)}: {mark}",
+            "legendgroup": plain_text(name),
+            "showlegend": mark != "version",
+            "yaxis": "y",
+        }
+        texts = [f"version {r['version']}" if "version" in r else f"failed: {plain_text(r['code'])}" for r in marked]
+        marker = {"symbol": symbol, "size": size, "color": "#c00" if mark == "failed" else colour}
+        points = {
+            "x": [plotly_time(r) for r in marked],
+            "y": [0] * len(marked),
+            "text": texts,
+            "hoverinfo": "x+text+name",
+        }
+        yield legend | points | {"type": "scatter", "mode": "markers", "marker": marker, "cliponaxis": False}
+
+
+def accuracy_of(records: list[JsonDict], models: Collection[str], title: str) -> FigureDict:
+    """Draw the accuracy of each of these models on rows that it had not learned yet, by rows learned.
+
+    The last recorded curve of each model is drawn.
+    """
+    last = {r["model"]: r for r in recorded(records, "tested") if r["model"] in models and r["curve"]}
+    if not last:
+        return empty_figure(title, "not tested yet: rows with a target are, before they are learned")
+
+    traces = []
+    for i, name in enumerate(models):
+        if name in last:
+            learned, scores = zip(*last[name]["curve"], strict=True)
+            traces.append(line_trace(plain_text(name), learned, scores, color=COLOURS[i % len(COLOURS)]))
+
+    newest = max(last.values(), key=lambda f: f["time"])
+    if newest["most_frequent"] is not None:
+        rows = [rows for f in last.values() for rows, _ in f["curve"]]
+        constant = [newest["most_frequent"]] * 2
+        baseline = line_trace("always the most frequent label", [min(rows), max(rows)], constant, **BASELINE)
+        traces.append(baseline | {"mode": "lines"})
+
+    percent = {"tickformat": ".0%", "range": [0, 1.02]} if newest["most_frequent"] is not None else {}
+    return figure_dict(
+        traces,
+        title,
+        xaxis={"title": {"text": "rows learned"}, "type": "log", "dtick": "D2", "tickformat": "~s"},
+        yaxis={"title": {"text": "accuracy" if percent else "R²"}, **percent},
+    )
+
+
+def confusion_of(records: list[JsonDict], id: int, title: str) -> FigureDict:
+    """Draw the confusion matrix of the last record of the model with this id.
+
+    It counts true and predicted labels of rows that the model had not learned yet.
+
+    Each row of the matrix has the shares of a true label's rows by predicted label. It adds up to
+    1 unless some rows were given a label that is too rare to be shown.
+    """
+    tested = [r["confusion"] for r in recorded(records, "tested") if r["id"] == id and r["confusion"] is not None]
+    if not tested:
+        return empty_figure(title, "not tested yet: rows with one label each are, before they are learned")
+
+    labels = [plain_text(label) for label in tested[-1]["labels"]]
+    counts = np.array(tested[-1]["counts"], dtype=np.float64)
+    rows = np.array(tested[-1]["rows"], dtype=np.float64)
+    shares = counts / np.maximum(rows, 1.0)[:, None]
+
+    cells = {
+        "type": "heatmap", "x": labels, "y": labels, "z": shares.tolist(), "zmin": 0, "zmax": 1, "colorscale": _SHADES,
+        "text": [[f"{share:.0%}" if share else "" for share in row] for row in shares.tolist()], "texttemplate": "%{text}",
+        "customdata": counts.astype(int).tolist(), "showscale": False, "xgap": 1, "ygap": 1,
+        "hovertemplate": "%{y} given %{x}: %{customdata} rows, %{z:.1%}<extra></extra>",
+    }  # fmt: skip
+    axis = {"type": "category", "automargin": True, "dtick": 1, "tickfont": {"size": 10}}
+    predicted_axis = axis | {"title": {"text": "given"}}
+    true_axis = axis | {"title": {"text": "true"}, "autorange": "reversed"}
+    return figure_dict([cells], title, xaxis=predicted_axis, yaxis=true_axis)
+
+
+def convergence(source: Any, model: str | None = None, *, title: str = "Convergence of refine") -> go.Figure:
+    """Draw residual and angle of each pass of a refine, on a logarithmic axis.
+
+    They are the relative residual, and the largest principal angle (radians) to the pass before.
+
+    Parameters
+    ----------
+    source : RefineReport, Directory, path or list of records
+        Report of a refine (`estimator.refine_report_`). Otherwise the last refine of each model of
+        the directory is drawn.
+    model : str or None
+        Draw only this model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stream_dr
+    >>> X = np.random.default_rng(0).normal(size=(60, 5))
+    >>> y = X[:, 0] > 0
+    >>> lda = stream_dr.LDA(scatter="diagonal").fit(X, y).refine((X, y))
+    >>> stream_dr.plotting.convergence(lda.refine_report_).layout.title.text
+    'Convergence of refine'
+    """
+    runs = (
+        {"": [p._asdict() for p in source.passes]}
+        if isinstance(source, RefineReport)
+        else last_refines(records_of(source), model)
+    )
+    return go.Figure(convergence_of(runs, title))
+
+
+def convergence_of(runs: dict[str, list[JsonDict]], title: str) -> FigureDict:
+    """Return what `convergence` draws.
+
+    runs: the passes of a refine of each model, by the model's name.
+    """
+    if not runs:
+        return empty_figure(title, "no refine has been recorded")
+    traces = [
+        t
+        for i, (name, passes) in enumerate(runs.items())
+        for t in _pass_traces(name, passes, _DASHES[i % len(_DASHES)])
+    ]
+    axis = {"type": "log", "exponentformat": "power"}
+    return figure_dict(traces, title, xaxis=whole_number_axis("pass", max(map(len, runs.values()))), yaxis=axis)
+
+
+def last_refines(records: list[JsonDict], model: str | None) -> dict[str, list[JsonDict]]:
+    """Return the passes of each model's last refine, or only of one model's."""
+    runs: dict[str, list[JsonDict]] = {}
+    for record in recorded(records, "pass", model):
+        number = record["pass"]
+        passes = runs.get(record["model"], [])
+        # A number that does not grow begins another refine.
+        continued = bool(passes) and number > passes[-1]["number"]
+        runs[record["model"]] = [*(passes if continued else []), {**record, "number": number}]
+    return runs
+
+
+def _pass_traces(name: str, passes: list[JsonDict], dash: str) -> list[Trace]:
+    numbers = [p["number"] for p in passes]
+    prefix = f"{plain_text(name)}: " if name else ""
+    return [
+        line_trace(prefix + label, numbers, [p[field] or None for p in passes], color=COLOURS[i * 2], dash=dash)
+        for i, (field, label) in enumerate((("residual", "residual"), ("angle", "angle (radians)")))
+    ]
+
+
+def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.Figure:
+    """Draw the principal angles (degrees) between each version's components and the next one's.
+
+    The largest and the median angle are drawn.
+
+    Parameters
+    ----------
+    source : list of estimators or projections, Directory, path or list of records
+        Estimators and projections are given oldest first.
+    model : str or None
+        Name of the model, if source is a directory, its path or its records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import stream_dr
+    >>> X = np.random.default_rng(0).normal(size=(60, 5))
+    >>> older, newer = stream_dr.PCA(2).fit(X[:30]), stream_dr.PCA(2).fit(X)
+    >>> [line.name for line in stream_dr.plotting.drift([older, newer]).data]
+    ['largest angle', 'median angle']
+    """
+    if model is not None:
+        return go.Figure(drift_of(records_of(source), model, title))
+    each = [principal_angles(without_feature_map_of(a), without_feature_map_of(b)) for a, b in pairwise(source)]
+    return go.Figure(
+        _drift_figure([(i + 2, angles.tolist()) for i, angles in enumerate(each) if angles is not None], title)
+    )
+
+
+def drift_of(records: list[JsonDict], model: str, title: str) -> FigureDict:
+    """Return what `drift` draws from a model's records."""
+    published = recorded(records, "published", model)
+    return _drift_figure([(f["version"], f["angles"]) for f in published if f.get("angles")], title)
+
+
+def _drift_figure(versions: list[tuple[int, list[float]]], title: str) -> FigureDict:
+    """Return the figure of version numbers and their angles (radians) to the version before."""
+    if not versions:
+        return empty_figure(title, "no two versions of a linear projection yet")
+
+    degrees = [np.degrees(angles) for _, angles in versions]
+    lines = {"largest angle": [d.max() for d in degrees], "median angle": [np.median(d) for d in degrees]}
+    numbers = [version for version, _ in versions]
+    traces = [line_trace(name, numbers, y, color=COLOURS[i * 2]) for i, (name, y) in enumerate(lines.items())]
+    axis = {"title": {"text": "degrees to the version before"}, "range": [0, 92]}
+    return figure_dict(traces, title, xaxis=whole_number_axis("version", len(versions)), yaxis=axis)
