@@ -20,13 +20,10 @@ from pathlib import Path
 import httpx
 import numpy as np
 
-from tests.support.serving import Process, arrow, post
-
-
-def processor_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+from benchmarks.service import ARROW, processor_seconds, service
+from stream_dr.arrow.codec import arrow_from_block, write_arrow
+from stream_dr.rows.block import Block
+from stream_dr.targets.targets import class_targets
 
 
 class Clients:
@@ -56,6 +53,16 @@ class Clients:
             thread.join()
 
 
+def arrow(X: np.ndarray, y: list) -> bytes:
+    """Return rows and their labels as an Arrow stream."""
+    return bytes(write_arrow([arrow_from_block(Block(X, class_targets(y)))]))
+
+
+def post(http: httpx.Client, body: bytes, path: str = "/partial_fit") -> None:
+    """Post an Arrow stream. Raise where it is refused."""
+    http.post(path, content=body, headers={"Content-Type": ARROW}).raise_for_status()
+
+
 def cost(rows: int, batch: int, clients: int, rounds: int) -> None:
     """Processor time per row, nobody looking and with clients, in turn."""
     rng = np.random.default_rng(0)
@@ -64,28 +71,26 @@ def cost(rows: int, batch: int, clients: int, rounds: int) -> None:
     for _ in range(20):
         y = rng.integers(0, 10, batch)
         bodies.append(arrow(centres[y] + rng.normal(size=(batch, 64)), [f"class {label}" for label in y]))
-    with tempfile.TemporaryDirectory() as folder:
-        served = Process(Path(folder), publish_seconds=1.0)
-        try:
-            with httpx.Client(base_url=served.url, timeout=60) as http:
-                for name, key in (("lda", "lda"), ("pca", "pca"), ("iskm", "iskm")):
-                    http.put(f"/models/{name}", json={"estimator": key}).raise_for_status()
-                for body in bodies:
-                    post(http, body, path="/partial_fit?wait=applied").raise_for_status()
-                found: dict[int, list[float]] = {0: [], clients: []}
-                for turn in range(2 * rounds):
-                    count = (0, clients)[turn % 2]
-                    before, begun = processor_seconds(served.popen.pid), time.monotonic()
-                    with Clients(served.url, count) as looking:
-                        for number in range(rows // batch):
-                            post(http, bodies[number % len(bodies)]).raise_for_status()
-                        post(http, bodies[0], path="/partial_fit?wait=applied").raise_for_status()
-                    spent = (processor_seconds(served.popen.pid) - before) / (rows + batch)
-                    found[count].append(spent)
-                    wall = time.monotonic() - begun
-                    print(f"{count:3} clients, {looking.asked:4} answers: {1e6 * spent:.2f} µs/row, {wall:.1f} s")
-        finally:
-            served.kill()
+    settings = {"publish_seconds": 1.0, "warm_up": False}
+    with tempfile.TemporaryDirectory() as folder, service(Path(folder), **settings) as (port, pid):
+        url = f"http://127.0.0.1:{port}"
+        with httpx.Client(base_url=url, timeout=60) as http:
+            for name in ("lda", "pca", "iskm"):
+                http.put(f"/models/{name}", json={"estimator": name}).raise_for_status()
+            for body in bodies:
+                post(http, body, path="/partial_fit?wait=applied")
+            found: dict[int, list[float]] = {0: [], clients: []}
+            for turn in range(2 * rounds):
+                count = (0, clients)[turn % 2]
+                before, begun = processor_seconds(pid), time.monotonic()
+                with Clients(url, count) as looking:
+                    for number in range(rows // batch):
+                        post(http, bodies[number % len(bodies)])
+                    post(http, bodies[0], path="/partial_fit?wait=applied")
+                spent = (processor_seconds(pid) - before) / (rows + batch)
+                found[count].append(spent)
+                wall = time.monotonic() - begun
+                print(f"{count:3} clients, {looking.asked:4} answers: {1e6 * spent:.2f} µs/row, {wall:.1f} s")
     ratio = np.median(found[clients]) / np.median(found[0])
     print(f"{clients} clients cost {100 * (ratio - 1):+.1f} % of the processor time per row (medians of {rounds})")
 
@@ -132,37 +137,34 @@ def drawing(points: int) -> None:
     from playwright.sync_api import sync_playwright
 
     rng = np.random.default_rng(0)
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        served = Process(Path(folder))
-        browser = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--enable-unsafe-swiftshader"]
-        )
-        try:
-            with httpx.Client(base_url=served.url, timeout=60) as http:
-                page = browser.new_page()
-                page.goto(served.url)
-                page.wait_for_selector("#link.up")
-                page.evaluate(f"document.getElementById('count').value = '{points}'")  # what the page itself draws, too
-                http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
-                y = rng.integers(0, 10, points)
-                X = rng.normal(size=(points, 16)) + y[:, None] * rng.normal(size=16)
-                for part in np.array_split(np.arange(points), 10):
-                    post(http, arrow(X[part], y[part])).raise_for_status()
-                post(http, arrow(X[:10], y[:10]), path="/partial_fit?wait=applied").raise_for_status()
-                page.wait_for_timeout(3_000)
-                before = browser_seconds()
-                tag, drawn, first = page.evaluate(_MEASURE, [points, ""])
-                print(f"{drawn:,} points drawn in {first:.2f} s, {browser_seconds() - before:.2f} s of processor time")
-                for _ in range(3):
-                    post(http, arrow(X[:100], y[:100]), path="/partial_fit?wait=applied").raise_for_status()
-                    before = browser_seconds()
-                    tag, drawn, again = page.evaluate(_MEASURE, [points, tag])
-                    print(
-                        f"{drawn:,} drawn again in {again:.2f} s, {browser_seconds() - before:.2f} s of processor time"
-                    )
-        finally:
-            browser.close()
-            served.kill()
+    settings = {"publish_seconds": 0.05, "warm_up": False}
+    arguments = ["--no-sandbox", "--enable-unsafe-swiftshader"]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        service(Path(folder), **settings) as (port, _),
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=chromium, args=arguments) as browser,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http,
+    ):
+        page = browser.new_page()
+        page.goto(str(http.base_url))
+        page.wait_for_selector("#link.up")
+        page.evaluate(f"document.getElementById('count').value = '{points}'")  # what the page itself draws, too
+        http.put("/models/lda", json={"estimator": "lda"}).raise_for_status()
+        y = rng.integers(0, 10, points)
+        X = rng.normal(size=(points, 16)) + y[:, None] * rng.normal(size=16)
+        for part in np.array_split(np.arange(points), 10):
+            post(http, arrow(X[part], y[part].tolist()))
+        post(http, arrow(X[:10], y[:10].tolist()), path="/partial_fit?wait=applied")
+        page.wait_for_timeout(3_000)
+        before = browser_seconds()
+        tag, drawn, first = page.evaluate(_MEASURE, [points, ""])
+        print(f"{drawn:,} points drawn in {first:.2f} s, {browser_seconds() - before:.2f} s of processor time")
+        for _ in range(3):
+            post(http, arrow(X[:100], y[:100].tolist()), path="/partial_fit?wait=applied")
+            before = browser_seconds()
+            tag, drawn, again = page.evaluate(_MEASURE, [points, tag])
+            print(f"{drawn:,} drawn again in {again:.2f} s, {browser_seconds() - before:.2f} s of processor time")
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""20 Newsgroups (tf-idf) and the RCV1 fragment: one-pass LDA, then refine, beside the full space and LSI, in one run.
+"""20 Newsgroups (tf-idf): one-pass LDA, then refine, beside the full space and LSI, in one run.
 
     STREAM_DR_DATA=… python benchmarks/news20.py
-    STREAM_DR_DATA=… python benchmarks/rcv1_fragment.py
+    STREAM_DR_DATA=… python benchmarks/news20.py --rcv1     # the RCV1 fragment: CCAT or not, 1,000 + 500 rows × 47,236
 
 The sets are converted to shards by the same functions as `stream-dr convert`, learned in one pass over the shards, and
 refined by passes over them. Printed: accuracy on the held-out rows of nearest class mean and of logistic regression, both
@@ -129,6 +129,14 @@ def tfidf_shards(folder: str) -> tuple[Dataset, Dataset]:
     return open_dataset(f"{folder}/train"), open_dataset(f"{folder}/test")
 
 
+def rcv1_shards(folder: str) -> tuple[Dataset, Dataset]:
+    """Write the training and the test rows of the RCV1 fragment as shards."""
+    options = Options(n_features=47_236)
+    for part, name in (("train", "rcv1_small.dat"), ("test", "rcv1_small_test.data")):
+        convert([data("rcv1_fragment") / name], "vw", f"{folder}/{part}", options)
+    return open_dataset(f"{folder}/train"), open_dataset(f"{folder}/test")
+
+
 def data(folder: str) -> Path:
     """A folder under STREAM_DR_DATA."""
     if "STREAM_DR_DATA" not in os.environ:
@@ -140,7 +148,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gamma", type=float, default=1.0)
     parser.add_argument("--passes", type=int, default=21)
+    parser.add_argument("--rcv1", action="store_true", help="the RCV1 fragment instead")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        sets = tfidf_shards(folder)
-        compare(*sets, given.gamma, given.passes, lsi=100, check=(0.84, 0.85))
+        sets = (rcv1_shards if given.rcv1 else tfidf_shards)(folder)
+        compare(*sets, given.gamma, given.passes, lsi=100, check=None if given.rcv1 else (0.84, 0.85))

@@ -104,19 +104,16 @@ def measured(name: str, folder: Path, scratch: Path, run: PlanRunner, counters: 
 
 @contextmanager
 def cluster(scratch: Path, workers: int) -> Iterator[tuple[str, Callable[[], dict[str, float]]]]:
-    """A cluster's address and its counters; its workers are warm: they have imported all and compiled what they need."""
-    from distributed import Client
+    """Start workers, processes of their own, and yield the cluster's address and its counters.
 
-    from tests.support.processes import Cluster
+    The scheduler runs in this process.
+    """
+    from distributed import Client, LocalCluster
 
-    made = Cluster(scratch)
-    try:
-        made.start(workers)
-        with Client(made.address, set_as_default=False) as client:
-            client.run(_watch_and_moved)
-            yield made.address, lambda: _added([spent(), *client.run(_watch_and_moved).values()])
-    finally:
-        made.end()
+    options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None, "local_directory": str(scratch)}
+    with LocalCluster(workers, **options) as started, Client(started, set_as_default=False) as client:
+        client.run(_watch_and_moved)
+        yield started.scheduler_address, lambda: _added([spent(), *client.run(_watch_and_moved).values()])
 
 
 def _watch_and_moved(dask_worker: Any) -> dict[str, float]:

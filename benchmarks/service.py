@@ -177,13 +177,13 @@ def posted(folder: Path, batches: list[bytes], options: argparse.Namespace, para
     with service(folder) as (port, pid):
         put(port, "m", options.estimator, params)
         post_all(port, batches[:1], 1)  # as the first replay: what is loaded once is not counted
-        begun = _processor_seconds(pid)
+        begun = processor_seconds(pid)
         post_all(port, batches * options.passes, options.connections, options.keys)
-        return _processor_seconds(pid) - begun
+        return processor_seconds(pid) - begun
 
 
-def _processor_seconds(pid: int) -> float:
-    """What a process has taken of the processors, its threads and what the system did for it included."""
+def processor_seconds(pid: int) -> float:
+    """Return the user and system time of a process so far, all threads included."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -249,6 +249,12 @@ def test_what_benchmarks_and_campaigns_import_of_ours_is_there() -> None:
     assert [f"{path.relative_to(ROOT)} imports {name}" for path, name in found] == []
 
 
+def test_benchmarks_import_only_the_slow_forms_of_the_tests() -> None:
+    for path in (ROOT / "benchmarks").rglob("*.py"):
+        names = re.findall(r"^ *(?:from|import) (tests[.\w]*)", path.read_text(encoding="utf8"), re.MULTILINE)
+        assert set(names) <= {"tests.naive"}, path
+
+
 @pytest.mark.test_all
 def test_a_client_loads_no_numerics() -> None:
     """What sends dense rows to a service needs none of what learns from them."""

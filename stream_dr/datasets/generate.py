@@ -18,8 +18,8 @@ A row is generated so:
 4. A word that was drawn `count` times gets the weight (1 + log count) · idf, where idf is its
    inverse document frequency. The row is scaled to norm 1.
 
-A row costs O(words) (`python benchmarks/generate_rate.py`) and takes 950 bytes in a shard. Memory
-is a few MB.
+A row costs O(words) (`python -m benchmarks.perf generate_rate`) and takes 950 bytes in a shard.
+Memory is a few MB.
 
 Each 1,000 rows are drawn from a new random generator with the seed (seed, number of the thousand).
 So neither the number of rows nor the size of the shards changes a row. A word is drawn from a

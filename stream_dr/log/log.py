@@ -9,8 +9,8 @@ read a zero-filled tail as 42 records. A log that ends before the last acknowled
 raises, and so does a reader that finds a position missing.
 
 Cost: an append of a group is one fdatasync of its rows' bodies and one transaction. `python
-benchmarks/log_append.py` prints appends/s and MB/s by size of body and group. A read of n events
-holds no lock, no cursor and no file on return.
+-m benchmarks.perf log_append` prints appends/s and MB/s by size of body and group. A read of n
+events holds no lock, no cursor and no file on return.
 """
 
 import os

@@ -282,9 +282,9 @@ def _kill(pid: int, launcher: Launcher, seconds: float) -> None:
 
 
 def _gone(pid: int) -> bool:
-    """Whether the child has ended (a zombie, or waited for)."""
+    """Return True if the child has ended (a zombie, or waited for)."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second if it ends between open and read
         return True
