@@ -46,14 +46,8 @@ def ccipca_row(
 ) -> tuple[int, float, float]:  # fmt: skip
     """Learn one row of CCIPCA from its inner products with the basis columns D.
 
-    Returns three numbers. u_i is what remains of the row before its part along vector i is
-    subtracted.
-
-    * The number of vectors so far.
-    * |u_1|² divided by the smallest |u_i|².
-    * |u_1|².
-
-    The parameters are listed in the module's docstring.
+    Returns the number of vectors so far, |u_1|² over the smallest |u_i|², and |u_1|². u_i is the
+    rest of the row before its part along vector i is subtracted.
     """
     size = products.shape[0]
     weights[:] = 0.0

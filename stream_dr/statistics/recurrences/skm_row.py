@@ -47,14 +47,8 @@ def skm_row(
 ) -> tuple[int, float, float]:  # fmt: skip
     """Learn one row of incremental SKM from its inner products with the basis columns D.
 
-    Returns three numbers. u is what remains of the row after its parts along the vectors are
-    subtracted.
-
-    * The number of vectors so far.
-    * The largest loss of digits in the squared length of a vector (see coefficients.LOST).
-    * The squared length of the row divided by |u|².
-
-    The parameters are listed in the module's docstring.
+    Returns the number of vectors so far, the largest loss of digits (coefficients.LOST), and |x|²
+    over |u|². u is the rest of the row x without its parts along the vectors.
     """
     size, c = products.shape[0], counts.shape[0]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
