@@ -32,9 +32,9 @@ def convert(
     and ids must be numbers. Memory does not grow with the file, except for MATLAB files. Their
     variables are read whole.
 
-        stream-dr convert train.svm --out shards/
-        stream-dr convert lyrl2004_vectors_*.dat.gz --format rcv1 --topics rcv1-v2.topics.qrels --out rcv1/
-        stream-dr convert yeast-train.arff --labels yeast.xml --out yeast/
+        stream-dr convert train.svm --out shards/ stream-dr convert lyrl2004_vectors_*.dat.gz
+        --format rcv1 --topics rcv1-v2.topics.qrels --out rcv1/ stream-dr convert yeast-train.arff
+        --labels yeast.xml --out yeast/
     """
     from stream_dr.datasets.convert import convert as run
 
@@ -52,7 +52,11 @@ def convert(
 
 
 def summary(folder: str, manifest: Manifest) -> str:
-    """Return a line that says what a folder of shards holds."""
+    """Return a line of text that describes a folder of shards.
+
+    folder: path of the folder.
+    manifest: description of the shards.
+    """
     kind = manifest.target_kind
     labels = len(manifest.labels)
     targets = "no targets" if kind is None else f"{kind} targets" + (f", {labels} labels" if labels else "")

@@ -48,7 +48,7 @@ def demo(
             say,
         )
 
-    # The service has the main thread, so its client runs in another one.
+    # The service needs the main thread, so the client of the service runs in another thread.
     errors: list[Exception] = []
 
     def run_client(address: str) -> None:

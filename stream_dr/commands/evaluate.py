@@ -104,7 +104,8 @@ def evaluate(
     from labels that arrive in runs. Tables are read as in `learn`. Files of several formats are
     read as one stream.
 
-        stream-dr evaluate shards/ --models lda=lda:gamma=1.0 --models pca=ccipca:n_components=20 --full
+        stream-dr evaluate shards/ --models lda=lda:gamma=1.0 --models pca=ccipca:n_components=20
+        --full
     """
     from stream_dr.evaluation.test_then_train import EvaluateSettings
 
@@ -144,7 +145,7 @@ def _evaluate_here(
     source = read_as.open_all(paths.sources, paths.skip_damaged)
     test = read_as.open_all(paths.test, paths.skip_damaged) if paths.test else None
 
-    # Compile before the bar begins, so that its estimate of the time left is right.
+    # Compile the models before the bar starts, so that its estimate of the time left is right.
     warm_up(models.values(), say, json=False)
     total = getattr(source, "rows", 0)
     with Bar("evaluate", total) as bar:
@@ -205,9 +206,10 @@ def _warn_of_runs(figures: dict[str, float], shuffled: bool) -> None:
 
 @contextmanager
 def _curve_writer(path: Path | None) -> Iterator[Callable[["Point"], object] | None]:
-    """Yield a function that takes points, and write them to a file at the end.
+    """Yield a function that collects points of learning curves.
 
-    Yields None if there is no file to write.
+    At the end of the with-block the points are written to the file. If `path` is None, None is
+    yielded.
     """
     if path is None:
         yield None
@@ -227,5 +229,8 @@ def _curve_writer(path: Path | None) -> Iterator[Callable[["Point"], object] | N
 
 
 def _nan_as_none(figures: dict[str, float]) -> dict[str, float | None]:
-    """Replace NaN, the value of figures without a test, by None. JSON has no NaN."""
+    """Replace NaN scores by None, because JSON has no NaN.
+
+    A score is NaN if no rows were tested.
+    """
     return {name: None if math.isnan(value) else value for name, value in figures.items()}

@@ -103,7 +103,11 @@ def learn(
 
 
 def _check_places(dir: Path | None, check: bool, out: Path | None) -> None:
-    """Raise an error if no directory is named or `out` cannot be written."""
+    """Raise an error if no directory is named or `out` cannot be written.
+
+    dir: directory that will learn. It may be missing only with `check`.
+    out: file for the projected rows, or None.
+    """
     from stream_dr.running.projected_file import check_output_path
 
     if dir is None and not check:
@@ -118,7 +122,7 @@ def _check_name(name: str | None, sources: list[Path], read_as: ReadAs) -> None:
 
 
 def _with_continuous_labels(read_as: ReadAs, sources: list[Path]) -> ReadAs:
-    """Read the label column as continuous targets if it has fractions, and say so."""
+    """Return options that read the labels as numbers if they have fractions, and say so."""
     numbers = read_as.predicting_numbers(sources)
     if numbers is not read_as:
         y = read_as.options.label
@@ -134,7 +138,7 @@ def _suggest_id_column(read_as: ReadAs, files: dict[Path, "FileSource"]) -> None
 
 
 def _default_model(sources: list[Path], files: dict[Path, "FileSource"], table: JsonDict) -> tuple[str, str, JsonDict]:
-    """Choose a model by the first rows, say so, and return its spec."""
+    """Choose a model by the first rows, print it, and return its name, key and parameters."""
     from stream_dr.evaluation.comparison import default_method
     from stream_dr.feature_maps.column_report import map_for
     from stream_dr.shards.dataset import open_dataset
@@ -146,7 +150,7 @@ def _default_model(sources: list[Path], files: dict[Path, "FileSource"], table: 
     table = map_for(first.X, table) if from_shards else table
     key, params = default_method(first, table)
     if from_shards:
-        # learn_files adds the map to the models of files, not of shards.
+        # learn_files adds the feature map to models of files, but not to models of shards.
         params = {**params, "feature_map": table}
     why = "`stream-dr suggest` compares it with others."
     if first.y is None:
@@ -174,6 +178,8 @@ def learn_files(
         Files and shards, in the order of the replay.
     files : dict of Path to FileSource
         The sources that are not shards, opened.
+    specs : Specs
+        Models to add.
     name : str or None
         Name under which a single file is stored.
     refine : bool
@@ -191,10 +197,12 @@ def learn_files(
 
 
 def report_files(files: dict[Path, "FileSource"], spec: JsonDict, hints: bool = True) -> None:
-    """Say what the columns of each file are taken for.
+    """Print the inferred kind of each file's columns.
 
-    With `hints`, also say which options would change that. Raises SchemaMismatch with all problems
-    that would refuse a file's rows.
+    Raises SchemaMismatch with all problems for which rows of a file would be refused.
+
+    spec: spec of the feature map of tables.
+    hints: if true, also print the options that would change the kinds.
     """
     for path, source in files.items():
         _report_columns(path, source, spec, hints)
@@ -203,7 +211,7 @@ def report_files(files: dict[Path, "FileSource"], spec: JsonDict, hints: bool = 
 def _report_columns(path: Path, source: "FileSource", spec: JsonDict, hints: bool) -> None:
     from stream_dr.feature_maps.column_report import describe
 
-    # Reading a block raises the error of a file without rows.
+    # A file without rows raises its error when the first block is read.
     first = source.first or next(source.blocks())
 
     if source.raw:
@@ -253,7 +261,7 @@ def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | Non
 def _new_folder(dir: Path) -> Iterator[None]:
     """Create the folder of a directory.
 
-    Remove it again if nothing could be learned into it.
+    If the with-block raises an error before anything was learned, the folder is removed again.
     """
     existed = dir.exists()
     dir.mkdir(parents=True, exist_ok=True)

@@ -9,13 +9,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 stderr = Console(stderr=True)
 
 _CONTROLS = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-"""Escape of each control character but newline and tab, by its code."""
+"""Escape of each control character by its code, except of newline and tab."""
 
 
 def printable(text: str) -> str:
     """Replace control characters by Python's escapes, such as \\x1b.
 
-    Names of columns, labels and files come from anywhere, and a terminal would obey them.
+    Names of columns, labels and files may contain control characters, which a terminal would obey.
     """
     return text.translate(_CONTROLS)
 
@@ -31,15 +31,15 @@ def print_result(text: str) -> None:
 
 
 LINES = 60.0
-"""Maximum number of seconds between two lines of progress without a terminal."""
+"""Maximum number of seconds between two lines of progress, if stderr is no terminal."""
 
 
 class Bar:
     """Progress of work that takes longer than a second.
 
-    It shows the rows done, rows per second, a note of the caller, and, if the total is known, the
-    share done and the time left. On a terminal it is a bar. Elsewhere it is plain lines, each
-    after twice the time of the line before.
+    Shown are the rows done, rows per second, and a note of the caller. If the total is known, the
+    share done and the time left are shown, too. On a terminal the progress is a bar. Elsewhere it
+    is lines of text, and the time between two lines doubles with each line.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Bar:
     total : int or None
         Number of rows of the whole work.
     unit : str
-        What is counted, if not rows.
+        Name of the items that are counted, "rows" by default.
     """
 
     def __init__(self, title: str, total: int | None, unit: str = "rows") -> None:
@@ -68,7 +68,7 @@ class Bar:
         self._begin(title)
 
     def _begin(self, title: str) -> None:
-        """Begin work with another title. Its rate and time left start from scratch."""
+        """Start work with another title. Its rate and time left are computed from scratch."""
         self._title = title
         self._started = time.monotonic()
         self._next_line = 1.0
@@ -77,7 +77,8 @@ class Bar:
     def show(self, done: int, total: int, note: str = "", title: str | None = None) -> None:
         """Show that `done` of `total` rows are done.
 
-        A total that equals `done` means that it is unknown. Another title restarts the clock.
+        If `total` equals `done`, the total counts as unknown. With a new title, rate and time left
+        are computed from scratch.
         """
         if title is not None and title != self._title:
             self._begin(title)
@@ -101,9 +102,9 @@ class Bar:
 
 
 def _progress_line(title: str, unit: str, done: int, total: int, rate: float, note: str) -> str:
-    """Return a line of progress.
+    """Return a line of text that shows progress.
 
-    For example "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards".
+    An example is "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards".
     """
     parts = [f"{done:,} {unit}", f"{rate:,.0f} {unit}/s"]
     if total > done:

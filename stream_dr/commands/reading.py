@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class _ChainedSources:
-    """Source of the batches of several sources, one source after the other."""
+    """Source that yields the batches of several sources, one source after the other."""
 
     def __init__(self, parts: Sequence[Source]) -> None:
         self._parts = parts
@@ -38,16 +38,16 @@ AsClasses = Annotated[
 
 
 class ReadAs(NamedTuple):
-    """How the files of a command are read.
+    """Options that say how the files of a command are read.
 
     Attributes
     ----------
     format : str or None
-        Format of the files. None decides by their names.
+        Format of the files. If None, each file's name decides.
     options : Options
         Options of the readers.
     map : dict
-        Options of the feature map of tables.
+        Parameters of the feature map `table`, which encodes tables as numbers.
     """
 
     format: str | None
@@ -59,14 +59,15 @@ class ReadAs(NamedTuple):
         return self._replace(options=self.options._replace(**options))
 
     def table(self) -> JsonDict:
-        """Return the spec of the default feature map of tables."""
+        """Return the spec of the feature map `table` with the command's options."""
         kinds = self.options.kinds
         return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {}) | self.map
 
     def map_of(self, files: dict[Path, "FileSource"]) -> JsonDict:
         """Return the spec of the default feature map of these files.
 
-        It is the map of texts if they hold nothing but prose, else `table`.
+        If the files have only one column of texts, this is a spec of the map `text`. Otherwise it
+        is a spec of the map `table`.
         """
         from stream_dr.feature_maps.column_report import map_for
 
@@ -76,7 +77,8 @@ class ReadAs(NamedTuple):
     def takes_shards(self, path: Path) -> bool:
         """Return True if a path is to be read as shards.
 
-        A single file of shards is, unless an option or its format says how to read it.
+        A folder and a manifest of shards are read as shards. A single file of shards is read as
+        shards only if no option says how files are read.
         """
         from stream_dr.datasets.sources import Options
         from stream_dr.shards.dataset import are_shards
@@ -88,17 +90,20 @@ class ReadAs(NamedTuple):
         return are_shards(path) and (plain or not path.is_file() or path.suffix == ".json")
 
     def check(self, sources: Sequence[Path]) -> None:
-        """Raise the error of options that do not fit these files. No row is read."""
+        """Raise an error if the options do not fit these files.
+
+        No row is read.
+        """
         for path in sources:
             if not self.takes_shards(path):
-                # With `raw` set, the reader need not look at rows to decide about it.
+                # With `raw` set, the reader does not look at the first rows.
                 self.with_options(raw=True).file([path])
 
     def files(self, sources: Sequence[Path]) -> dict[Path, "FileSource"]:
         """Return the sources that are not shards, by path.
 
-        If one of them has more than numbers, or options of the feature map are given, all are read
-        as tables for a feature map.
+        If a file has columns that are not numbers, or if options of the feature map are given, all
+        files are read as tables for a feature map.
         """
         table = self.with_options(raw=len(self.table()) > 1 or None)
         opened = {path: table.file([path]) for path in sources if not self.takes_shards(path)}
@@ -113,18 +118,17 @@ class ReadAs(NamedTuple):
         return open_source(list(sources), self.format, self.options)
 
     def predicting_numbers(self, sources: Sequence[Path]) -> "ReadAs":
-        """Return a copy whose label column holds continuous targets, if its values have fractions.
+        """Return options that read the label column as numbers, if its values have fractions.
 
-        The first rows decide. Without fractions the copy is `self`.
+        The first rows decide. If there are no fractions, `self` is returned.
         """
         label = self.options.label
         numbers = self.with_options(label=None, targets=label)
         return numbers if label is not None and any(map(numbers.has_fractions, sources)) else self
 
     def has_fractions(self, path: Path) -> bool:
-        """Return True if a file's first targets are numbers, not all of them whole."""
-        # The error may be that of words or gaps among targets. Another one, such as a missing
-        # file, is raised again when the file is read.
+        """Return True if a file's first targets are numbers and some have a fraction."""
+        # Words among targets raise an error. Any other error is raised again by the reader.
         try:
             first = None if self.takes_shards(path) else self.file([path]).first
         except StreamDRError:
@@ -133,9 +137,9 @@ class ReadAs(NamedTuple):
         return values is not None and any(not value.is_integer() for value in values.ravel().tolist())
 
     def likely_id(self, files: dict[Path, "FileSource"]) -> str | None:
-        """Return the column of the first file that looks like an id, or None.
+        """Return the first file's column that looks like an id, or None.
 
-        None also if the options name the column of ids.
+        If the options name the column of ids, None is returned, too.
         """
         from stream_dr.feature_maps.taken_for import likely_id
 
@@ -143,7 +147,10 @@ class ReadAs(NamedTuple):
         return None if first is None or first.names is None else likely_id(first.X, first.names)
 
     def open_all(self, sources: Sequence[Path], skip_damaged: bool = False) -> Source:
-        """Return shards and files of any formats as one source, one after the other."""
+        """Return shards and files of any formats as one source.
+
+        The sources are read one after the other.
+        """
         files = self.files(sources)
         if not files:
             return self.shards(sources, skip_damaged)
@@ -152,7 +159,7 @@ class ReadAs(NamedTuple):
         )
 
     def open(self, sources: Sequence[Path], skip_damaged: bool = False) -> "Dataset | FileSource":
-        """Return shards or files as one source. They may not be mixed."""
+        """Return shards or files as one source. Shards and files may not be mixed."""
         if all(map(self.takes_shards, sources)):
             return self.shards(sources, skip_damaged)
         return self.file(sources)
@@ -179,7 +186,7 @@ class ReadAs(NamedTuple):
 def refuse_ids_as_labels(files: dict[Path, "FileSource"], words: list[str]) -> None:
     """Raise typer.BadParameter if the labels of a file look like numbers or ids.
 
-    `words` are those of the command line, for the commands that the error proposes.
+    words: words of the command line, from which the error makes the commands that it proposes.
     """
     from stream_dr.targets.kind import look_like_numbers
 
@@ -203,7 +210,10 @@ def refuse_ids_as_labels(files: dict[Path, "FileSource"], words: list[str]) -> N
 
 
 def first_table(files: dict[Path, "FileSource"]) -> "Block | None":
-    """Return the first batch of the first table with more than numbers, or None."""
+    """Return the first batch of the first table that has columns other than numbers.
+
+    Returns None if there is no such table.
+    """
     source = next((source for source in files.values() if source.raw), None)
     return None if source is None else source.first or next(source.blocks(), None)
 
@@ -295,7 +305,7 @@ def _table_options(
 def reads_files(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say how files are read to a command.
 
-    The command receives them as its argument `read_as`.
+    The command receives these options as its argument `read_as`.
     """
     return _with_options(command, _file_options)
 
@@ -320,7 +330,7 @@ def _with_options(command: Callable[..., None], *options: Callable[..., None]) -
         options["delimiter"] = options["delimiter"].replace("\\t", "\t")
         read_as = ReadAs(options.pop("format"), Options(**options), map_options)
 
-        # Options that make no feature map are refused before the command runs.
+        # Invalid options of the feature map raise an error here, before the command runs.
         feature_map(read_as.table())
         command(**arguments, read_as=read_as)
 

@@ -59,7 +59,7 @@ def refine_and_say(
     from stream_dr.running.refine import refine_model
     from stream_dr.running.warm_up import warm_up
 
-    # Compile before the bar begins, so that its rate and its time left are right.
+    # Compile the model before the bar starts, so that its rate and time left are right.
     warm_up([model.estimator], say, json=False)
     last: JsonDict = {}
     with Bar("refine", None) as bar:

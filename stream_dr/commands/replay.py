@@ -58,7 +58,8 @@ def replay(
     After any interruption, the same command continues and ends with the same states. Shards may be
     moved. Replay them from their new path. Files that are not shards are learned as in `learn`.
 
-        stream-dr replay shards/ --model lda=lda:n_components=9 --model pca=ccipca:n_components=20 --dir D
+        stream-dr replay shards/ --model lda=lda:n_components=9 --model pca=ccipca:n_components=20
+        --dir D
     """
     from stream_dr.running.driver import RunSettings
     from stream_dr.running.replay import ReplaySettings

@@ -43,18 +43,20 @@ def replay_into(
     Parameters
     ----------
     dir : Path
+        Path of the directory.
     dataset : Dataset
         The shards.
     specs : Specs
-        Models to add before.
+        Models to add before the replay.
     settings : ReplaySettings
     out : Path or None
-        File of the rows' projection by the first model that is named.
+        File for the rows projected by the first model that the command names.
     parts : PlanRunner or None
-        Runner of a plan whose parts are learned side by side. None learns one batch after the
-        other.
+        Function that runs tasks at the same time, in threads or on a cluster. If None, one batch
+        is learned after the other.
     refine : bool
-        Refine models that one pass does not solve exactly, if that helps, before they project.
+        If true, models whose solution after one pass is not exact are solved again by further
+        passes, if that raises their score. This is done before rows are projected to `out`.
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.distributed_replay import replay_in_parts
@@ -103,7 +105,7 @@ def _print_report(directory: "Directory", report: "ReplayReport") -> None:
 
 
 def _say_tests(directory: "Directory") -> None:
-    """Print how well each model predicted rows before it learned them."""
+    """Print the score of each model on rows that it had not learned yet."""
     tested = directory.records.last_tested()
     for name, model in directory.models.items():
         scores = tested.get(model.id)
@@ -120,10 +122,12 @@ def _say_tests(directory: "Directory") -> None:
 
 
 def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
-    """Refine the models that one pass solves from the diagonal only, if that helps.
+    """Refine the models that were solved from the diagonal of the scatter only, if that helps.
 
-    - A model with the parameter scatter="diagonal" is left alone.
-    - A model whose score on held-out rows would not rise is left alone.
+    To refine is to solve a model exactly by further passes over the rows.
+
+    - A model with the parameter scatter="diagonal" is not refined.
+    - A model whose score on held-out rows would not rise is not refined.
     - A model without a solution, or one that does not predict, is refined without being scored.
     """
     from stream_dr.running.refine import publish_unrefined
@@ -148,9 +152,9 @@ def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
 
 
 def _refining_helps(directory: "Directory", model: "Model") -> bool:
-    """Return True if refining raises a model's score on held-out rows.
+    """Return True if solving a model by further passes raises its score on held-out rows.
 
-    Both scores are printed.
+    The scores before and after are printed.
     """
     from stream_dr.running.refine import held_out_scores
 
@@ -164,15 +168,16 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
 
 
 def _rates(directory: "Directory") -> str:
-    """Return each model's rows per second, as the end of a line of progress."""
+    """Return the text that ends a line of progress, each model's rows per second."""
     rates = [(m.name, m.advanced_rows / m.advance_seconds) for m in directory.models.values() if m.advanced_rows]
     return "".join(f", {name} {rate:,.0f}/s" for name, rate in rates)
 
 
 def _allowed_labels() -> list[Any] | None:
-    """Return the labels of STREAM_DR_ALLOWED_LABELS, or None if it is unset.
+    """Return the labels in the variable STREAM_DR_ALLOWED_LABELS, or None if it is unset.
 
-    `serve` reads the same variable. Raises InvalidParameter if it is not a JSON list.
+    The command `serve` reads the same variable. Raises InvalidParameter if the value is not a JSON
+    list.
     """
     text = os.environ.get(ALLOWED_LABELS)
     if not text:
@@ -188,9 +193,9 @@ def _allowed_labels() -> list[Any] | None:
 
 @contextmanager
 def _with_new_models(directory: "Directory", specs: Specs) -> Iterator[None]:
-    """Add models for a replay, and remove them again if it is refused.
+    """Add models for a replay, and remove them again if the replay raises an error.
 
-    A model that an event has reached stays.
+    A model that has learned an event of the replay is not removed.
     """
     added = []
     try:

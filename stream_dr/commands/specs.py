@@ -38,7 +38,7 @@ Models = Annotated[
 
 
 def path_or_uri(text: str) -> Path:
-    """Return a path, or for a URI of an object store a RemotePath.
+    """Return a path, or a RemotePath for the URI of an object store.
 
     A RemotePath has the methods of a Path that readers use. Raises InvalidParameter.
     """
@@ -82,7 +82,7 @@ def parse_spec(text: str) -> tuple[str, str, dict[str, Value]]:
     if not (name and equals and key):
         raise typer.BadParameter(f"{text!r}; give NAME=KEY[:param=value,…], for example lda=lda:n_components=9.")
 
-    # Commas within braces and brackets belong to JSON.
+    # A comma within braces or brackets belongs to a JSON value and does not end a parameter.
     params: dict[str, Value] = {}
     for part in filter(None, re.split(r",(?![^{]*\}|[^\[]*\])", assignments)):
         param, sign, value = part.partition("=")
@@ -96,10 +96,10 @@ def parse_spec(text: str) -> tuple[str, str, dict[str, Value]]:
 
 
 def parse_value(text: str) -> Value:
-    """Return the value that a text stands for.
+    """Return the value of a parameter that is written as text.
 
-    It is a number, true, false, none, JSON in braces or brackets, or else the text itself. Raises
-    typer.BadParameter if the JSON is broken.
+    The value is a number, true, false, none, JSON in braces or brackets, or else the text itself.
+    Raises typer.BadParameter for invalid JSON.
     """
     if text.startswith(("{", "[")):
         try:
@@ -119,21 +119,21 @@ def parse_value(text: str) -> Value:
 
 
 def spec_text(name: str, key: str, params: JsonDict) -> str:
-    """Return the text of a model's spec. The inverse of parse_spec."""
+    """Return a model's spec as text. `parse_spec` reads this text."""
     params = {k: v["map"] if isinstance(v, dict) and v.keys() == {"map"} else v for k, v in params.items()}
     assignments = (f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in params.items())
     return f"{name}={key}{':' if params else ''}{','.join(assignments)}"
 
 
 def parse_specs(texts: list[str] | None) -> Specs:
-    """Return the models that the command names, checked as in check_specs."""
+    """Return the specs of the models that the command names, after checking them."""
     specs = [parse_spec(text) for text in texts or []]
     check_specs(specs)
     return specs
 
 
 def check_specs(specs: Specs) -> None:
-    """Raise an error if a name, an estimator or a parameter is wrong."""
+    """Raise an error if a name, an estimator key or a parameter is invalid."""
     from stream_dr.directory.model_table import check_name
     from stream_dr.estimators import make
     from stream_dr.models.saved import load
@@ -149,18 +149,19 @@ def check_specs(specs: Specs) -> None:
 
 
 def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict) -> Specs:
-    """Return models as they learn a table, which is through a feature map.
+    """Return the specs of models that learn a table, with a feature map each.
 
-    LDA of words also gets a ridge, and stderr says so. Saved estimators stay as they are.
+    A feature map encodes the table as numbers. LDA of words also gets a ridge, and this is printed
+    on stderr. Saved estimators are not changed.
 
     Parameters
     ----------
     first : Block
         First batch of the table.
     chosen : dict
-        Spec of the map of models that name none.
+        Spec of the feature map for models whose spec has no feature map.
     table : dict
-        Spec of the map of models that name `table` without options.
+        Spec of the feature map for models whose spec has the feature map `table` without options.
     """
     mapped = []
     for name, key, params in specs:
@@ -174,9 +175,10 @@ def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict)
 
 
 def _with_ridge(name: str, key: str, params: JsonDict, feature_map: JsonDict | None, first: "Block") -> JsonDict:
-    """Return the ridge that LDA gets if its feature map makes words.
+    """Return the ridge parameter for LDA on words, as a dict.
 
-    Empty for other estimators and maps, and if the command gives a ridge.
+    The result is empty for other estimators, for feature maps that do not encode words, and if the
+    model's parameters have a ridge already.
     """
     from stream_dr.evaluation.comparison import RIDGES, kind_of_rows
 
@@ -200,9 +202,10 @@ def has_models(dir: Path) -> bool:
 
 
 def add_model(directory: "Directory", name: str, key: str, params: JsonDict) -> tuple["Model", bool]:
-    """Add a model to a directory. Return it, and True if it is new.
+    """Add a model to a directory unless the directory has it already.
 
-    Raises the errors of Directory.add_model, Directory.add_saved and load.
+    Returns the model, and True if the model is new. Raises the errors of Directory.add_model,
+    Directory.add_saved and load.
     """
     from stream_dr.models.saved import load
 

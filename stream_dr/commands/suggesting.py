@@ -57,7 +57,7 @@ def suggest(
         )
     print_result(str(comparison))
 
-    # The proposed command is the given one, with `learn` in the place of `suggest`.
+    # The proposed command is this command line with the word `learn` instead of `suggest`.
     best = comparison.best
     spec = spec_text(best.key, best.key, best.params)
     start = ctx.obj.index("suggest")

@@ -63,7 +63,7 @@ def transform(
             print_result(f"{rows} rows written to {out}")
             return
 
-        # The columns of a table may differ from those of the stream. Shards have the stream's.
+        # A file may have other columns than the stream. Shards always have the stream's columns.
         data = read_as.open([source])
         if not isinstance(data, Dataset):
             data, left_out = data.only(opened.schema.names)

@@ -154,9 +154,9 @@ def nystroem(
 
 
 def feature_map(spec: Any) -> Any:
-    """Return the feature map of a spec. Raises InvalidParameter.
+    """Return the feature map that a spec describes. Raises InvalidParameter.
 
-    spec: a dict, or the JSON of a dict.
+    spec: a dict of the map's name and parameters, or the JSON of this dict.
     """
     values = _parse_json(spec) if isinstance(spec, str) else spec
     if not isinstance(values, dict) or not isinstance(values.get("map"), str) or values["map"] not in MAPS:
@@ -177,9 +177,9 @@ def feature_map(spec: Any) -> Any:
 
 
 def canonical_spec(spec: dict[str, Any] | str | FeatureMap) -> str:
-    """Return a spec as JSON text that is equal for equal maps.
+    """Return a spec as JSON text that is the same for equal maps.
 
-    spec: a feature map, its spec, or the JSON of its spec.
+    spec: a feature map, a dict of its name and parameters, or the JSON of this dict.
     """
     return json.dumps(_plain(spec) if isinstance(spec, FeatureMap) else whole_spec(spec), sort_keys=True)
 
@@ -187,15 +187,15 @@ def canonical_spec(spec: dict[str, Any] | str | FeatureMap) -> str:
 def whole_spec(spec: dict[str, Any] | str) -> dict[str, Any]:
     """Return a spec with its defaults filled in. Raises InvalidParameter.
 
-    spec: a dict, or the JSON of a dict.
+    spec: a dict of the map's name and parameters, or the JSON of this dict.
     """
     return _plain(feature_map(spec))
 
 
 def brief_spec(spec: Any) -> Any:
-    """Return a spec without values that are defaults of its map.
+    """Return a spec, for display, without the values that are defaults of its map.
 
-    It is for display. A value that is no spec is returned unchanged.
+    A value that is not the spec of a map is returned unchanged.
     """
     name = spec.get("map") if isinstance(spec, dict) else None
     if not isinstance(name, str) or name not in MAPS:
@@ -214,12 +214,12 @@ def _parse_json(text: str) -> object:
 
 
 def _spec(feature_map: FeatureMap) -> dict[str, Any]:
-    """Check a feature map and return its spec. Raises InvalidParameter."""
+    """Check a feature map's parameters and return its spec. Raises InvalidParameter."""
     feature_map.check()
     return _plain(feature_map)
 
 
 def _plain(feature_map: FeatureMap) -> dict[str, Any]:
-    """Return the whole spec of a feature map as JSON types."""
+    """Return the spec of a feature map, with all its defaults, as JSON types."""
     name = next(name for name, kind in MAPS.items() if type(feature_map) is kind)
     return {"map": name} | {k: list(v) if isinstance(v, tuple) else v for k, v in vars(feature_map).items()}

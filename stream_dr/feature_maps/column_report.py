@@ -33,7 +33,7 @@ class ColumnReport(NamedTuple):
     why : str
         Reason for the kind, in words.
     made : str
-        Encoding in words. "" if the column is skipped.
+        Description, in words, of how the column is encoded. "" if the column is skipped.
     columns : int
         Number of numeric columns that encode this column so far.
     values : int
@@ -41,7 +41,7 @@ class ColumnReport(NamedTuple):
     missing : int
         Number of rows without a value.
     options : tuple of str
-        Arguments of `table` that would change the kind or the encoding.
+        Arguments of the feature map `table` that would change the kind or the encoding.
     """
 
     name: str
@@ -66,8 +66,8 @@ class TableReport(NamedTuple):
     problems : tuple of str
         Errors that learning these rows would raise.
     note : str
-        Reason why only the diagonal of the scatter matrix would be computed. "" if all of it
-        would.
+        Reason why estimators would compute only the diagonal of the scatter matrix. "" if they
+        would compute the whole matrix.
     """
 
     rows: int
@@ -121,9 +121,10 @@ def _group_by_kind(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]
 def map_for(rows: RawRows, spec: dict[str, Any]) -> dict[str, Any]:
     """Return the spec of the map that suits these rows.
 
-    It is a spec of `text` if the only encoded column is a text, else the given spec.
+    If the only encoded column is a text, the result is a spec of the map `text`. Otherwise the
+    result is `spec`.
 
-    spec: spec of `table`.
+    spec: spec of the map `table`.
 
     Raises InvalidParameter.
     """
@@ -136,8 +137,8 @@ def map_for(rows: RawRows, spec: dict[str, Any]) -> dict[str, Any]:
 def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = None) -> TableReport:
     """Return a report on the columns of rows.
 
-    It says how the map `table` or `text` would encode them. Errors in the rows are listed in
-    `problems` of the report. Raises InvalidParameter for an invalid spec.
+    The report says how the map `table` or `text` would encode the columns. Errors in the rows are
+    listed in `problems` of the report. Raises InvalidParameter for an invalid spec.
 
     rows: RawRows, or batches of RawRows. The first batch with a value of a column decides its
         kind.
@@ -170,9 +171,10 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
 
 
 def _table_map(spec: dict[str, Any]) -> Table:
-    """Return the table map of a spec.
+    """Return a Table map with the parameters of a spec.
 
-    For a spec of `text`, it is a table map with the same number of words.
+    spec: parameters of the map `table` or `text`. From those of `text` only the number of hashed
+        words and the name of the text column are used.
     """
     parameters = {name: value for name, value in spec.items() if name != "map"}
     if spec.get("map") != "text":
@@ -187,6 +189,7 @@ def _infer_kind(name: str, batches: list[RawColumn | None], table_map: Table) ->
     The first batch with a value of the column decides.
 
     batches: values of the column in each batch, None where the batch lacks the column.
+    table_map: map with the kinds that the user declares.
     """
     inferred = infer_kind(name, batches[0] or _empty_column(), table_map.overrides())
     for values in filter(None, batches):
@@ -199,11 +202,12 @@ def _report_column(
 ) -> tuple[ColumnReport, TableColumn, str]:
     """Return the report on a column, the learned column, and an error message.
 
-    The message says why values of the column cannot be learned. It is "" if they can.
+    The message says why values of the column cannot be learned. "" if they can be learned.
 
     batches: values of the column in each batch, None where the batch lacks the column.
     inferred: kind of the column.
-    words: number of hashed words for a text.
+    table_map: map by which the column is encoded.
+    words: number of hashed words, if the column is a text.
     """
     encoding, column, width, problem = table_map.encoding(), TableColumn(name), 0, ""
     values, missing = set[object](), 0
@@ -230,7 +234,7 @@ def _empty_column() -> RawColumn:
 
 
 def _describe_encoding(column: TableColumn, table_map: Table) -> str:
-    """Return in words how a column is encoded, "" if it is not."""
+    """Return a description of how a column is encoded, "" if the column is skipped."""
     fill = "the mean" if table_map.impute == "mean" else table_map.impute
     gaps = f" + missing (filled by {fill})" if column.missing >= 0 else ""
 
@@ -245,9 +249,9 @@ def _describe_encoding(column: TableColumn, table_map: Table) -> str:
 
 
 def _changing_arguments(column: TableColumn) -> tuple[str, ...]:
-    """Return the arguments of `table` that would change kind or encoding.
+    """Return the arguments of `table` that would change a column's kind or encoding.
 
-    They are shown in the report on the column.
+    The report on the column shows these arguments.
     """
     name, kind = column.name, column.kind
     named, text, category = _as_json([name]), _as_json({name: "text"}), _as_json({name: "category"})
@@ -261,5 +265,5 @@ def _changing_arguments(column: TableColumn) -> tuple[str, ...]:
 
 
 def _as_json(value: object) -> str:
-    """Return a value as JSON, the form that the report shows for arguments."""
+    """Return a value as JSON, the form in which the report shows arguments."""
     return json.dumps(value, ensure_ascii=False)

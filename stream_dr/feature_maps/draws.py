@@ -23,7 +23,7 @@ def open_uniforms(seed: int, purpose: int, first: int, count: int, each: int = 1
     Row i belongs to index first + i, and does not depend on other rows.
 
     seed: seed from the user.
-    purpose: number that differs between the uses of a seed, so that they draw different numbers.
+    purpose: number of the use. Different uses of one seed get different random numbers.
     first: first index.
     count: number of indices.
     each: number of random numbers for each index.
@@ -51,11 +51,11 @@ def cauchys(seed: int, purpose: int, first: int, count: int, each: int = 1) -> n
 
 
 def finite_number(value: Any) -> bool:
-    """Return True if a value is a finite number.
+    """Return True if a value is a number that is finite as a float64.
 
-    It must be finite as a float64. A bool is no number here.
+    A bool does not count as a number.
     """
-    # An integer beyond the largest float overflows.
+    # float() raises OverflowError for an integer beyond the largest float.
     try:
         real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
         return real and math.isfinite(value)
@@ -66,8 +66,8 @@ def finite_number(value: Any) -> bool:
 def check_seed(seed: object) -> None:
     """Raise InvalidParameter unless a seed is valid.
 
-    A valid seed is an integer from 0 to 2⁶³ − 1, or None. None stands for 0, so that results can
-    be repeated.
+    A valid seed is an integer from 0 to 2⁶³ − 1, or None. None has the same effect as 0, so that
+    results can be repeated.
     """
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63):
         raise InvalidParameter(

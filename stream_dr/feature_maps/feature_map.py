@@ -22,7 +22,8 @@ class FeatureMap(ABC):
     sparse : bool
         True if mapped rows are CSR.
     learns : bool
-        True if the map has running statistics. It then takes RawRows, and table.py maps them.
+        True if the map has running statistics. Rows are then passed as RawRows to table.py, which
+        maps them.
     """
 
     by_name: ClassVar[bool] = False
@@ -36,11 +37,16 @@ class FeatureMap(ABC):
 
     @property
     def settled(self) -> bool:
-        """True if the first batch has no parameter to decide."""
+        """True if all parameters of the map have their final values.
+
+        False if a parameter is computed from the first batch.
+        """
         return True
 
     def decided(self, block: Block) -> "FeatureMap":
-        """Return the map with the parameters that the first batch decides.
+        """Return the map with its final parameters.
+
+        Parameters without a value are computed from the first batch.
 
         block: the first batch.
         """
@@ -50,9 +56,9 @@ class FeatureMap(ABC):
         """Warn if the map does not suit the first rows X (rows, features)."""
 
     def is_decided_as(self, other: "FeatureMap") -> bool:
-        """Return True if a first batch can have turned this map into `other`.
+        """Return True if `decided` can have turned this map into `other`.
 
-        The maps then differ only in parameters that the first batch decides.
+        The two maps then differ only in parameters that are computed from the first batch.
         """
         return False
 
@@ -69,7 +75,9 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def bytes(self, width: int) -> int:
-        """Return the number of bytes of memory that the map itself uses.
+        """Return the number of bytes of memory that the feature map uses.
+
+        The rows that are mapped are not counted.
 
         width: number of features.
         """

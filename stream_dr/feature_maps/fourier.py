@@ -34,7 +34,7 @@ from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.sparse_rows import is_sparse
 
 SPECTRUM, LENGTHS = 21, 22
-"""Numbers that distinguish draws for different purposes (see draws.py).
+"""Numbers that make the random numbers of different uses differ (see draws.py).
 
 Block b of the orthogonal variant adds 100 · b to SPECTRUM.
 """
@@ -66,15 +66,15 @@ class RandomFourier(FeatureMap):
     n_features : int
         Number D of columns of mapped rows, even.
     kernel : "rbf" or "laplace"
-        exp(−γ|x − x'|²) or exp(−γ|x − x'|₁).
+        exp(−γ|x − x'|²) or exp(−γ|x − x'|₁) for rows x and x'.
     gamma : float or None
-        γ > 0, in the inverse unit of |x|² (rbf) or |x|₁ (laplace). None lets the first batch
-        decide: 1/d for dense rows or rows of a declared width d, and 1 for sparse rows of
-        undeclared width.
+        γ > 0, in the inverse unit of |x|² (rbf) or |x|₁ (laplace). If None, γ is computed from the
+        first batch: 1/d for dense rows of d features or sparse rows of a declared width d, and 1
+        for sparse rows of undeclared width.
     seed : int
-        Seed of the draws.
+        Seed of the random numbers.
     orthogonal : bool
-        True for the orthogonal variant, for "rbf" and at most 4,096 features.
+        True for orthogonal frequencies. They require the kernel "rbf" and at most 4,096 features.
     """
 
     n_features: int = 500
@@ -90,21 +90,21 @@ class RandomFourier(FeatureMap):
 
     @property
     def settled(self) -> bool:
-        """True if gamma is a number.
-
-        If gamma is None, the first batch decides it.
-        """
+        """True if gamma is a number, False if gamma is computed from the first batch."""
         return self.gamma is not None
 
     def decided(self, block: Block) -> "RandomFourier":
-        """Return the map with the gamma that the first batch decides.
+        """Return the map with a number as gamma.
+
+        A gamma of None becomes 1/d. d is the number of features of dense rows, or the declared
+        number of features of sparse rows. For sparse rows without a declared number, gamma becomes
+        1.
 
         block: the first batch.
         """
         if self.settled:
             return self
-        # Sparse rows without a declared width may get wider later, so the width of the first batch
-        # says nothing.
+        # Sparse rows without a declared width may get wider, so their width is not used.
         declared = not block.sparse or block.width_stated
         return replace(self, gamma=1.0 / max(1, block.features) if declared else 1.0)
 
@@ -125,10 +125,7 @@ class RandomFourier(FeatureMap):
             )
 
     def is_decided_as(self, other: FeatureMap) -> bool:
-        """Return True if `other` is this map with a gamma.
-
-        This map has no gamma yet, and a first batch can have decided the gamma of `other`.
-        """
+        """Return True if `other` is this map with a number instead of gamma=None."""
         return not self.settled and isinstance(other, RandomFourier) and replace(other, gamma=self.gamma) == self
 
     def out_features(self, width: int) -> int:
@@ -174,9 +171,10 @@ class RandomFourier(FeatureMap):
         return out
 
     def bytes(self, width: int) -> int:
-        """Return 4 · features · D.
+        """Return the bytes of the frequencies, 4 · features · D.
 
-        Except in the orthogonal variant, the number of features is rounded up to a power of 2.
+        D is the number of columns of mapped rows. Unless the frequencies are orthogonal, the
+        number of features is rounded up to a power of 2.
         """
         return 4 * self.n_features * (width if self.orthogonal else _next_power_of_2(width))
 
@@ -185,9 +183,10 @@ class RandomFourier(FeatureMap):
 def frequencies(spec: RandomFourier, width: int) -> np.ndarray:
     """Return the frequencies Ω (width, D/2) float64, read-only.
 
-    Row i depends only on (seed, i), except in the orthogonal variant. gamma must be a number.
+    D is the number of columns of mapped rows. Row i depends only on (seed, i), except if the
+    frequencies are orthogonal.
 
-    spec: the map.
+    spec: the map. Its gamma must be a number.
     width: number of features.
     """
     half = spec.n_features // 2
@@ -217,13 +216,12 @@ def _median_distance(X: Rows, kernel: str) -> float:
         return 0.0
     rows = X[np.sort(chosen)].astype(np.float64)
     if is_sparse(rows):
-        # scikit-learn takes only 32-bit indices, and the rows may have more columns. So only the
-        # columns with values are passed, renumbered.
+        # scikit-learn takes only 32-bit indices, so columns with values are renumbered from 0.
         used, at = np.unique(rows.indices, return_inverse=True)
         parts = rows.data, at.astype(np.int32), rows.indptr.astype(np.int32)
         rows = sp.csr_matrix(parts, shape=(len(chosen), len(used)))
     else:
-        # Subtract a row, since differences of rows far from 0 would lose digits.
+        # Differences of rows far from 0 would lose digits, so the first row is subtracted.
         rows = rows - rows[0]
     with np.errstate(over="ignore", invalid="ignore"):
         distances = manhattan_distances(rows) if kernel == "laplace" else euclidean_distances(rows, squared=True)
@@ -253,9 +251,9 @@ def _orthogonal_frequencies(width: int, count: int, seed: int) -> np.ndarray:
 
 
 def _next_power_of_2(width: int) -> int:
-    """Return the next power of 2 that is at least width.
+    """Return the smallest power of 2 that is at least `width`.
 
-    Frequencies are drawn for such widths, so that a stream that gets wider seldom draws them
-    again.
+    Frequencies are drawn for this number of features, so a stream that gets wider seldom draws
+    them again.
     """
     return 1 << max(0, int(width) - 1).bit_length()

@@ -38,7 +38,8 @@ class Hashing(FeatureMap):
     n_features : int
         Number of columns of mapped rows.
     alternate_sign : bool
-        True to give each feature a sign by its hash, too.
+        If true, the hash of a feature's name also gives the feature's sign. Otherwise all signs
+        are positive.
     """
 
     n_features: int = 4096
@@ -64,7 +65,7 @@ class Hashing(FeatureMap):
 
         X: (rows, features), dense or CSR.
         width: not used.
-        names: names of the columns of X. None: the numbers of the columns are their names.
+        names: names of the columns of X. If None, the names are the numbers of the columns.
         """
         X = sp.csr_matrix(X).astype(np.float64)
         # There may be millions of unnamed columns, so only columns with values are hashed.
@@ -77,12 +78,12 @@ class Hashing(FeatureMap):
         return hashed
 
     def bytes(self, width: int) -> int:
-        """Return 12 bytes for each feature."""
+        """Return an estimate of the map's memory, 12 bytes for each feature."""
         return 12 * width
 
 
 def _hash_table(spec: Hashing, names: Iterable[str]) -> sp.csr_matrix:
-    """Return a CSR matrix (names, n_features) with ±1 in each name's column."""
+    """Return a CSR matrix (names, n_features) with 1 or −1 in each name's hashed column."""
     from sklearn.feature_extraction import FeatureHasher
 
     hasher = FeatureHasher(spec.n_features, input_type="string", alternate_sign=spec.alternate_sign)
@@ -117,7 +118,7 @@ def named_rows(X: Sequence[Mapping[Hashable, object]]) -> tuple[sp.csr_matrix, t
 
 
 def _number(value: Any, key: Hashable, row: int) -> float:
-    """Return a value as a float. Raise InvalidRows if it is no number.
+    """Return a value as a float. Raise InvalidRows if the value is not a number.
 
     key: name of the feature, for the message.
     row: number of the row, for the message.

@@ -4,15 +4,16 @@ The method is that of Williams and Seeger (2001). The landmarks Z are some of th
 = L Lᵀ is their kernel matrix with its Cholesky factor L, and a row x has the coordinates φ(x) =
 L⁻¹ k(Z, x). If two rows lie in the span of the landmarks in feature space, φ(x)ᵀφ(x') = k(x, x').
 For other rows, φ(x)ᵀφ(x') is the kernel of their projections onto the span. An estimator with this
-map is the kernel method with directions restricted to the span. If all rows are landmarks, it is
-the kernel method itself.
+map is the kernel method with directions restricted to the span. If all rows are landmarks, the
+estimator is the kernel method itself.
 
 Landmarks are in the spec, or are drawn from the first rows. A draw depends on (seed, row number),
-so that it does not depend on the batches. A row that earlier landmarks represent up to a remainder
-of 1e-8 is skipped, since rounding errors are divided by the remainder.
+and so does not depend on the batches. The remainder of a row is its part outside the span of the
+earlier landmarks. A row whose remainder is at most 1e-8 is skipped, because rounding errors are
+divided by the remainder.
 
-Why this way: a landmark is zero in the coordinates of all later landmarks. So rows learned before
-a later landmark was drawn remain correct, and no row has to wait until all landmarks are known.
+Why this way: a landmark has the coordinate 0 on all later landmarks. So rows that were learned
+before a landmark was drawn remain correct, and no row has to wait until all landmarks are known.
 
 Cost per row: k(Z, x), and O(landmarks²). Memory: the landmarks, and 8 · landmarks² bytes.
 """
@@ -44,19 +45,19 @@ KERNELS = ("rbf", "laplace", "polynomial", "linear")
 """Names of the kernels."""
 
 MOST_LANDMARKS = 20_000
-"""Largest number of landmarks.
+"""Largest number of landmarks (rows that other rows are compared with).
 
-Their Cholesky factor takes 8 · landmarks² bytes.
+The Cholesky factor of their kernel matrix takes 8 · landmarks² bytes.
 """
 
 _LANDMARK_DRAW, _AT_ONCE = 23, 256
-"""Settings of the draws.
+"""Constants for drawing landmarks (rows that other rows are compared with).
 
-_LANDMARK_DRAW: number that distinguishes these draws from others (see draws.py).
+_LANDMARK_DRAW: number that makes these random numbers differ from others (see draws.py).
 _AT_ONCE: largest number of rows that are added to the landmarks at a time.
 """
 
-# Rows are skipped if at most this share of their squared length lies outside the landmarks' span.
+# A row is skipped if at most this share of its squared length is outside the landmarks' span.
 _DEPENDENT = 1e-8
 _EPS = float(np.finfo(np.float64).eps)
 _WIDEST_DENSE = 4096
@@ -65,12 +66,15 @@ _WIDEST_DENSE = 4096
 class Landmarks(NamedTuple):
     """Landmark rows so far, with the Cholesky factor of their kernel matrix.
 
+    Landmarks are the rows of the stream that all other rows are compared with by the kernel.
+
     Attributes
     ----------
     seen : int
         Number of rows of the stream that could have become landmarks.
     picked : int
-        Number of rows drawn. Rows that the landmarks represent already are drawn but skipped.
+        Number of rows drawn. This includes drawn rows that were skipped because they lie in the
+        span of the landmarks.
     n_features : int
         Number of features of the rows.
     factor : ndarray (landmarks, landmarks)
@@ -108,17 +112,17 @@ class Landmarks(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        """The landmarks (landmarks, features) as an ndarray or CSR."""
+        """The landmark rows (landmarks, features) as an ndarray or CSR."""
         if self.indices is None or self.indptr is None:
             return self.values
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.factor), self.n_features))
 
     def same(self, other: "Landmarks") -> bool:
-        """Return True if `other` has the same landmarks in the same order."""
+        """Return True if `other` has the same landmark rows in the same order."""
         return _row_keys(self.rows) == _row_keys(other.rows)
 
     def among(self, X: Rows) -> bool:
-        """Return True if any row of X is a landmark."""
+        """Return True if any row of X (rows, features) is a landmark."""
         return not set(_row_keys(self.rows)).isdisjoint(_row_keys(X))
 
 
@@ -164,13 +168,13 @@ class Nystroem(FeatureMap):
 
     @property
     def most(self) -> int:
-        """Largest number of landmarks, which is the number of coordinates."""
+        """Largest number of landmark rows, which is the number of coordinates."""
         return int(self.landmarks) if isinstance(self.landmarks, int | np.integer) else len(self.landmarks)
 
     def out_features(self, width: int) -> int:
-        """Return the number of coordinates.
+        """Return the number of coordinates, one for each landmark row.
 
-        Coordinates are 0 while their landmark has not been drawn.
+        A coordinate is 0 until its landmark has been drawn.
         """
         return self.most
 
@@ -193,25 +197,27 @@ class Nystroem(FeatureMap):
             landmark_rows(self.landmarks)
 
     def bytes(self, width: int) -> int:
-        """Return the largest number of bytes of the landmarks and their factor.
+        """Return the largest number of bytes of the landmark rows and their Cholesky factor.
 
-        This is 8 · landmarks · (features + landmarks). Rows of more than 4,096 features count as
-        sparse rows with 4,096 entries.
+        The factor is that of the landmarks' kernel matrix. The result is 8 · landmarks · (features
+        + landmarks). Rows of more than 4,096 features count as sparse rows with 4,096 entries.
         """
         return self.most * ((8 * width if width <= _WIDEST_DENSE else 12 * _WIDEST_DENSE) + 8 * self.most)
 
     def begin(self) -> Landmarks:
-        """Return the landmarks before the first row of the stream.
+        """Return the landmark rows before the first row of the stream.
 
-        They are the landmarks of the spec, or none if landmarks are drawn.
+        These are the landmarks in the spec. If landmarks are drawn from the stream, there are none
+        yet.
         """
         nothing = Landmarks(0, 0, 0, np.zeros((0, 0)), np.zeros((0, 0)))
         return nothing if self.draws_landmarks else _add_landmarks(self, nothing, landmark_rows(self.landmarks))
 
     def grown(self, landmarks: Landmarks, block: Block) -> Landmarks:
-        """Return the landmarks together with new ones drawn from a batch.
+        """Return the landmark rows together with new ones drawn from a batch.
 
         landmarks: landmarks so far.
+        block: the batch.
 
         Raises WidthMismatch. Raises NotFinite if the kernel of two rows is too large.
         """
@@ -228,7 +234,7 @@ class Nystroem(FeatureMap):
         return landmarks._replace(seen=seen, picked=picked, n_features=width, **_arrays_of_width(landmarks, width))
 
     def coordinates(self, landmarks: Landmarks, X: Rows) -> np.ndarray:
-        """Return the coordinates (rows, landmarks) float64 of rows.
+        """Return the coordinates (rows, landmarks) float64 of rows on the landmarks.
 
         X: (rows, features), dense or CSR.
         """
@@ -239,8 +245,7 @@ class Nystroem(FeatureMap):
         if n and X.shape[0]:
             values = self.values(X, landmarks.rows)
             out[:, :n] = solve_triangular(landmarks.factor, values.T, lower=True, check_finite=False).T
-            # Set coordinates that are only rounding errors to 0, as they were before their
-            # landmark was drawn.
+            # Rounding errors become 0, the coordinate before the landmark was drawn.
             out[np.abs(out) <= n * _EPS * np.linalg.norm(out, axis=1, keepdims=True)] = 0.0
         return out
 
@@ -264,22 +269,21 @@ class Nystroem(FeatureMap):
             check_finite(values)
             return np.asarray(values)
 
-        # Subtract a row. These kernels depend on differences of rows only, and rows far from 0
-        # would lose digits.
+        # These kernels depend only on differences of rows, and rows far from 0 would lose digits.
         if not sp.issparse(A) and not sp.issparse(B):
             A, B = A - B[0], B - B[0]
         kernel = kernels.rbf_kernel if self.kernel == "rbf" else kernels.laplacian_kernel
         return np.asarray(kernel(A, B, gamma=self.gamma))
 
     def _drawn_rows(self, landmarks: Landmarks, block: Block) -> tuple[np.ndarray, int]:
-        """Return the indices of the batch's rows that are drawn, and a count.
+        """Return the indices of the batch's rows that are drawn, and the number drawn so far.
 
-        The count is the number of rows drawn so far. From the first `first` rows of the stream,
-        `most` rows are drawn, each with the same probability (Knuth's algorithm S). If some of
-        them were skipped because the landmarks represent them, all later rows are drawn until
-        there are `most` landmarks.
+        From the first `first` rows of the stream, `most` rows are drawn, each with the same
+        probability (Knuth's algorithm S). Some drawn rows may be skipped because they lie in the
+        span of the landmarks. Then all later rows are drawn until there are `most` landmarks.
 
         landmarks: landmarks so far.
+        block: the batch.
         """
         picked = landmarks.picked
         first = self.first or self.most
@@ -314,6 +318,8 @@ def landmark_rows(rows: Any) -> Rows:
     """Return the landmarks of a spec as rows (landmarks, features).
 
     The result is an ndarray or CSR. Raises InvalidParameter.
+
+    rows: landmarks as an array, sparse matrix, table or lists.
     """
     try:
         if not any(isinstance(row, Mapping) for row in rows):
@@ -346,9 +352,9 @@ def landmarks_json(rows: Any) -> int | list[Any]:
 
 
 def _add_landmarks(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
-    """Add rows of X as landmarks, up to the largest number of landmarks.
+    """Add rows of X (rows, features) as landmarks, up to the largest number of landmarks.
 
-    Rows that the landmarks represent already are skipped.
+    Rows that lie in the span of the landmarks are skipped.
 
     spec: the map.
     landmarks: landmarks so far.
@@ -359,7 +365,7 @@ def _add_landmarks(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
     K = spec.values(X, X)
     remainder = K - known @ known.T
 
-    # Compute the Cholesky factor of the remainder column by column.
+    # The remainder's kernel matrix is factorised (Cholesky) one column at a time.
     columns = np.zeros(remainder.shape)
     new: list[int] = []
     for i in range(len(remainder)):
@@ -386,9 +392,9 @@ def _add_landmarks(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
 
 
 def _csr_arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Return values, indices and indptr of rows.
+    """Return the values, indices and indptr of rows in CSR form.
 
-    If the rows are dense, the values are the rows, and the others are None.
+    If the rows are dense, the values are the rows themselves, and indices and indptr are None.
     """
     if not sp.issparse(rows):
         return np.ascontiguousarray(rows), None, None
@@ -396,9 +402,10 @@ def _csr_arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray |
 
 
 def _arrays_of_width(landmarks: Landmarks, width: int) -> dict[str, np.ndarray]:
-    """Return the arrays of the landmarks that change with the number of features.
+    """Return the landmarks' arrays that change with the number of features.
 
-    These are the values of dense landmarks. Sparse landmarks have none.
+    For dense landmarks this is the array `values`, extended by columns of zeros. For sparse
+    landmarks the result is empty.
 
     width: number of features.
     """

@@ -31,12 +31,12 @@ from stream_dr.feature_maps.nystroem import check_kernel
 from stream_dr.rows.block import Rows, check_finite
 
 SKETCH = 24
-"""Number that distinguishes draws for this purpose (see draws.py)."""
+"""Number that makes these random numbers differ from those of other uses (see draws.py)."""
 
 
 @dataclass(frozen=True)
 class Polynomial(FeatureMap):
-    """Products of features, for the polynomial kernel (γ xᵀx' + c)^degree.
+    """Products of features, for the polynomial kernel (γ xᵀx' + c)^degree of rows x and x'.
 
     Attributes
     ----------
@@ -49,7 +49,8 @@ class Polynomial(FeatureMap):
     coef0 : float
         c ≥ 0. With 0 there are no products of fewer than `degree` features.
     seed : int
-        Seed of the tensor sketch, which is used if there are more than n_features products.
+        Seed of the tensor sketch, a random projection of the products. It is used if there are
+        more than n_features products.
     """
 
     degree: int = 2
@@ -60,11 +61,14 @@ class Polynomial(FeatureMap):
 
     @property
     def fixed_width(self) -> bool:
-        """True, since products are those of a fixed number of features."""
+        """True, because the list of products depends on the number of features."""
         return True
 
     def products(self, width: int) -> int:
-        """Return the number of products of `width` features."""
+        """Return the number of different products of `degree` factors.
+
+        The factors are the `width` features and, unless coef0 is 0, a constant.
+        """
         return comb(width + bool(self.coef0) + self.degree - 1, self.degree)
 
     def out_features(self, width: int) -> int:
@@ -108,9 +112,9 @@ class Polynomial(FeatureMap):
         return self.degree * (8 * self.products(width) if exact else 12 * width)
 
     def _exact(self, X: Rows) -> np.ndarray:
-        """Return all products (rows, products) of the features of rows.
+        """Return all products (rows, products) of `degree` features of each row.
 
-        X: (rows, features), multiplied by √γ before.
+        X: (rows, features). The caller has multiplied X by √γ.
         """
         rows = X.toarray() if sp.issparse(X) else X
         if self.coef0:
@@ -124,9 +128,10 @@ class Polynomial(FeatureMap):
     def _sketch(self, X: Rows) -> np.ndarray:
         """Return the tensor sketch (rows, n_features) of rows.
 
-        It is the convolution of `degree` count sketches of each row.
+        A tensor sketch is the convolution of `degree` count sketches of each row. A count sketch
+        adds each feature, with a random sign, to a random column.
 
-        X: (rows, features), multiplied by √γ before.
+        X: (rows, features). The caller has multiplied X by √γ.
         """
         spectrum: np.ndarray | float = 1.0
         for t in range(self.degree):
@@ -138,18 +143,19 @@ class Polynomial(FeatureMap):
 
 @lru_cache(maxsize=8)
 def _products(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the features (products, degree) of each product, and its factor.
+    """Return the factors of all products of features, and a weight for each product.
 
-    The factor is the square root of the number of orders in which the features can be written.
+    The factors are (products, degree) indices of features. The weight (products,) is the square
+    root of the number of orders in which the factors of the product can be written.
 
     width: number of features.
+    degree: number of factors of each product.
     """
     every = chain.from_iterable(combinations_with_replacement(range(width), degree))
     places = np.fromiter(every, dtype=np.int64).reshape(-1, degree)
     orders = np.full(len(places), float(factorial(degree)))
     run = np.ones(len(places))
-    # Features are sorted within a product. So n equal features are neighbours, and divide the
-    # number of orders by n!.
+    # Equal features of a product are neighbours. n equal features divide the orders by n!.
     for j in range(1, degree):
         run = np.where(places[:, j] == places[:, j - 1], run + 1.0, 1.0)
         orders /= run
@@ -158,10 +164,11 @@ def _products(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=16)
 def _count_sketch(spec: Polynomial, t: int, width: int) -> tuple[sp.csr_matrix, np.ndarray]:
-    """Return count sketch number t, and the sketch of √coef0.
+    """Return count sketch number t, and the sketch of the constant √coef0.
 
-    A count sketch is a CSR matrix (width, n_features) with one ±1 in the row of each feature. The
-    sketch of √coef0 is (n_features,).
+    A count sketch adds each feature, with a random sign, to a random column. It is a CSR matrix
+    (width, n_features) with one 1 or −1 in the row of each feature. The sketch of √coef0 is
+    (n_features,).
 
     width: number of features.
     """

@@ -70,7 +70,8 @@ class TableState(NamedTuple):
     columns : tuple of TableColumn
         Statistics of each column, in order of appearance.
     mixed : bool
-        True if states were merged that hashed different categories.
+        True if two states were merged and one of them had hashed a category that the other had
+        not.
     """
 
     rows: int = 0
@@ -81,7 +82,7 @@ class TableState(NamedTuple):
     def check(self, spec: "Table | Text") -> None:
         """Raise DamagedFile unless the statistics fit each other and the map.
 
-        The columns must be encoded in `width` distinct columns of mapped rows.
+        Each of the `width` columns of mapped rows must encode exactly one column of the table.
         """
         check_within(self, 0, MOST_ROWS, "rows")
         check_within(self, 0, WIDEST, "width")
@@ -116,7 +117,7 @@ class Table(FeatureMap):
     n_hashed : int
         Number of hashed columns that all further categories of a column share.
     n_words : int or None
-        Number of hashed words of a text. None is an equal share of 1,024.
+        Number of hashed words of a text. If None, the texts of the table share 1,024 equally.
     one_hot : sequence of str
         Columns of which up to 1,000 categories are one-hot.
     hash : sequence of str
@@ -262,7 +263,7 @@ class Text(FeatureMap):
         return TableState(columns=(TableColumn(str(name)),))
 
     def overrides(self) -> ColumnOverrides:
-        """Return the settings that declare the column as a text."""
+        """Return the setting that the column is a text."""
         return ColumnOverrides(kinds=((self.column or "text", "text"),))
 
     def bytes(self, width: int) -> int:
@@ -275,6 +276,7 @@ def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int =
 
     spec: the map.
     state: statistics so far, None before the first batch.
+    rows: the batch.
 
     Raises SchemaMismatch, InvalidRows or CannotUnlearn.
     """
@@ -302,11 +304,15 @@ def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int =
 
 
 def columns_by_kind(state: TableState, encoding: EncodingSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the numbers of numeric columns for numbers, categories and gaps.
+    """Return the indices of the mapped columns that encode numbers, categories and gaps.
 
-    The result is three int64 arrays. The first has the columns that encode numbers and dates, the
-    second those of categories, the third those that mark missing values. Columns of words are in
-    none of them.
+    The result is three int64 arrays of column indices of mapped rows:
+
+    1. columns that encode numbers and dates,
+    2. columns that encode categories,
+    3. columns that mark missing values.
+
+    Columns of words are in none of the three.
     """
     none = np.zeros(0, dtype=np.int64)
     gaps = np.array([c.missing for c in state.columns if c.missing >= 0], dtype=np.int64)
@@ -316,10 +322,7 @@ def columns_by_kind(state: TableState, encoding: EncodingSpec) -> tuple[np.ndarr
 
 
 def without_statistics(state: TableState) -> TableState:
-    """Return the same columns with empty statistics.
-
-    With them the same rows can be learned again.
-    """
+    """Return the same columns with empty statistics, so that rows can be learned again."""
     nothing = [c._replace(present=0, total=0.0, counts=np.zeros_like(c.counts)) for c in state.columns]
     return state._replace(rows=0, columns=tuple(nothing))
 
@@ -327,7 +330,7 @@ def without_statistics(state: TableState) -> TableState:
 def check_columns(spec: FeatureMap | None, rows: RawRows) -> None:
     """Raise SchemaMismatch or InvalidRows if the map cannot learn these columns.
 
-    spec: the map, None without a map.
+    spec: the feature map, or None if there is no feature map.
     """
     if not isinstance(spec, Table | Text):
         refuse_table(rows)
@@ -339,9 +342,9 @@ def check_columns(spec: FeatureMap | None, rows: RawRows) -> None:
 
 
 def table_parts(spec: Table | Text, table: TableState, rows: RawRows) -> list[slice]:
-    """Return slices of rows, each to be mapped at one time.
+    """Return slices of rows, each short enough to be mapped at one time.
 
-    Tables with many columns or long texts get shorter slices, since each word needs memory.
+    Tables with many columns or long texts get shorter slices, because each word needs memory.
     """
     longest = (max(map(len, column.labels), default=0) for column in rows.columns)
     most = spec.encoding().words.n_features or WORDS_IN_ALL
@@ -355,6 +358,7 @@ def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_
 
     spec: the map.
     state: statistics used for mapping. They are not changed.
+    rows: the rows to map.
 
     Raises SchemaMismatch.
     """
@@ -402,9 +406,10 @@ def feature_names_of(spec: Table | Text, state: TableState) -> tuple[str, ...]:
 
 
 def is_mapping_fixed(spec: Table | Text, state: TableState, rows: RawRows) -> bool:
-    """Return True if any statistics map these rows in the same way.
+    """Return True if these rows are mapped in the same way with any statistics.
 
-    This is so if no missing value is filled with a mean and no word is weighted by idf.
+    This is true if no missing value is filled with a mean and no word is weighted by inverse
+    document frequency.
     """
     encoding = spec.encoding()
     if state.mixed:
@@ -420,10 +425,13 @@ def is_mapping_fixed(spec: Table | Text, state: TableState, rows: RawRows) -> bo
 
 
 def depends_on_others(spec: Table | Text, state: TableState) -> bool:
-    """Return True if the mapping of some rows depended on other rows.
+    """Return True if the mapping of some learned rows depended on other rows.
 
-    This is so after one of these events: a missing value was filled with a mean, words were
-    weighted by idf, or states that hashed different categories were merged.
+    This is true after one of these events:
+
+    * A missing value was filled with a mean.
+    * Words were weighted by inverse document frequency.
+    * Two states were merged, and one of them had hashed a category that the other had not.
     """
     encoding = spec.encoding()
     filled = encoding.impute == "mean" and any(
@@ -437,7 +445,7 @@ def merge_tables(spec: Table | Text, a: TableState, b: TableState) -> tuple[Tabl
     """Return the merged statistics, and new indices of b's numeric columns.
 
     A numeric column is a column of mapped rows. The indices are (b.width,). The numeric columns of
-    a keep their indices. Raises CannotMerge.
+    `a` have the same indices as before. Raises CannotMerge.
     """
     encoding = spec.encoding()
     width = a.width

@@ -34,7 +34,7 @@ SIZES = {"number": 1, "date": 5, "time": 7}
 """Number of numeric columns that encode a value, by kind."""
 
 _EPOCH, _YEAR = 10957.0, 365.2425
-"""Days from 1970 to 2000, and mean number of days of a year."""
+"""Number of days from 1970 to 2000, and mean number of days in a year."""
 
 _CYCLES = {"date": (("year", _YEAR), ("week", 7.0)), "time": (("year", _YEAR), ("week", 7.0), ("day", 1.0))}
 """Name and number of days of each cycle that is encoded by sine and cosine, by kind."""
@@ -46,19 +46,20 @@ A one-hot category has a column of 0 and 1.
 """
 
 WORDS_IN_ALL = 1_024
-"""Number of hashed words that all texts of a table share.
+"""Number of hashed words that all text columns of a table share equally.
 
-It applies if the map does not set a number for each text.
+This number applies if the map does not set the number of words for each text column.
 """
 
 FREQUENT = 0.01
 """Share of a batch's rows from which a new category may be one-hot.
 
-It applies if there is no room for all new categories. Rarer categories are hashed.
+A one-hot category has a column of 0 and 1. The share matters only if the new categories exceed the
+number that may be one-hot. Rarer categories are then hashed.
 """
 
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Row numbers, column numbers and values of a sparse matrix."""
+"""Row indices, column indices and values of the entries of a sparse matrix."""
 
 
 class EncodingSpec(NamedTuple):
@@ -103,18 +104,18 @@ class TableColumn(NamedTuple):
     present : int
         Number of rows with a value.
     total : float
-        Sum of the values, for dates in years.
+        Sum of the values. Dates count in years.
     categories : tuple of str
-        Categories with a numeric column of their own, in the order of these columns.
+        Categories that have a numeric column each, in the order of these numeric columns.
     counts : ndarray
-        int64 number of rows with each of these categories. For a text, number of documents with
+        int64 number of rows of each of these categories. For a text, number of documents with
         each hashed word.
     places : ndarray
-        int64 numbers of the numeric columns that encode values.
+        int64 indices of the numeric columns that encode values.
     missing : int
-        Number of the numeric column that marks missing values, −1 if there is none.
+        Index of the numeric column that marks missing values, −1 if there is none.
     hashed : int
-        Number of the first of the numeric columns for hashed categories, −1 if there is none.
+        Index of the first of the numeric columns for hashed categories, −1 if there is none.
     """
 
     name: str
@@ -154,7 +155,10 @@ class TableColumn(NamedTuple):
             )
 
     def all_places(self, encoding: EncodingSpec) -> np.ndarray:
-        """Return the numbers of all numeric columns that encode this column, int64."""
+        """Return the indices (int64) of all numeric columns that encode this column.
+
+        Numeric columns are the columns of mapped rows.
+        """
         hashed = range(self.hashed, self.hashed + encoding.n_hashed) if self.hashed >= 0 else ()
         missing = (self.missing,) if self.missing >= 0 else ()
         return np.array([*self.places.tolist(), *hashed, *missing], dtype=np.int64)
@@ -175,13 +179,12 @@ class TableColumn(NamedTuple):
 
 
 def with_kind(column: TableColumn, kind: str, words: int, width: int) -> tuple[TableColumn, int]:
-    """Return the column with this kind, and the new width.
+    """Return the column with this kind, and the new number of numeric columns.
 
-    The width is the number of numeric columns that encode the table. The first numeric columns of
-    the kind are added.
+    Numeric columns are the columns of mapped rows. The kind's first numeric columns are added.
 
     words: number of hashed words, if the kind is "text".
-    width: number of numeric columns so far.
+    width: number of numeric columns of the whole table so far.
     """
     size = (SIZES | {"text": words}).get(kind, 0)
     counts = np.zeros(size if kind == "text" else 0, dtype=np.int64)
@@ -191,12 +194,12 @@ def with_kind(column: TableColumn, kind: str, words: int, width: int) -> tuple[T
 def with_values(
     column: TableColumn, values: RawColumn, encoding: EncodingSpec, width: int, sign: int = 1
 ) -> tuple[TableColumn, int]:
-    """Return the column with a batch's values added, and the new width.
+    """Return the column with a batch's values added, and the new number of numeric columns.
 
-    The width is the number of numeric columns that encode the table.
+    Numeric columns are the columns of mapped rows.
 
     values: values of the column's own kind, as `converted_values` returns them.
-    width: number of numeric columns so far.
+    width: number of numeric columns of the whole table so far.
     sign: −1 to remove the values instead.
 
     Raises CannotUnlearn if more values would be removed than were learned.
@@ -257,10 +260,11 @@ def encoded_entries(column: TableColumn, values: RawColumn, encoding: EncodingSp
 
 
 def places_of(column: TableColumn, labels: tuple[str, ...], encoding: EncodingSpec) -> np.ndarray:
-    """Return the number of the numeric column of each category.
+    """Return the index of the numeric column of each category.
 
-    The result is (labels + 1,), with −1 for an unknown category. The last number is −1: missing
-    values have the code −1, which selects it.
+    Numeric columns are the columns of mapped rows. The result is (labels + 1,). The index is −1
+    for an unknown category. The last index is also −1, because the code −1 of a missing value
+    selects the last entry.
 
     labels: the categories.
     """
@@ -283,7 +287,7 @@ def hashed_index(text: str, encoding: EncodingSpec) -> int:
 def feature_names(column: TableColumn, encoding: EncodingSpec) -> dict[int, str]:
     """Return the names of the numeric columns that encode this column.
 
-    The keys are the numbers of the numeric columns.
+    Numeric columns are the columns of mapped rows. The keys of the result are their indices.
     """
     name, places = column.name, column.places.tolist()
     if column.kind == "category":
@@ -301,7 +305,7 @@ def feature_names(column: TableColumn, encoding: EncodingSpec) -> dict[int, str]
 def converted_values(column: TableColumn, values: RawColumn | None, rows: int) -> RawColumn:
     """Return a batch's values converted to the kind of the column.
 
-    Raises SchemaMismatch, with the column and the row, if a conversion would lose something.
+    Raises SchemaMismatch, with the column and the row, if a value would change in the conversion.
 
     values: the values, or None for a batch without this column. Then all values are missing.
     rows: number of rows.
@@ -314,12 +318,13 @@ def converted_values(column: TableColumn, values: RawColumn | None, rows: int) -
 def merge_columns(
     a: TableColumn, b: TableColumn, encoding: EncodingSpec, width: int
 ) -> tuple[TableColumn, dict[int, int], int]:
-    """Return the merged column, new numbers for b's numeric columns, and the width.
+    """Return the merged column, new indices for b's numeric columns, and the new width.
 
-    The width is the number of numeric columns after the merge. Numeric columns of a keep their
-    numbers. Raises CannotMerge if the columns differ in kind or number of words.
+    Numeric columns are the columns of mapped rows. The width is their number after the merge. The
+    numeric columns of `a` have the same indices as before. Raises CannotMerge if the columns
+    differ in kind or number of words.
 
-    width: number of numeric columns so far.
+    width: number of numeric columns of the whole table before the merge.
     """
     if not (a.kind and b.kind):
         a, width = (a, width) if a.kind or not b.kind else with_kind(a, b.kind, len(b.places), width)
@@ -364,14 +369,15 @@ def merge_columns(
 def _categories(
     column: TableColumn, values: RawColumn, encoding: EncodingSpec, width: int, sign: int
 ) -> tuple[TableColumn, int]:
-    """Return a column of categories with values added, and the new width.
+    """Return a column of categories with values added, and the new number of numeric columns.
 
-    The width is the number of numeric columns that encode the table. New categories get numeric
-    columns of their own, the most frequent category first. If there is no room for all of them,
-    only frequent categories get one. The others, and all new categories of later batches, are
-    hashed.
+    Numeric columns are the columns of mapped rows. Each new category gets a numeric column, the
+    most frequent category first. If the new categories exceed the number allowed, only frequent
+    categories get a numeric column. The other categories, and all new categories of later batches,
+    are hashed.
 
     values: a batch's values.
+    width: number of numeric columns of the whole table so far.
     sign: −1 to remove the values instead.
     """
     rows = np.bincount(values.values[~values.missing], minlength=len(values.labels))

@@ -1,7 +1,7 @@
 """Inference of the kind of a table's column from its first values.
 
-A column counts as an id or a constant only if it has at least 20 rows. One exception needs fewer
-rows: distinct whole numbers in a column that has the name of an id.
+A column needs at least 20 values to count as an id or a constant. There is one exception: a column
+of distinct whole numbers with a name that is usual for ids counts as an id with fewer values.
 """
 
 import re
@@ -19,9 +19,10 @@ ENOUGH = 20
 """Smallest number of rows with a value to recognise ids and constants."""
 
 WORDS = 3.0
-"""Smallest mean number of words for strings to be texts.
+"""Smallest mean number of words from which a column of strings counts as texts.
 
-Strings with fewer words, and strings that repeat in half of the rows, are categories.
+Columns of strings with fewer words, and columns in which half of the strings are repetitions, are
+categories.
 """
 
 _ID = re.compile(r"((.*[_\-. ])?(id|uuid|guid|key|rowid|index|pk))|(unnamed: ?\d+)", re.IGNORECASE)
@@ -58,7 +59,7 @@ class InferredKind(NamedTuple):
     Attributes
     ----------
     kind : str
-        One of AS, or "dropped", "id" or "constant". "" while the column has no value.
+        A kind of AS, or "dropped", "id" or "constant". "" while the column has no value.
     why : str
         Reason in words.
     """
@@ -70,11 +71,12 @@ class InferredKind(NamedTuple):
 def infer_kind(name: str, column: RawColumn, overrides: ColumnOverrides) -> InferredKind:
     """Return the kind of a column and the reason for it.
 
-    A kind that the overrides declare is returned as it is. Otherwise the kind is inferred from the
+    If the user has declared a kind, this kind is returned. Otherwise the kind is inferred from the
     values. Cost: O(rows), and for texts O(distinct texts).
 
     name: name of the column.
-    column: its first values.
+    column: first values of the column.
+    overrides: settings by the user for single columns.
     """
     declared = dict(overrides.kinds).get(name)
     if name in overrides.drop:
@@ -101,9 +103,9 @@ def infer_kind(name: str, column: RawColumn, overrides: ColumnOverrides) -> Infe
 
 
 def likely_id(X: RawRows | np.ndarray, names: Sequence[str]) -> str | None:
-    """Return the name of the first column that looks like an id.
+    """Return the name of the first column that looks like an id, or None.
 
-    An id identifies the subject of a row. Returns None if no column looks like one.
+    An id is a number or name that identifies the subject of a row.
 
     X: RawRows or an array (rows, features).
     names: names of the columns.
@@ -115,11 +117,11 @@ def likely_id(X: RawRows | np.ndarray, names: Sequence[str]) -> str | None:
 def _looks_like_id(name: str, column: RawColumn) -> bool:
     """Return True if a column probably identifies the subject of a row.
 
-    Such a column has no missing value, and one of these holds:
+    The column must not have a missing value. In addition, one of two conditions must hold:
 
-    - The column's name is usual for ids, the values are whole numbers or strings, and there are
-      more distinct values than a tenth of the rows.
-    - Each row has a different value, and `_is_id` holds.
+    - The column's name is usual for ids, the values are whole numbers or strings, and the number
+      of distinct values is more than a tenth of the number of rows.
+    - All values differ, and `_is_id` returns True.
     """
     if column.missing.any() or column.kind not in ("text", "integer", "number"):
         return False
@@ -137,11 +139,14 @@ def _has_id_name(name: str) -> bool:
 
 
 def _is_id(name: str, column: RawColumn, distinct: int) -> bool:
-    """Return True if the values of a column only number its rows.
+    """Return True if a column whose values all differ is an id.
 
-    The caller has checked that all values differ. There must be at least 20 strings, which are
-    single words or stand in a column with a name that is usual for ids. Numbers must be whole, in
-    a column with such a name.
+    There are two cases:
+
+    - A column of strings is an id if it has at least 20 distinct values, and if the strings are
+      single words or the column's name is usual for ids.
+    - A column of whole numbers is an id if the column's name is usual for ids and there are at
+      least two values.
 
     distinct: number of distinct values.
     """
@@ -157,7 +162,7 @@ def _mean_words(column: RawColumn) -> float:
 
 
 def _describe_kind(kind: str) -> str:
-    """Return in words which numbers a column holds."""
+    """Return a description of the numbers in a column of this kind."""
     return {"boolean": "true or false", "integer": "whole numbers", "date": "dates", "time": "times"}.get(
         kind, "numbers"
     )

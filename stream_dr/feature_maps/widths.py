@@ -14,10 +14,11 @@ from stream_dr.feature_maps.taken_for import ColumnOverrides
 def hashed_word_count(encoding: EncodingSpec, columns: Sequence[TableColumn], begins: dict[str, str]) -> int:
     """Return the number of hashed words for each text column.
 
-    It is the map's own number if that is set, else an equal share of 1,024 for each text column.
+    If the map sets this number, the number is returned. Otherwise the result is an equal share of
+    1,024 for each text column.
 
     columns: the columns of the table.
-    begins: kind of each column that gets its kind now, by name.
+    begins: kind of each column that gets its kind from the current batch, by name.
     """
     texts = sum(begins.get(column.name, column.kind) == "text" for column in columns)
     return encoding.words.n_features or max(1, WORDS_IN_ALL // max(1, texts))
@@ -40,7 +41,7 @@ def check_most_columns(encoding: EncodingSpec, overrides: ColumnOverrides, kinds
     """Raise TooManyFeatures if a table may be encoded in too many columns.
 
     kinds: kind of each column of the table by name, "" if it has no value yet.
-    widest: largest number of numeric columns.
+    widest: largest number of numeric columns that is allowed.
     """
     total = max_columns_of_kinds(encoding, overrides, kinds)
     if total > widest:
@@ -49,10 +50,10 @@ def check_most_columns(encoding: EncodingSpec, overrides: ColumnOverrides, kinds
 
 
 def diagonal_reason(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> str:
-    """Return the reason why only the diagonal of the scatter matrix is stored.
+    """Return the reason why only the diagonal of the scatter matrix is stored, or "".
 
-    The reason is that the table may be encoded in too many columns. If exact scatter is possible,
-    return "".
+    The only possible reason is that the table may be encoded in too many columns. "" means that
+    the whole scatter matrix is stored.
 
     columns: the columns of the table.
     """
@@ -70,8 +71,8 @@ def too_wide_message(total: int, most: dict[str, int], widest: int) -> str:
 
     The message names the column with the largest number of numeric columns.
 
-    total: largest number of numeric columns of the table.
-    most: the same for each column, by name.
+    total: largest possible number of numeric columns of the table.
+    most: largest possible number of numeric columns of each column, by name.
     widest: largest number allowed.
     """
     name = max(most, key=most.__getitem__)
@@ -102,8 +103,7 @@ def _max_columns_by_name(encoding: EncodingSpec, overrides: ColumnOverrides, kin
     kinds: kind of each column of the table by name, "" if it has no value yet.
     """
     declared = _declared_kinds(overrides)
-    # Dates may turn out to have times of day, and strings may be categories or texts. So each kind
-    # is replaced by the one that needs the most columns.
+    # Each kind is replaced by the kind, among those that it may turn into, with the most columns.
     raw = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}
     return {
         name: _max_columns_of_kind(name, declared.get(name, raw.get(kind, kind)), encoding)
@@ -123,10 +123,10 @@ def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
 def _max_columns_of_kind(name: str, kind: str, encoding: EncodingSpec) -> int:
     """Return the largest number of numeric columns that encode a column.
 
-    The column that marks missing values is included.
+    The numeric column that marks missing values is included.
 
     name: name of the column.
-    kind: its kind, "" for a column without a value so far, which counts as a category.
+    kind: kind of the column. "" for a column without a value so far, which counts as a category.
     """
     categories = (MOST_ONE_HOT if name in encoding.one_hot else encoding.max_categories) + encoding.n_hashed
     words = encoding.words.n_features

@@ -1,7 +1,7 @@
 """Hashed and weighted counts of words or n-grams, by scikit-learn's HashingVectorizer.
 
 Weights are those of TfidfVectorizer. The idf of hashed column t is ln((1 + n) / (1 + df(t))) + 1.
-n is the number of documents so far, and df(t) the number of these that have a word in column t.
+n is the number of documents so far. df(t) is the number of documents that have a word in column t.
 
 Cost: each distinct text of a batch is hashed one time.
 """

@@ -1,1 +1,1 @@
-"""Models: from a model's entry in the table to what it has published."""
+"""Models: their specs and states, their snapshots, and the projections they publish."""

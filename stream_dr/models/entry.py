@@ -1,4 +1,7 @@
-"""Entry: a row of the table of models, with name, spec, policies and failure."""
+"""Entry: a model's row in the directory's table of models.
+
+An entry holds the model's name, its spec, its policies and the reason for its failure, if any.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,17 +10,18 @@ from stream_dr.aliases import JsonDict
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, InsufficientStorage, SourceMissing, StreamDRError
 
 PASSING: tuple[type[StreamDRError], ...] = (SourceMissing, DamagedShard, DamagedFile, ForeignFile, InsufficientStorage)
-"""Errors of the surroundings, not of an event.
+"""Errors that come from files or from the disk and not from an event.
 
-A model that stopped at one is tried again after a restart.
+If a model stopped because of one of these errors, a restart tries the model again.
 """
 
 
 class ModelFailure(NamedTuple):
     """Reason why a model stopped.
 
-    position: event that it could not apply.
-    code: code of the error, "internal" if it is not one of ours.
+    position: position of the event that the model could not apply.
+    code: code of the error. "internal" if the error is not a StreamDRError.
+    message: type and text of the error.
     """
 
     position: int
@@ -26,24 +30,24 @@ class ModelFailure(NamedTuple):
 
     @classmethod
     def of(cls, position: int, error: Exception) -> "ModelFailure":
-        """Return the failure that an error at an event causes."""
+        """Return the failure of a model whose event at `position` raised `error`."""
         code = error.code if isinstance(error, StreamDRError) else "internal"
         return cls(position, code, f"{type(error).__name__}: {error}")
 
     @property
     def is_retried(self) -> bool:
-        """True if a restart tries again."""
+        """True if a restart tries the model again."""
         return self.code in {error.code for error in PASSING}
 
 
 class PublishPolicy(NamedTuple):
-    """When a model is solved and published.
+    """When a model is solved and its projection published.
 
-    rows: after this number of rows, or None.
-    seconds: after this number of seconds, or None.
-    idle: whenever all events in the log are learned.
+    rows: publish after this number of rows. None for no such rule.
+    seconds: publish after this number of seconds. None for no such rule.
+    idle: if true, publish whenever the model has learned all events in the log.
 
-    If none is set, the model is published on demand only.
+    If no rule is set, the model is published only on request.
 
     >>> import stream_dr
     >>> stream_dr.PublishPolicy(rows=1000, seconds=None, idle=False).described
@@ -56,24 +60,27 @@ class PublishPolicy(NamedTuple):
 
     @property
     def auto_publishes(self) -> bool:
-        """True if learned rows are published within a minute, even if no more come."""
+        """True if learned rows are published within a minute, even if no more rows come."""
         return self.idle or (self.seconds is not None and self.seconds <= 60)
 
     @property
     def described(self) -> str:
-        """Description of what triggers publishing."""
+        """Description, in words, of when the model is published."""
         ways = [f"after {self.rows} rows"] if self.rows is not None else []
         ways += [f"after {self.seconds:g} seconds"] if self.seconds is not None else []
         return f"it is {' or '.join(ways) or 'on demand only'}"
 
 
 class RefinePolicy(NamedTuple):
-    """When a model is refined again automatically.
+    """When a model is refined automatically.
 
-    rows: after this number of rows since the last refine, or None.
-    seconds: after this number of seconds if rows came, or None.
+    A refine solves the model again by further passes over the stored rows.
 
-    Never if both are None.
+    rows: refine after this number of rows since the last refine. None for no such rule.
+    seconds: refine after this number of seconds if rows came in the meantime. None for no such
+        rule.
+
+    If both are None, the model is never refined automatically.
 
     >>> import stream_dr
     >>> stream_dr.RefinePolicy(rows=100_000)
@@ -89,10 +96,12 @@ class Spec(NamedTuple):
 
     estimator: registry key.
     params: the parameters that were given.
-    saved: sha256 of the state of the saved estimator that the model began with, or None.
-    defaults: defaults of the parameters that are not in `params`, and under "feature_map" those
-    that are not in that, as they were when the model was added. A later release may have other
-    defaults.
+    saved: sha256 of the state of the saved estimator that the model started from. None if the
+        model started empty.
+    defaults: default values, at the time when the model was added, of the parameters that are not
+        in `params`. The key "feature_map" has the defaults of the feature map's parameters that
+        `params["feature_map"]` lacks. They are stored because a later release may have other
+        defaults.
     """
 
     estimator: str
@@ -102,7 +111,7 @@ class Spec(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Row of the table of models."""
+    """A model's row in the directory's table of models."""
 
     id: int
     name: str

@@ -1,12 +1,14 @@
 """Model: an estimator's spec, its accumulator, its position, and the projections it published.
 
-Only a model's own methods change it. They let it learn a batch, continue from a state, catch up,
-fail and publish. Other threads read its attributes.
+Only a model's own methods change the model. They let it learn a batch, continue from a state,
+catch up, fail and publish. Other threads read its attributes.
 
-To publish, a frozen State is solved, oriented like the projection before, numbered, and swapped in
-as one reference. Readers take `published`, an immutable value, so no transform waits. The
-accumulator has one owner, and all that others see of it are values that are never written to
-again.
+Publishing has four steps. A frozen State is solved. The new projection gets the order and signs of
+the previous projection's components. It gets a version number. Then the attribute `published` is
+set to the new immutable value, in one assignment, so no reader ever waits.
+
+The accumulator has one owner. All that other threads get from the accumulator are values that are
+never changed afterwards.
 """
 
 import logging
@@ -43,7 +45,7 @@ from stream_dr.targets.targets import Label
 log = logging.getLogger("stream_dr.model")
 
 _RESERVED = 1_000
-"""Number of version numbers that are made durable at once."""
+"""Number of version numbers that are reserved on disk at once."""
 
 
 ModelStatus = Literal["live", "catching_up", "failed"]
@@ -56,7 +58,7 @@ ModelStatus = Literal["live", "catching_up", "failed"]
 
 
 class Frozen(NamedTuple):
-    """A model's state at a position.
+    """A model's state at a position of the log.
 
     unlearn_horizon: as in Model, at least `position`.
     """
@@ -68,7 +70,7 @@ class Frozen(NamedTuple):
 
 
 class Learner(Protocol):
-    """Anything that learns batches: a Model, or an estimator by itself."""
+    """Object that learns batches, either a Model or an estimator alone."""
 
     @property
     def estimator(self) -> Estimator:
@@ -76,14 +78,14 @@ class Learner(Protocol):
 
     @property
     def initial_state(self) -> State | None:
-        """State from which learning continues. None if it begins empty."""
+        """State from which learning continues. None if the learner starts empty."""
 
 
 class Model:
-    """Model of a directory.
+    """A model that learns from the log and publishes projections.
 
-    All threads may read the attributes. Only the model's own methods change them, and one thread at
-    a time learns (tests/stream_dr/models/test_changes.py).
+    All threads may read the attributes. Only the model's own methods change them, and one thread
+    at a time learns (tests/stream_dr/models/test_changes.py).
 
     Parameters
     ----------
@@ -105,7 +107,7 @@ class Model:
         First position that the model learns from.
     status : ModelStatus
     position : int
-        Last event applied, start − 1 before any.
+        Position of the last event applied. start − 1 before the first event.
     unlearn_horizon : int
         Unlearn events up to `max(unlearn_horizon, position)` are already reflected in the state.
         Applying one again changes nothing, and the rows it removes from later events are skipped
@@ -115,28 +117,31 @@ class Model:
     names : tuple of str or None
         Names of the columns, which snapshots store.
     failure : ModelFailure or None
+        Reason why the model stopped.
     published : Published or None
         Projection that readers see.
     versions : Versions
         Projections that can be looked up by version.
     policy : PublishPolicy or None
-        None stands for the driver's policy.
+        Rule for publishing. None stands for the default policy of the thread that publishes.
     refine_policy : RefinePolicy or None
+        Rule for automatic refines.
     last_refine : (int, float)
-        Number of rows learned, and the time, when a refine last began.
+        Number of rows learned, and the time (time.monotonic), when the last refine started.
     attempted : int
-        Position of the last state that was solved or failed to be.
+        Position of the last state that the model solved or failed to solve.
     solve_error : Exception or None
         Error that the last attempt to solve raised.
     publishing : bool
-        True while a solution is under way.
+        True while a state is being solved and published.
     published_at, publish_seconds : float
-        Time when the last solution ended (time.monotonic), and seconds it took.
+        Time when the last attempt to solve ended (time.monotonic), and seconds it took.
     snapshot_position, snapshot_version : int
-        Position and published version of the last snapshot.
+        Position and published version of the last snapshot (file with the model's state).
     advance_seconds : float
+        Seconds that this process has spent learning.
     advanced_rows : int
-        Time spent learning, and rows learned, by this process.
+        Number of rows that this process has learned.
 
     Examples
     --------
@@ -151,7 +156,7 @@ class Model:
             self.spec = with_defaults(entry.spec)
             self.estimator: Estimator = estimator_of(self.spec)
         except InvalidParameter as e:
-            # Another release accepted the parameters. This fails one model and not the start.
+            # Another release accepted the parameters. The error stops this model, not the process.
             refused = e
             self.spec = entry.spec
             self.estimator = make(entry.spec.estimator)
@@ -187,35 +192,39 @@ class Model:
         self.snapshot_position = start - 1
         self.snapshot_version = 0
 
-        # Held while an event is applied, and while the state is frozen.
+        # This lock is held while an event is applied, and while the state is frozen.
         self._learning = threading.Lock()
         self._solving = threading.Lock()
 
-        # Held by the thread that writes a snapshot.
+        # The thread that writes a snapshot holds this lock.
         self.snapshotting = threading.Lock()
 
         if refused is not None:
             self.set_failure(ModelFailure(start, refused.code, str(refused)))
 
     def live(self) -> None:
-        """Mark the model as live.
+        """Mark the model as live, unless it has failed.
 
-        A failed model stays failed.
+        A live model has learned all events of the log, or all but the last few. New events are
+        applied to all live models together.
         """
         self.status = "live" if self.failure is None else "failed"
 
     def catch_up(self) -> None:
-        """Mark the model as catching up.
+        """Mark the model as catching up, unless it has failed.
 
-        A failed model stays failed.
+        The model is behind the log's end, or must be rebuilt. Until it is live it learns events
+        alone, apart from the live models.
         """
         self.status = "catching_up" if self.failure is None else "failed"
 
     def learn(self, position: int, block: Block | None) -> None:
         """Apply the event at a position, and learn its rows if it has any.
 
-        Raises the accumulator's error. The model has failed then, because its state may be half
-        new.
+        If the accumulator raises an error, the model is marked as failed and the error is raised.
+        The state may then contain only a part of the event.
+
+        block: rows of the event. None if the event has no rows to learn.
         """
         started = time.perf_counter()
         rows_before = self.rows
@@ -234,6 +243,8 @@ class Model:
     def set_unlearn_horizon(self, unlearn_horizon: int) -> None:
         """Skip all rows that unlearn events up to a position remove.
 
+        unlearn_horizon: position of the last of these unlearn events.
+
         The model must not have learned anything yet.
         """
         self.unlearn_horizon = unlearn_horizon
@@ -241,8 +252,11 @@ class Model:
     def resume(self, state: State, position: int, unlearn_horizon: int = -1) -> None:
         """Continue from a state.
 
-        It is that of a snapshot, one that lost rows, or one that was learned elsewhere. If no row
-        is left, the published projection is withdrawn.
+        The state may come from a snapshot, from unlearning rows, or from learning in another
+        process. If the state has no row, the published projection is withdrawn.
+
+        position: position of the last event that the state includes.
+        unlearn_horizon: position up to which unlearn events are already reflected in the state.
         """
         accumulator = self.estimator.accumulator(state)
         with self._learning:
@@ -251,14 +265,16 @@ class Model:
                 self.published = None
 
     def fail(self, position: int, error: Exception) -> ModelFailure:
-        """Stop at the event that could not be applied.
+        """Mark the model as failed at an event, and return the failure.
 
         The published projection is still served.
+
+        position: position of the event that raised the error.
         """
         return self.set_failure(ModelFailure.of(position, error))
 
     def set_failure(self, failure: ModelFailure) -> ModelFailure:
-        """Stop for a reason that is stored already."""
+        """Mark the model as failed for a reason that is already stored on disk."""
         self.status = "failed"
         self.failure = failure
         return failure
@@ -269,24 +285,24 @@ class Model:
         self.names = names or self.names
 
     def set_policies(self, publish: PublishPolicy | None, refine: RefinePolicy | None) -> None:
-        """Publish and refine by these policies from now on.
+        """Set the policies for publishing and refining.
 
-        None keeps the present policy.
+        An argument of None does not change the present policy.
         """
         self.policy = publish or self.policy
         self.refine_policy = refine or self.refine_policy
 
     def begin_refine(self, rows: int | None = None) -> None:
-        """Note that a refine begins.
+        """Store the number of rows and the time at which a refine starts.
 
-        rows: number of rows it covers. None stands for all rows learned.
+        rows: number of rows that the refine covers. None stands for all rows learned.
         """
         self.last_refine = (self.rows if rows is None else rows, time.monotonic())
 
     def restore_published(self, published: Published | None, next_version: int = 0) -> None:
-        """Serve a projection that was published before, if there is one.
+        """Serve a projection that was published earlier. Do nothing if it is None.
 
-        next_version: lowest number of the next version.
+        next_version: lowest number that the next version may get.
         """
         self.next_version = max(self.next_version, next_version)
         if published is not None:
@@ -296,9 +312,9 @@ class Model:
 
     @property
     def initial_state(self) -> State | None:
-        """State of the saved estimator that the model began with.
+        """State of the saved estimator that the model started from.
 
-        None if it began empty.
+        None if the model started empty.
         """
         if self.spec.saved is None:
             return None
@@ -317,7 +333,7 @@ class Model:
 
     @property
     def classes(self) -> tuple[Label, ...]:
-        """Labels learned so far of which a row is left, sorted."""
+        """Labels that still have rows after unlearning, sorted."""
         return tuple(sorted(self.accumulator.labels_left))
 
     @property
@@ -340,11 +356,14 @@ class Model:
 
     @property
     def is_snapshotted(self) -> bool:
-        """True if the last snapshot has the published projection."""
+        """True if the last snapshot file contains the published projection."""
         return self.snapshot_version == self.published_version
 
     def has_snapshot_of(self, position: int) -> bool:
-        """Return True if a snapshot of the state at `position` would add nothing new."""
+        """Return True if a snapshot of the state at `position` would add nothing new.
+
+        A snapshot is a file with the model's state and its published projection.
+        """
         return position < self.snapshot_position + (1 if self.is_snapshotted else 0)
 
     @property
@@ -354,7 +373,7 @@ class Model:
 
     @property
     def refine_due(self) -> float:
-        """Time (time.monotonic) at which the policy lets the model be refined.
+        """Time (time.monotonic) at which the policy allows the next refine.
 
         Infinite if no refine is due before more rows come.
         """
@@ -373,25 +392,29 @@ class Model:
     def stale(self) -> bool:
         """True if the published projection lacks rows that it should include.
 
-        A refined projection is not stale. It stays as it is until the next refine.
+        A refined projection is never stale, because it stays published until the next refine.
         """
         if self.rows == 0 or (self.published is not None and self.published.refined_at is not None):
             return False
         return self.published is None or self.published.position < self.position
 
     def includes(self, position: int) -> bool:
-        """Return True if `position` is applied, and published as far as it should be."""
+        """Return True if the event at `position` is learned and published.
+
+        An event counts as published if the projection includes it, or if a refined projection
+        stays published until the next refine.
+        """
         return self.position >= position and (not self.stale or self.published_to(position))
 
     def published_to(self, position: int) -> bool:
-        """Return True if the published projection is of `position` or later."""
+        """Return True if the published projection includes all events up to `position`."""
         return self.published is not None and self.published.position >= position
 
     def blocking_reason(self, position: int) -> str | None:
         """Return the reason why no published projection will include `position`.
 
-        The model has failed, or could not be solved there or later. None if no such reason is
-        known.
+        There are two possible reasons. The model has failed, or solving its state at this or a
+        later position raised an error. Returns None if neither is the case.
         """
         failure = self.failure
         if failure is None and self.solve_error is not None and position <= self.attempted:
@@ -414,17 +437,17 @@ class Model:
             return Frozen(self.accumulator.freeze(), self.position, self.rows, max(self.position, self.unlearn_horizon))
 
     def publish(self, frozen: Frozen) -> Published:
-        """Solve a frozen state and make the result what readers see.
+        """Solve a frozen state and publish the result, which readers then see.
 
-        One thread at a time solves. Raises the solver's error, and then nothing has changed.
+        One thread at a time solves. If the solver raises an error, nothing has changed.
         """
         with self._solving:
             return self._swap(self.estimator.solve(frozen.state), frozen)
 
     def begin_publishing(self) -> Frozen:
-        """Return the state to be solved.
+        """Return the state to be solved, and set `publishing`.
 
-        The caller solves no other state until `try_to_publish` returns.
+        The caller must not solve another state until `try_to_publish` has returned.
         """
         self.publishing = True
         return self.freeze()
@@ -432,8 +455,9 @@ class Model:
     def try_to_publish(self, frozen: Frozen) -> Published | None:
         """Solve and publish a frozen state, or return None.
 
-        Nothing is published if a newer or refined projection was published meanwhile. If the state
-        cannot be solved, the last projection stays and `solve_error` is set.
+        Nothing is published if a newer or a refined projection has been published since the state
+        was frozen. If the state cannot be solved, the published projection does not change and
+        `solve_error` is set.
         """
         started = time.monotonic()
         try:
@@ -455,9 +479,12 @@ class Model:
             self.publishing = False
 
     def publish_refined(self, projection: Projection, frozen: Frozen, residual: float) -> Published:
-        """Make a refined projection of a frozen state what readers see.
+        """Publish a refined projection of a frozen state.
 
-        It stays until the next refine.
+        A refined projection was computed by further passes over the rows. It stays published until
+        the next refine.
+
+        residual: relative residual of the refined solution.
         """
         with self._solving:
             return self._swap(projection, frozen, residual)
@@ -466,7 +493,7 @@ class Model:
     def publish_failure(self) -> ModelFailure | None:
         """Reason why the last state could not be solved, or None.
 
-        What is published, if anything, lags behind.
+        If there is a reason, the published projection lacks the latest rows.
         """
         if self.solve_error is None:
             return None
@@ -474,11 +501,11 @@ class Model:
 
     @property
     def state(self) -> str:
-        """Status, or "failed_to_publish" if the model is live and cannot be solved."""
+        """The status, or "failed_to_publish" if the model is live and cannot be solved."""
         return "failed_to_publish" if self.status == "live" and self.solve_error is not None else self.status
 
     def _store_solve_error(self, position: int, error: Exception) -> None:
-        """Store the error of solving, and log it if it is a new one.
+        """Store the error that solving raised, and log it if it is a new one.
 
         Only an unexpected error is logged with a traceback.
         """
@@ -488,11 +515,15 @@ class Model:
                 "model %s could not be solved at position %d: %s", self.name, position, error, exc_info=traceback
             )
 
-        # The frames of an error hold the state in memory.
+        # The frames of an error hold references to the state, which would then stay in memory.
         self.solve_error = without_frames(error)
 
     def _swap(self, projection: Projection, frozen: Frozen, residual: float | None = None) -> Published:
-        """Orient, number and publish a projection."""
+        """Fix the signs of a projection, give it a version number, and publish it.
+
+        frozen: state from which the projection was solved.
+        residual: relative residual of a refined solution. None if the projection is not refined.
+        """
         last = self.published
 
         # Components keep the signs and order of the last projection.
@@ -519,8 +550,8 @@ class Model:
     def _next_version(self) -> int:
         """Return the next version number.
 
-        Numbers below the ceiling may have been used, whatever was killed. So the ceiling is
-        raised, durably, before a number past it is used.
+        The process may have been killed, so all numbers up to the stored ceiling may have been
+        used. A higher number is used only after a higher ceiling is stored on disk.
         """
         version = self.next_version
         if version > self._ceiling:
@@ -529,9 +560,9 @@ class Model:
         return version
 
     def release_versions(self) -> None:
-        """Lower the ceiling to the version numbers that were used.
+        """Lower the stored ceiling of version numbers to the last number that was used.
 
-        Call it at a clean end, after the last snapshot.
+        Call this when the process ends normally, after the last snapshot.
         """
         if self._ceiling >= self.next_version:
             self._set_ceiling(self.next_version - 1)
@@ -542,9 +573,9 @@ class Model:
         self._ceiling = ceiling
 
     def note_snapshot(self, position: int, version: int) -> None:
-        """Note what the last snapshot has.
+        """Store the position and the published version that the last snapshot contains.
 
-        version: published version that it has, 0 for none.
+        version: version of the projection in the snapshot, 0 for none.
         """
         self.snapshot_position = position
         self.snapshot_version = version
@@ -557,8 +588,11 @@ class Model:
     def unpublished_error(self) -> StreamDRError:
         """Return the error for a request to a model without a projection.
 
-        ModelFailed if the model has failed, CatchingUp if there will be a projection in a moment,
-        else NotFitted or the solver's error of that kind.
+        The error is one of these:
+
+        * ModelFailed if the model has failed.
+        * CatchingUp if there will be a projection in a moment.
+        * Otherwise NotFitted or a subclass of NotFitted that the solver raised.
         """
         if self.failure is not None:
             return self.failure_error(self.failure)
@@ -566,7 +600,7 @@ class Model:
         return kind(f"model {self.name!r} {why}")
 
     def _unpublished_reason(self) -> tuple[type[NotFitted], str]:
-        """Return the class and the text of the error."""
+        """Return the class and the text of the error for a model without a projection."""
         if self.position < self.log_end:
             return CatchingUp, (
                 f"has published no projection yet: it has learned the log up to position {self.position} of {self.log_end}. "
@@ -602,7 +636,7 @@ class Model:
         return published
 
     def describe(self, last: int) -> JsonDict:
-        """Return the description of the model, JSON-able.
+        """Return a JSON-able description of the model.
 
         last: last position of the log, from which the lag in events is computed.
         """

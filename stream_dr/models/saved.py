@@ -1,7 +1,8 @@
-"""Saved: estimators in files. `save` writes one, and `load` reads it or a model's snapshot.
+"""Saved estimators: `save` writes a file, and `load` reads this file or a model's snapshot.
 
-A file holds the spec, the state, the names of the columns, and the projections shown last, because
-the next one takes over their signs and order. A loaded estimator continues bit-equal.
+A file holds the spec, the state, the names of the columns, and the projections that were last
+returned to the user. The next projection takes over the signs and order of their components. A
+loaded estimator continues bit-equal.
 
 Cost: the state's bytes, read and hashed once.
 """
@@ -39,8 +40,12 @@ from stream_dr.statistics.protocol import unpack
 def save(estimator: Any, path: FileName) -> None:
     """Write an estimator or KNearest, fitted or not, to a file.
 
-    Raises UnknownEstimator if it is not registered. Raises InvalidParameter if a parameter is no
-    plain value, or was changed after rows were learned with it. Raises InsufficientStorage.
+    Raises
+
+    * UnknownEstimator if the estimator is not registered.
+    * InvalidParameter if a parameter is no plain value (str, int, float, bool, dict, list or
+      None), or was changed after rows were learned with it.
+    * InsufficientStorage.
 
     >>> import stream_dr
     >>> lda = stream_dr.LDA().fit([[1.0, 2.0], [3.0, 1.0], [2.0, 2.0], [4.0, 0.0]], ["a", "b", "a", "b"])
@@ -75,12 +80,12 @@ def _packed_estimator(estimator: Any) -> tuple[Arrays, JsonDict]:
 def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_bytes) -> Estimator | KNearest:
     """Return the estimator or KNearest that `save` wrote, or that a snapshot holds.
 
-    It continues bit-equal. Files from anyone may be loaded: arrays that do not fit each other and
-    the parameters are refused.
+    The estimator continues bit-equal. Files from unknown sources may be loaded, because arrays
+    that do not fit each other or the parameters are rejected.
 
     source: path of the file, or its content.
-    max_bytes: limit on the state's bytes for its width and labels, by the estimator's own bound.
-    None allows any.
+    max_bytes: maximum size of the state. The estimator's own bound on its state, for the file's
+        numbers of features and labels, is compared with this limit. None means no limit.
 
     Raises SourceMissing, ForeignFile, UnknownFormat, DamagedFile or LimitExceeded. Raises
     UnknownEstimator or InvalidParameter for parameters that this version does not have.
@@ -104,15 +109,16 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
 
 
 def spec_of(estimator: Any) -> Spec:
-    """Return an estimator's registry key and all its parameters. Raises UnknownEstimator."""
+    """Return the spec of an estimator, with all its parameters. Raises UnknownEstimator."""
     known = ESTIMATORS if isinstance(estimator, Estimator) else CLASSIFIERS
     return with_defaults(Spec(known.key_of(estimator), estimator.get_params(deep=False)))
 
 
 def plain_spec(spec: Spec) -> JsonDict:
-    """Return a spec as JSON can represent it.
+    """Return a spec as a dict that can be written as JSON.
 
-    Raises InvalidParameter if a parameter is no plain value.
+    Raises InvalidParameter if a parameter is no plain value (str, int, float, bool, dict, list or
+    None).
     """
     plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in spec.params.items()}
     for name, value in plain.items():
@@ -139,7 +145,10 @@ def estimator_of(spec: Spec) -> Any:
 
 
 def stored_spec(fields: JsonDict) -> Spec:
-    """Return the spec of a stored object. Raises TypeError if it is none."""
+    """Return a spec from the fields that are stored in a file or table.
+
+    Raises TypeError if the fields are not those of a spec.
+    """
     spec = Spec(**fields)
     if not isinstance(spec.estimator, str):
         raise TypeError(f"the estimator is {spec.estimator!r:.60}; it must be a string")
@@ -150,10 +159,10 @@ def stored_spec(fields: JsonDict) -> Spec:
 
 
 def with_defaults(spec: Spec) -> Spec:
-    """Return the spec with all defaults.
+    """Return the spec with default values for all parameters that it does not set.
 
-    Its own defaults are stored, and missing ones are today's. Raises UnknownEstimator or
-    InvalidParameter.
+    Default values that the spec already stores are used first. The others are the defaults of this
+    release. Raises UnknownEstimator or InvalidParameter.
     """
     values = estimator_of(spec).get_params(deep=False)
     defaults = {name: value for name, value in values.items() if name not in spec.params}
@@ -164,9 +173,10 @@ def with_defaults(spec: Spec) -> Spec:
 
 
 def same_model(known: Spec, spec: Spec) -> bool:
-    """Return True if a spec is that of a known model.
+    """Return True if a spec describes the same model as `known`.
 
-    Parameters that the spec leaves out count as the known model's. Raises InvalidParameter.
+    Parameters that `spec` does not set count as equal to those of `known`. Raises
+    InvalidParameter.
     """
     maps = {(s.params.get("feature_map") or {}).get("map") for s in (known, spec)}
     if spec.estimator != known.estimator or len(maps) > 1:
@@ -175,9 +185,11 @@ def same_model(known: Spec, spec: Spec) -> bool:
 
 
 def _unfitted_estimator(what: object, metadata: JsonDict) -> Any:
-    """Return the unfitted estimator of a file's spec.
+    """Return the unfitted estimator that a file's metadata describes.
 
-    Raises UnknownEstimator, InvalidParameter, or DamagedFile if the file holds no spec.
+    Raises UnknownEstimator, InvalidParameter, or DamagedFile if the metadata has no spec.
+
+    what: path or description of the file, for the message.
     """
     with damaged_contents(what):
         spec = stored_spec(metadata["spec"])
@@ -187,7 +199,9 @@ def _unfitted_estimator(what: object, metadata: JsonDict) -> Any:
 def _check_size(what: object, estimator: Any, metadata: JsonDict, max_bytes: int | None) -> None:
     """Raise LimitExceeded if the state may take more than `max_bytes` bytes.
 
-    The bound follows from the width and the labels that the file tells.
+    The bound is computed from the numbers of features and labels in the metadata.
+
+    what: path or description of the file, for the message.
     """
     with damaged_contents(what):
         state = metadata["state"]
@@ -203,9 +217,9 @@ def _check_size(what: object, estimator: Any, metadata: JsonDict, max_bytes: int
 
 
 def _fitted_state(estimator: Any, arrays: Arrays, metadata: JsonDict) -> FittedState:
-    """Return what the estimator had learned and shown last.
+    """Return the state and the last projections of a saved estimator.
 
-    Raises DamagedFile, and any error that wrong metadata leads to.
+    Raises DamagedFile, and any error that invalid metadata causes.
     """
     state = unpack(estimator.state_type, arrays_under("state", arrays), metadata["state"])
     names = metadata.get("names") or None
@@ -217,7 +231,7 @@ def _fitted_state(estimator: Any, arrays: Arrays, metadata: JsonDict) -> FittedS
         fitted.refined = fitted.shown = projection_of("refined", arrays, metadata["refined"])
     if "shown" in metadata:
         fitted.shown = projection_of("shown", arrays, metadata["shown"])
-    # A model's snapshot has a published projection.
+    # Only a model's snapshot has a published projection. A saved estimator has none.
     if "published" in metadata:
         fitted.shown = projection_of("published", arrays, metadata["published"]["projection"])
         fitted.refined = fitted.shown if metadata["published"]["refined_at"] is not None else None

@@ -1,14 +1,20 @@
 """Schema: the properties that all batches of a stream share, and their limits.
 
-A stream is dense (fixed width), named (numeric columns, matched by name), sparse (a width that
-grows) or a table. It has one kind of targets, decided by the setting or by the first batch with
-targets. It has one type of labels, and a setting may fix the set of labels. Either all batches
-carry weights or none does.
+A stream has one layout:
 
-Each event stores only its change of the schema (`schema_delta`), as JSON. Applying the deltas in order
-(`apply_deltas`) gives the schema. So a batch and its change of the schema become durable in one
-transaction. An event's Block depends on the event and the schema alone, so all models that read it
-see the same numbers.
+* dense: a fixed number of columns,
+* named: numeric columns, matched by name,
+* sparse: a number of columns that may grow,
+* table: columns of numbers, dates and texts, matched by name.
+
+A stream has one kind of targets, decided by the setting or by the first batch with targets. All
+its labels have one type, and a setting may fix the set of labels. Either all batches carry weights
+or none does.
+
+Each event stores only its change of the schema (`schema_delta`), as JSON. Applying the deltas in
+order (`apply_deltas`) gives the schema. So a batch and its change of the schema become durable in
+one transaction. An event's Block depends only on the event and the schema, so all models that read
+the event get the same numbers.
 """
 
 import json
@@ -34,15 +40,15 @@ MEBIBYTE = 1 << 20
 class Limits(NamedTuple):
     """Limits of a directory.
 
-    max_features: number of columns.
-    max_labels: number of distinct labels, or of columns of continuous targets.
-    max_state_bytes: bytes of one model's state.
-    min_free_bytes: bytes that must be free on the disk before an append.
-    max_body_bytes: bytes of one batch, as sent and as decompressed.
-    max_json_bytes: bytes of one batch sent as JSON.
-    max_queue_bytes: bytes of bodies that wait in memory.
+    max_features: largest number of columns.
+    max_labels: largest number of distinct labels, or of columns of continuous targets.
+    max_state_bytes: largest number of bytes of one model's state.
+    min_free_bytes: number of bytes that must be free on the disk before an append.
+    max_body_bytes: largest number of bytes of one batch, as sent and as decompressed.
+    max_json_bytes: largest number of bytes of one batch sent as JSON.
+    max_queue_bytes: largest number of bytes of request bodies that wait in memory.
     max_lag: number of events that a model may be behind before new batches are refused.
-    keep_versions: number of projections kept for each model.
+    keep_versions: number of projections stored for each model.
 
     >>> import stream_dr
     >>> stream_dr.Limits(max_features=100).max_features
@@ -65,16 +71,17 @@ class Schema(NamedTuple):
 
     layout: "dense", "named", "sparse" or "table". None before the first batch.
     features: number of columns so far.
-    names: names of the columns (named, table).
-    stated: declared width of a sparse stream, by its first batch or a setting. 0 if none is
-    declared.
+    names: names of the columns if the layout is "named" or "table".
+    stated: number of columns of a sparse stream that its first batch or a setting declares. 0 if
+        none is declared.
     target_kind: "none", "class", "multilabel" or "continuous". None if not decided yet.
     labels: labels in order of first appearance.
     outputs: number of columns of continuous targets.
     weighted: True if batches carry weights. None before the first batch.
-    kinds: kind of each column of a table, "number", "date" or "text". "" before it has a value.
+    kinds: kind of each column of a table, "number", "date" or "text". "" before the column has a
+        value.
     allowed_labels: labels that a batch may have when it is appended, () for any. Batches in the
-    log are not checked again.
+        log are not checked again.
     """
 
     layout: str | None = None
@@ -100,9 +107,9 @@ class Schema(NamedTuple):
 
 
 def schema_delta(old: Schema, new: Schema) -> str | None:
-    """Return the JSON text of what `new` has beyond `old`.
+    """Return, as JSON text, the fields in which `new` differs from `old`.
 
-    None if they are the same. Of labels only the new ones are included.
+    Returns None if the schemas are the same. Only the new labels are included.
     """
     changed = {k: v for k, v in new._asdict().items() if v != getattr(old, k)}
     if len(new.labels) > len(old.labels):
@@ -111,7 +118,10 @@ def schema_delta(old: Schema, new: Schema) -> str | None:
 
 
 def apply_deltas(schema: Schema, deltas: Iterable[str]) -> Schema:
-    """Return the schema after deltas, in the order of their events."""
+    """Return the schema after applying deltas, in the order of their events.
+
+    deltas: JSON texts that `schema_delta` returned.
+    """
     for text in deltas:
         changed = json.loads(text)
         if "labels" in changed:
@@ -124,16 +134,17 @@ def apply_deltas(schema: Schema, deltas: Iterable[str]) -> Schema:
 
 
 _FAMILIES = {"number": "number", "date": "date", "time": "date", "text": "text"}
-"""Kind of a table's column by its encoding.
+"""Kind of a table's column in the schema, by the column's kind in the feature map.
 
-Columns with another encoding get their kind from the next batch.
+Columns of any other kind get their schema kind from the next batch.
 """
 
 
 def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | None) -> Schema:
-    """Return the schema with what a saved estimator has learned.
+    """Return the schema completed by what a saved estimator has learned.
 
-    That is its kind of targets, its labels and, before the first batch, the names of its columns.
+    Added are its kind of targets, its labels and, before the first batch, the names of its
+    columns.
 
     Raises TargetKindMismatch, InvalidTargets (labels of another type) or SchemaMismatch.
     """
@@ -163,7 +174,8 @@ def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | 
 def columns_in_order(block: Block, schema: Schema) -> Block:
     """Return the block with columns in the stream's order.
 
-    A sparse block is widened to the declared width. Nothing is copied if nothing changes.
+    A sparse block is widened to the declared number of columns. If nothing changes, nothing is
+    copied.
     """
     if schema.layout == "table" or block.table:
         return _as_table(block, schema)
@@ -192,7 +204,7 @@ def columns_in_order(block: Block, schema: Schema) -> Block:
 def check_declared_width(block: Block, stated: int) -> None:
     """Raise WidthMismatch if a dense first batch has another width than declared.
 
-    stated: the declared width, 0 if there is none.
+    stated: declared number of columns, 0 if none is declared.
     """
     if stated and not block.sparse and block.features != stated:
         raise WidthMismatch(
@@ -202,9 +214,10 @@ def check_declared_width(block: Block, stated: int) -> None:
 
 
 def with_table(rows: Rows, schema: Schema) -> Schema:
-    """Return the schema with a table's columns, and kinds of their first values.
+    """Return the schema extended by the columns and kinds of a table's rows.
 
-    The first batch decides the columns. A stream with the layout "named" may become a table.
+    The first batch decides the columns. The first value of a column decides its kind. A stream
+    with the layout "named" may become a table.
     """
     if schema.layout not in (None, "named", "table"):
         raise SchemaMismatch(
@@ -243,7 +256,7 @@ def missing_table_row(schema: Schema) -> Rows | None:
 def columns_missing(block: Block, schema: Schema) -> tuple[str, ...]:
     """Return the table's columns that a batch lacks.
 
-    Their values are taken as missing.
+    Values of these columns count as missing.
     """
     if schema.layout != "table" or not block.names or not block.rows:
         return ()
@@ -251,10 +264,10 @@ def columns_missing(block: Block, schema: Schema) -> tuple[str, ...]:
 
 
 def _as_table(block: Block, schema: Schema) -> Block:
-    """Return the block with the table's columns, in its order and of its kinds.
+    """Return the block with the table's columns, in the table's order and of its kinds.
 
-    Columns that the block lacks are missing values. Columns that the table lacks come last. Raises
-    SchemaMismatch.
+    Columns that the block lacks are filled with missing values. Columns that the table lacks come
+    last. Raises SchemaMismatch.
     """
     if schema.names is None or schema.kinds is None:
         return block
@@ -263,9 +276,9 @@ def _as_table(block: Block, schema: Schema) -> Block:
 
 
 def block_for(estimator: Estimator, block: Block) -> Block:
-    """Return the block as the estimator takes it.
+    """Return the block with only the targets that the estimator needs.
 
-    It has no targets if the estimator is unsupervised, or if no row has one.
+    The result has no targets if the estimator is unsupervised, or if no row has a target.
     """
     y = block.y if estimator.target_kinds else None
     y = None if y is None or all_absent(y) else y
@@ -273,9 +286,9 @@ def block_for(estimator: Estimator, block: Block) -> Block:
 
 
 def class_rows(accumulator: Accumulator, classes: Sequence[Label]) -> list[int] | None:
-    """Return the number of rows of each class, or None if they are not counted.
+    """Return the number of rows of each class, or None if rows are not counted.
 
-    A class that another thread is just learning may have 0.
+    A class that another thread is adding at this moment may have 0 rows.
     """
     counts = accumulator.label_rows
     if counts is None:

@@ -1,11 +1,12 @@
 """Snapshot: a model's State, position, spec and published projection in one file.
 
-The file is `D/snapshots/NAME.ID/POSITION.safetensors`. The last two are stored, and the newest valid
-one is restored. A snapshot is taken from a frozen State, so the model can go on while it is
-written. Restoring and going on gives the same bits as never having stopped.
+The path of a snapshot is `D/snapshots/NAME.ID/POSITION.safetensors`. The two newest snapshots of a
+model are stored. A restart restores the newest valid snapshot. A snapshot is taken from a frozen
+State, so the model can learn while the file is written. A restored model that continues gets the
+same bits as a model that never stopped.
 
-A model that began with a saved estimator stores that one next to its snapshots, because no event
-of the log has what it knew before.
+If a model started from a saved estimator, this estimator is stored in the same folder, because no
+event of the log contains what the estimator knew before.
 
 Cost: the state's bytes, written and hashed once.
 """
@@ -49,7 +50,7 @@ DAMAGED = ".damaged"
 """Suffix of a damaged snapshot, instead of .safetensors."""
 
 START = "start.saved"
-"""Name of the file with the saved estimator that a model began with."""
+"""Name of the file with the saved estimator that a model started from."""
 
 FAILED = "failed.part"
 """Name of the file with the projection that a failed model had published."""
@@ -60,16 +61,16 @@ log = logging.getLogger("stream_dr.snapshot")
 def snapshot(model: Model, frozen: Frozen, directory_path: Path) -> Path:
     """Write a model's frozen state to its folder, and return the path.
 
-    All but the last two snapshots are dropped. Nothing is written if there is a newer snapshot, or
-    one of that position with the published projection. Raises InsufficientStorage.
+    All but the newest two snapshots are removed. Nothing is written in two cases: the model has a
+    snapshot of a later position, or it has a snapshot of the same position that contains the
+    published projection. Raises InsufficientStorage.
     """
     folder = snapshot_folder(directory_path, model.name, model.id)
     path = folder / f"{frozen.position:020d}.safetensors"
 
-    # Two snapshots of one position have the same temporary file, so they are written one after the
-    # other.
+    # Snapshots of one position use the same temporary file, so one thread writes at a time.
     with model.snapshotting:
-        # Another thread may have written it meanwhile.
+        # Another thread may have written this snapshot while this thread waited.
         if model.has_snapshot_of(frozen.position):
             return path
 
@@ -84,7 +85,7 @@ def snapshot(model: Model, frozen: Frozen, directory_path: Path) -> Path:
 
 
 def _packed_snapshot(model: Model, frozen: Frozen, published: Published | None) -> tuple[Arrays, JsonDict]:
-    """Return a snapshot's arrays and metadata."""
+    """Return the arrays and the metadata of a snapshot of a model."""
     arrays, metadata = packed("state", frozen.state)
     if published is not None:
         more, metadata["published"] = _packed_published(published)
@@ -107,7 +108,7 @@ def _packed_snapshot(model: Model, frozen: Frozen, published: Published | None) 
 def export_model(model: Model) -> bytes:
     """Return the content of a snapshot of the model as it is now.
 
-    `load` reads it, and so does a service as a saved estimator. Raises ModelFailed.
+    `load` reads this content, and a service accepts it as a saved estimator. Raises ModelFailed.
 
     >>> import stream_dr  # running, directory and model are those of the example of Running
     >>> stream_dr.load(stream_dr.export_model(model))
@@ -119,8 +120,8 @@ def export_model(model: Model) -> bytes:
 def write_published(model: Model, directory_path: Path) -> None:
     """Write the projection that a failed model has published.
 
-    So the model is still served after a restart. Its state is not written, because it may be half
-    new.
+    So the projection can be served after a restart. The model's state is not written, because it
+    may contain only a part of the event at which the model failed.
     """
     if model.published is None:
         return
@@ -149,10 +150,11 @@ def restore_published(model: Model, directory_path: Path) -> None:
 
 
 def restore_model(model: Model, entry: Entry, path: Path, first: int, last: int, writable: bool) -> None:
-    """Restore what a new model had learned and published.
+    """Restore what a new Model object had learned and published before a restart.
 
     path: path of the directory.
     first, last: positions of the first and last event in the log.
+    writable: True if damaged snapshots may be renamed.
 
     Raises HistoryGone if events that the model needs were dropped.
     """
@@ -162,7 +164,7 @@ def restore_model(model: Model, entry: Entry, path: Path, first: int, last: int,
 
     restored = restore(model, path, last, writable)
     if not restored and not model.subtracts:
-        # So the model need not be rebuilt at each unlearn event on its way.
+        # Each unlearn event would rebuild such a model, so the removed rows are never learned.
         model.set_unlearn_horizon(last)
     if model.published is not None and model.published.refined_at is not None:
         model.begin_refine(model.published.rows)
@@ -182,12 +184,12 @@ def restore_model(model: Model, entry: Entry, path: Path, first: int, last: int,
 def restore(model: Model, directory_path: Path, last: int, writable: bool) -> bool:
     """Restore a model's newest valid snapshot at or before position `last`.
 
-    Without a snapshot the saved estimator that the model began with is restored. Return False if
-    there is neither.
+    If there is no valid snapshot, the saved estimator that the model started from is restored.
+    Returns False if there is no saved estimator either.
 
     Each snapshot that cannot be used is logged with the reason, and the next older one is tried.
     If the directory is writable, a damaged snapshot is renamed, so that it does not count as one
-    of those that are stored.
+    of the stored snapshots.
     """
     for path in snapshot_files(snapshot_folder(directory_path, model.name, model.id)):
         try:
@@ -213,8 +215,8 @@ def restore(model: Model, directory_path: Path, last: int, writable: bool) -> bo
 def start_from_saved(model: Model, estimator: Any) -> None:
     """Let a model continue from a saved estimator, and publish its projection.
 
-    The estimator is not changed. The version's number is not reserved. It is in the file, so no
-    restart gives it to another projection.
+    The estimator is not changed. The published version number is not reserved on disk. A restart
+    reads the same projection from the file of the saved estimator and gives it the same number.
     """
     fitted = estimator.fitted()
     model.resume(fitted.accumulator.freeze(), model.position)
@@ -223,7 +225,7 @@ def start_from_saved(model: Model, estimator: Any) -> None:
     try:
         projection = estimator.projection()
     except Exception:
-        # The error is reported when solving is tried again, as for any model.
+        # The error is not lost: it is raised again and reported when the model is next solved.
         return
 
     if isinstance(projection, Linear):
@@ -235,9 +237,12 @@ def start_from_saved(model: Model, estimator: Any) -> None:
 
 
 def write_start(estimator: Estimator, directory_path: Path, name: str, id: int) -> None:
-    """Write the saved estimator that a model begins with, durable on return.
+    """Write the saved estimator that a model starts from, durable on return.
 
     Raises InsufficientStorage.
+
+    name: name of the model.
+    id: id of the model.
     """
     path = start_file(directory_path, name, id)
     try:
@@ -252,9 +257,9 @@ def write_start(estimator: Estimator, directory_path: Path, name: str, id: int) 
 
 
 def first_accumulator(model: Model, directory_path: Path) -> Accumulator:
-    """Return an accumulator with what a model knew before its first event.
+    """Return an accumulator with the state that a model had before its first event.
 
-    Raises DamagedFile.
+    The accumulator is empty unless the model started from a saved estimator. Raises DamagedFile.
     """
     if model.spec.saved is None:
         return model.estimator.accumulator()
@@ -264,7 +269,10 @@ def first_accumulator(model: Model, directory_path: Path) -> Accumulator:
 
 
 def start_file(directory_path: Path, name: str, id: int) -> Path:
-    """Return the path of the saved estimator that a model began with, if it did."""
+    """Return the path for the saved estimator that a model starts from.
+
+    The file exists only if the model started from a saved estimator.
+    """
     return snapshot_folder(directory_path, name, id) / START
 
 
@@ -281,20 +289,20 @@ def snapshot_files(folder: Path) -> list[Path]:
 def oldest_snapshot(directory_path: Path, model: Model) -> int:
     """Return the position of a model's oldest snapshot.
 
-    Without a snapshot it is the position before the model's start.
+    Without a snapshot, return the position before the model's start.
     """
     files = snapshot_files(snapshot_folder(directory_path, model.name, model.id))
     return int(files[-1].stem) if files else model.start - 1
 
 
 def newest_snapshot(directory_path: Path) -> int:
-    """Return the last position of all models' snapshots, −1 if there are none."""
+    """Return the position of the newest snapshot of all models, −1 if there are none."""
     return max((int(p.stem) for p in directory_path.glob("snapshots/*/*.safetensors") if p.stem.isdigit()), default=-1)
 
 
 def remove_snapshots(directory_path: Path, model: Model) -> None:
     """Remove the folder of a model's snapshots."""
-    # A snapshot that is being written would leave its file behind.
+    # A snapshot that is being written would be stored after the folder is removed.
     with model.snapshotting:
         shutil.rmtree(snapshot_folder(directory_path, model.name, model.id), ignore_errors=True)
 
@@ -315,7 +323,10 @@ def state_sha256(state: State) -> str:
 
 
 def _restore_file(model: Model, path: Path, last: int) -> None:
-    """Restore a model from one snapshot."""
+    """Restore a model from one snapshot.
+
+    last: last position of the log.
+    """
     arrays, metadata = read_file(path)
     if metadata.get("kind") != "model" or plain_spec(with_defaults(stored_spec(metadata["spec"]))) != plain_spec(
         model.spec

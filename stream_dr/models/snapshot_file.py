@@ -1,10 +1,14 @@
 """SnapshotFile: named arrays and JSON metadata in one safetensors file, checked when read.
 
-Models' snapshots and saved estimators have this format. Any safetensors library can read it.
-safetensors writes arrays that are not C-ordered scrambled, checks no bytes, and orders metadata at
-random. So arrays are made C-ordered, all metadata stands in one metadata key as canonical JSON, and a
-sha256 covers names, types, shapes, bytes and metadata. A file that is not ours, of another version,
-or damaged raises an error of its own. Nothing is pickled.
+Models' snapshots and saved estimators have this format. Any safetensors library can read it. The
+format adds what safetensors lacks:
+
+* safetensors scrambles arrays that are not C-ordered. So arrays are made C-ordered first.
+* safetensors orders metadata at random. So all metadata is one value, canonical JSON.
+* safetensors has no checksum. So a sha256 covers names, types, shapes, bytes and metadata.
+
+A file of another format, a file of another version, and a damaged file raise different errors.
+Nothing is pickled.
 
 Memory: the size of the file once more while it is written.
 """
@@ -29,9 +33,9 @@ Arrays = dict[str, np.ndarray]
 """Arrays by name."""
 
 _UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, AttributeError)
-"""Errors of safetensors for a file that it cannot read.
+"""Errors that safetensors raises for a file that it cannot read.
 
-Some are for types that numpy lacks.
+Some of these are for number types that numpy lacks.
 """
 
 SNAPSHOT_FORMAT = 1
@@ -41,7 +45,8 @@ KEY = "stream_dr"
 def write_file(path: Path, arrays: Arrays, metadata: JsonDict) -> None:
     """Write arrays and metadata to `path`, durable on return.
 
-    Raises InsufficientStorage, before anything is written if the file does not fit.
+    Raises InsufficientStorage. If the file does not fit on the disk, the error is raised before
+    anything is written.
     """
     content = file_bytes(arrays, metadata)
     check_room(path.parent, len(content))
@@ -83,24 +88,25 @@ def read_bytes(content: bytes) -> tuple[Arrays, JsonDict]:
     except _UNREADABLE as e:
         raise _unreadable_error(what, content[: 1 << 20], str(e)) from e
 
-    # `load` checks the header but does not return it. Its length comes first.
+    # `load` checks the header but does not return it. The first 8 bytes are the header's length.
     length = int.from_bytes(content[:8], "little")
     return arrays, _checked_metadata(what, arrays, json.loads(content[8 : 8 + length]).get("__metadata__"))
 
 
 def packed(prefix: str, state: Packable) -> tuple[Arrays, JsonDict]:
-    """Return a State's arrays and description.
+    """Return a State's arrays and its description as metadata.
 
-    The arrays' names begin with the prefix. The description is under the prefix.
+    Each array's name begins with the prefix. The prefix is also the key of the description in the
+    metadata.
     """
     arrays, description = pack(state)
     return {f"{prefix}.{name}": array for name, array in arrays.items()}, {prefix: description}
 
 
 def packed_projection(prefix: str, projection: Projection) -> tuple[Arrays, JsonDict]:
-    """Return a projection's arrays and the metadata that `projection_of` takes.
+    """Return a projection's arrays and the metadata that `projection_of` needs.
 
-    The arrays' names begin with the prefix.
+    Each array's name begins with the prefix.
     """
     arrays, metadata = packed(prefix, projection)
     return arrays, {"class": type(projection).__name__, "fields": metadata[prefix]}
@@ -120,9 +126,11 @@ def projection_of(prefix: str, arrays: Arrays, metadata: JsonDict) -> Projection
 
 @contextmanager
 def damaged_contents(what: object) -> Iterator[None]:
-    """Raise DamagedFile in place of any error that a file's contents lead to.
+    """Replace any error in the with-block by DamagedFile.
 
-    The contents may be anything, so the error may be, too.
+    The contents of a file may be anything, so reading them may raise any error.
+
+    what: path or description of the file, for the message.
     """
     try:
         yield
@@ -146,7 +154,7 @@ def canonical_json(value: object) -> str:
 
 
 def arrays_digest(arrays: Arrays, text: str = "") -> str:
-    """Return the sha256 (hex) over text and all arrays, sorted by name."""
+    """Return the sha256 (hex) of a text and all arrays, sorted by name."""
     total = hashlib.sha256(text.encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -161,7 +169,7 @@ def _bytes(array: np.ndarray) -> memoryview | bytes:
 
 
 def _checked_metadata(what: str, arrays: Arrays, file_metadata: dict[str, str] | None) -> JsonDict:
-    """Return the metadata, after checking format and checksum."""
+    """Return a file's metadata, after checking its format and the checksum of the arrays."""
     contents = _parse_metadata(what, (file_metadata or {}).get(KEY))
     if arrays_digest(arrays, canonical_json(contents["facts"])) != contents.get("sha256"):
         raise DamagedFile(f"{what}: its bytes are not those its checksum names. Use an older copy.")
@@ -170,7 +178,10 @@ def _checked_metadata(what: str, arrays: Arrays, file_metadata: dict[str, str] |
 
 
 def _parse_metadata(path: str, text: str | None) -> JsonDict:
-    """Return the content of safetensors' metadata key, after checking its format."""
+    """Return the JSON metadata of a safetensors file, after checking its format.
+
+    text: value of the metadata key, None if the file lacks the key.
+    """
     if text is None:
         raise ForeignFile(f"{path} was not written by stream_dr; name a file of its save or a snapshot.")
     try:
@@ -188,7 +199,12 @@ def _parse_metadata(path: str, text: str | None) -> JsonDict:
 
 
 def _unreadable_error(path: str, head: bytes, reason: str) -> DamagedFile | ForeignFile:
-    """Return the error for an unreadable file: damaged if it was ours, else foreign."""
+    """Return the error for a file that cannot be read.
+
+    The error is DamagedFile if the file was written by this library, else ForeignFile.
+
+    head: first bytes of the file.
+    """
     if f'"{KEY}"'.encode() in head:
         return DamagedFile(f"{path} is damaged ({reason}). Use an older copy.")
     return ForeignFile(f"{path} was not written by stream_dr ({reason}); name a file of its save or a snapshot.")

@@ -10,18 +10,21 @@ from stream_dr.readout import Readout
 from stream_dr.solve.orientation import feature_places, least_squares_map, move_rows
 
 MOST_BYTES = 64 << 20
-"""Number of bytes for each model past which older versions are dropped.
+"""Number of bytes of one model's projections above which older versions are dropped.
 
-The newest two always stay.
+The newest two versions are never dropped.
 """
 
 
 class Change(NamedTuple):
-    """Linear map from one projection's output to another's: z_new ≈ z_old · map + offset.
+    """Linear map from the output of one projection to the output of another.
+
+    z_new ≈ z_old · map + offset, for the projected rows z_old (p_old,) and z_new (p_new,).
 
     map: (p_old, p_new) float64, by least squares.
     offset: (p_new,) float64.
-    residual: ‖L_old · map − L_new‖ / ‖L_new‖. 0 means the same subspace, 1 nothing in common.
+    residual: ‖L_old · map − L_new‖ / ‖L_new‖ for the loadings L_old and L_new. 0 means the same
+        subspace, 1 orthogonal subspaces.
     """
 
     map: np.ndarray
@@ -30,13 +33,14 @@ class Change(NamedTuple):
 
 
 class Published(NamedTuple):
-    """Projection as readers see it.
+    """Published projection as readers see it.
 
     version: number that ascends and is never used twice, also across restarts.
-    position: last event that it includes.
-    rows: number of rows that it includes.
-    change: change from the version before it, or None.
-    refined_at, residual: position and residual of a refined solution, or None.
+    position: position of the last event that the projection includes.
+    rows: number of rows that the projection includes.
+    change: change from the version before, or None.
+    refined_at, residual: position and residual of a refined solution. None if the projection is
+        not refined.
     """
 
     version: int
@@ -55,18 +59,18 @@ class Published(NamedTuple):
 
     @property
     def readout(self) -> Readout | None:
-        """Prediction from the components, or None."""
+        """Function that predicts targets from the components, or None."""
         linear = linear_part(self.projection)
         return None if linear is None else linear.readout
 
 
 class Versions:
-    """The last published projections, in memory.
+    """The last published projections of a model, in memory.
 
     most: largest number of projections.
     most_bytes: largest number of bytes of their arrays. The newest two may take more.
 
-    One thread at a time adds. All threads may read.
+    One thread at a time adds projections. All threads may read.
     """
 
     def __init__(self, most: int, most_bytes: int = MOST_BYTES) -> None:
@@ -80,12 +84,12 @@ class Versions:
             self._published.popleft()
 
     def find(self, number: int) -> Published | None:
-        """Return the projection of that version, or None."""
+        """Return the projection with this version number, or None."""
         return next((published for published in tuple(self._published) if published.version == number), None)
 
     @property
     def numbers(self) -> list[int]:
-        """Versions that can be found, oldest first."""
+        """Version numbers that `find` can return, oldest first."""
         return [published.version for published in tuple(self._published)]
 
 
@@ -99,7 +103,7 @@ def _array_bytes(value: object) -> int:
 def projection_change(old: Projection, new: Projection) -> Change | None:
     """Return the Change from one projection to another.
 
-    None if a projection is not linear.
+    Returns None if one of the two projections is not linear.
     """
     before, after = linear_part(old), linear_part(new)
     if before is None or after is None:
@@ -111,10 +115,10 @@ def projection_change(old: Projection, new: Projection) -> Change | None:
 
 
 def _mean_at(projection: Linear, at: np.ndarray, width: int) -> np.ndarray:
-    """Return a projection's mean with its columns moved to their places.
+    """Return a projection's mean with its columns reordered.
 
-    at: (columns,) place of each column. Columns past `width`, and columns that are gone, are left
-    out.
+    at: (columns,) new index of each column.
+    width: number of columns of the result. Columns whose new index is `width` or more are dropped.
     """
     wide = np.zeros(width)
     moved = move_rows(projection.mean, at[: len(projection.mean)])[:width]

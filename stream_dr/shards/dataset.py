@@ -4,14 +4,15 @@ A shard is an Arrow IPC file or stream, or a Parquet file, whose row groups are 
 set is a folder, a manifest, or files, on this machine or in an object store (uri.py). Uncompressed
 IPC is memory-mapped. The numbers of a Block are then the pages of the file, and nothing is copied.
 
-An event of the log names (sha256, batch), so the bytes read must be the bytes admitted, however
-much later. The digest decides this and not the name of the file. It is cached by path, size and
-time of change, so that many models that read one shard pay for it one time.
+An event of the log names (sha256, batch). So the bytes that are read must be the bytes that were
+appended, at any later time. The digest of the file decides this, and not the file's name. The
+digest is cached by path, size and time of change, so many models that read one shard compute it
+only once.
 
-Cost: before the first batch of a shard, a process reads the whole file for its seal, or if no
-manifest has a seal for its SHA-256, which takes several times as long. After that a batch costs
-its validation. At most 16 files are open at a time. Mapped pages count as file memory and not as
-memory of the process.
+Cost: before the first batch of a shard, a process reads the whole file to compute a fast checksum
+(the seal, seal.py). If no manifest has a seal, the SHA-256 is computed, which takes several times
+as long. After that a batch costs its validation. At most 16 files are open at a time. Mapped pages
+count as file memory and not as memory of the process.
 """
 
 import os
@@ -46,9 +47,9 @@ from stream_dr.targets.label_codes import Label
 __all__ = ["Dataset", "Shard", "ShardWriter", "are_shards", "open_dataset", "open_shard"]
 
 _EVENT_BYTES = 256 << 20
-"""Bytes of a Parquet row group above which its rows are read some at a time.
+"""Size in bytes of a Parquet row group above which the group becomes several events.
 
-Smaller row groups are read as a shard's are, an event each.
+A smaller row group becomes one event, like a batch of a shard.
 """
 
 _SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc", ".parquet")
@@ -60,7 +61,8 @@ PathOrUri = str | os.PathLike[str]
 class Shard:
     """One file of batches. Thread-safe.
 
-    A remote file is fetched the first time it is needed. Later changes of it are not seen.
+    A remote file is downloaded when it is first needed. Later changes of the remote file are
+    ignored.
 
     Parameters
     ----------
@@ -68,20 +70,20 @@ class Shard:
     entry : ShardEntry or None
         Entry of the file in a manifest.
     n_features : int or None
-        Width of its rows, if it is known.
+        Number of columns of the rows, if it is known.
     """
 
     def __init__(self, path: AnyPath, entry: ShardEntry | None = None, n_features: int | None = None) -> None:
         self.path = path
         self.entry = entry
         self.n_features = n_features
-        # State of the file that was checked last: its identity, or the token of a remote one.
+        # State of the file that was checked last: path, size and time, or the token of a download.
         self._checked: object = None
         self._remote: Identity | None = None
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 in hex, from the manifest or else computed."""
+        """SHA-256 in hex, from the manifest. Without a manifest it is computed."""
         return self.entry.sha256 if self.entry is not None else digest_of(*self._identity())
 
     @cached_property
@@ -110,8 +112,8 @@ class Shard:
     def read(self, batch: int) -> Block:
         """Return one batch as a Block, memory-mapped if possible.
 
-        Raises SourceMissing, IndexError, DamagedShard if the bytes do not have the digest or
-        cannot be read, and the errors of the codec with the file's name.
+        Raises SourceMissing, IndexError, and the errors of the codec with the file's name. Raises
+        DamagedShard if the bytes do not have the digest or cannot be read.
         """
         identity = self.check()
         batches = open_shard_file(*identity).read(batch)
@@ -123,11 +125,11 @@ class Shard:
             raise type(e)(f"{self.path}, batch {batch}: {e}", **e.details) from e
 
     def check(self) -> Identity:
-        """Check the file against its seal or digest and its manifest.
+        """Check the file against its checksums and its manifest, and return its identity.
 
-        Return its identity. Each state of the file is checked one time. `read` does this too, but
-        a call in another thread beforehand saves the reader the wait. Raises SourceMissing or
-        DamagedShard.
+        The checksums are the seal (a fast checksum) or the SHA-256. Each state of the file is
+        checked one time. `read` calls this method, too. If another thread calls it beforehand, the
+        reader does not have to wait. Raises SourceMissing or DamagedShard.
         """
         identity = self._identity()
         token = fetch_file(self.path, *identity[1:]).token if isinstance(self.path, RemotePath) else identity
@@ -139,7 +141,7 @@ class Shard:
         return identity
 
     def verify(self) -> None:
-        """Check the file against its digest, even if its seal fits.
+        """Check the file against its SHA-256, even if its fast checksum (the seal) is right.
 
         Raises SourceMissing or DamagedShard.
         """
@@ -153,15 +155,14 @@ class Shard:
         return self._remote
 
     def _is_sealed(self, identity: Identity) -> bool:
-        """Return True if the manifest has a seal and it fits the file."""
-        # Nothing of the file is interpreted before this. Otherwise flipped bytes could be reported
-        # as columns of an unsupported type and not as damage.
+        """Return True if the manifest has a fast checksum (the seal) and the file matches it."""
+        # Bytes are checked before they are interpreted, so damage is reported as damage.
         seal = self.entry.seal if self.entry is not None else ""
         return bool(seal) and seal_of(file_buffer(*identity), self.sha256) == seal
 
     def _check_rows(self, identity: Identity) -> None:
         """Raise DamagedShard unless the batches have the manifest's numbers of rows."""
-        # A replay plans its reading by the manifest.
+        # A replay relies on the numbers of rows in the manifest.
         batch_rows = open_shard_file(*identity).batch_rows
         if self.entry is not None and batch_rows != self.entry.batch_rows:
             raise damaged_shard(
@@ -183,13 +184,13 @@ class Dataset(NamedTuple):
     ----------
     shards : tuple of Shard
     n_features : int or None
-        Width, if a manifest has it.
+        Number of columns, if a manifest has it.
     target_kind : str or None
         Kind of the targets, if a manifest has it.
     labels : tuple
         Labels, if a manifest has them.
     skipped : tuple of str
-        Reason for each shard that was skipped.
+        For each shard that was skipped, the reason.
     """
 
     shards: tuple[Shard, ...]
@@ -204,9 +205,10 @@ class Dataset(NamedTuple):
         return sum(shard.rows for shard in self.shards)
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (number, Block) of the batches, for after < number ≤ until.
+        """Yield (number, Block) of the batches whose number is in after < number ≤ until.
 
-        So a Dataset is a `Source` for refine.
+        The numbers run over all shards. Because of this method, a Dataset is a `Source`, the
+        protocol of objects whose rows can be read repeatedly.
         """
         number = -1
         for shard in self.shards:
@@ -221,17 +223,17 @@ class Dataset(NamedTuple):
 def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = False) -> Dataset:
     """Open a data set.
 
-    Every shard is opened. Without a manifest this reads its footer. Raises SourceMissing if
-    nothing is there, ForeignFile for a file of another format, and DamagedShard with the file's
+    Every shard is opened. The footer of a shard without a manifest is read. Raises SourceMissing
+    if nothing is there, ForeignFile for a file of another format, and DamagedShard with the file's
     name.
 
     Parameters
     ----------
     sources : path, URI or a sequence of them
-        Folder, manifest or file. Several are read in this order.
+        Folder, manifest or file. Several sources are read in this order.
     skip_damaged : bool
-        If True, damaged shards are skipped and listed in `skipped`. If all are damaged, the error
-        is raised.
+        If True, damaged shards are skipped and listed in `skipped`. If all shards are damaged, the
+        error is raised.
     """
     source_list = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     parts = [_open_source(path_of(os.fspath(source))) for source in source_list]
@@ -257,7 +259,8 @@ def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = 
 def open_shard(uri: PathOrUri, sha256: str | None = None) -> Shard:
     """Return one shard.
 
-    A manifest in the same folder gives its width. Raises SourceMissing.
+    If the file's folder has a manifest, the number of columns is taken from it. Raises
+    SourceMissing.
 
     Parameters
     ----------
@@ -266,7 +269,7 @@ def open_shard(uri: PathOrUri, sha256: str | None = None) -> Shard:
         Digest that the file must have when it is read.
     """
     path = path_of(os.fspath(uri))
-    # Opening a FIFO would wait for its writer.
+    # Opening a FIFO would block until another process writes to it.
     if not (path.is_file() or path.is_dir()):
         raise SourceMissing(
             f"{path} is not there; check the path, or put a shard that was replayed back in its place, or replay it from "
@@ -292,7 +295,7 @@ def _manifest_of(path: AnyPath) -> Manifest | None:
         return _manifest(*identity_of(manifest_path)) if manifest_path.exists() else None
     except (DamagedFile, SourceMissing):
         raise
-    # Another program may have written a manifest.json.
+    # The file may be the manifest.json of another program.
     except StreamDRError:
         return None
 
@@ -327,9 +330,9 @@ def _open_source(path: AnyPath) -> tuple[list[Shard], Manifest | None]:
 
 
 def _check_usable(shard: Shard) -> None:
-    """Raise DamagedShard unless the file has its size and can be opened.
+    """Raise DamagedShard unless the file has the size in its manifest and can be opened.
 
-    Raises SourceMissing if it does not exist.
+    Raises SourceMissing if the file does not exist.
     """
     try:
         size = shard.path.stat().st_size
@@ -345,9 +348,10 @@ def _check_usable(shard: Shard) -> None:
 def _common_description(
     manifests: list[Manifest | None],
 ) -> tuple[int | None, str | None, tuple[Label, ...]]:
-    """Return width, target kind and labels of all parts.
+    """Return width, target kind and labels of several data sets together.
 
-    The width is the largest. They are unknown if a part has no manifest.
+    The width is the largest of all. If one data set has no manifest, width, target kind and labels
+    are unknown.
     """
     known = [m for m in manifests if m is not None]
     if not known or len(known) < len(manifests):
@@ -364,7 +368,7 @@ def _manifest(path: AnyPath, _size: int, _changed: int) -> Manifest:
 
 
 def are_shards(path: Path) -> bool:
-    """Return True if a path names shards, or nothing that exists.
+    """Return True if a path names shards, or if the path does not exist.
 
     Shards are a folder, a manifest, or one file.
     """
@@ -380,7 +384,7 @@ def are_shards(path: Path) -> bool:
     except DamagedShard:
         return True
 
-    # A row group of many rows is read some rows at a time, which the reader of shards does not do.
+    # The reader of shards reads whole row groups, so a file of large row groups does not count.
     if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not is_layout(schema.names):
         return False
     features = [field for field in schema if field.name not in EXTRA_COLUMNS]

@@ -1,15 +1,15 @@
 """Open shard files, whatever their format.
 
 Arrow IPC files and streams are memory-mapped. Row groups of Parquet are decoded one at a time. A
-process has at most 16 files open. Batches that were returned keep their pages mapped as long as
-they exist. A file of an object store is fetched as a whole, because its digest covers all its
-bytes. It is stored in a temporary file, which takes disk space as long as it is open.
+process has at most 16 files open. The pages of a returned batch are mapped as long as the batch
+exists. A file of an object store is downloaded as a whole, because its digest covers all its
+bytes. The download is a temporary file, which takes disk space as long as the shard is open.
 
-Pages of Parquet are checked by their own checksums if they have them. Many writers leave them out.
-Damage in a file without a known digest is found only by these.
+A Parquet page may have a checksum, which is then checked. Many writers write no checksums. If the
+digest of a file is unknown, only these checksums detect damage.
 
-A file is identified by path, size and time of change. If a shard was replaced, it is opened and
-its digest is computed again.
+A file is identified by path, size and time of change. If a shard was replaced, the new file is
+opened and its digest is computed.
 
 Cost: opening reads the footer, and the metadata of each batch of an IPC file.
 """
@@ -35,7 +35,10 @@ Identity = tuple[AnyPath, int, int]
 
 
 def identity_of(path: AnyPath) -> Identity:
-    """Return the identity of a file as it is now. Raises SourceMissing."""
+    """Return path, size and time of change of a file as it is now.
+
+    Raises SourceMissing.
+    """
     try:
         status = path.stat()
     except FileNotFoundError as e:
@@ -46,7 +49,7 @@ def identity_of(path: AnyPath) -> Identity:
 def digest_of(path: AnyPath, size: int, changed: int) -> str:
     """Return the SHA-256 of a file in hex.
 
-    It is computed one time for each identity in a process. O(bytes).
+    A process computes the digest once for each path, size and time of change. Costs O(bytes).
     """
     if isinstance(path, RemotePath):
         return fetch_file(path, size, changed).sha256
@@ -60,9 +63,9 @@ def _digest(path: Path, _size: int, _changed: int) -> str:
 
 
 def begins_as_shard(path: AnyPath) -> bool:
-    """Return True if a file starts as Arrow IPC or Parquet.
+    """Return True if a file begins like an Arrow IPC or Parquet file.
 
-    The start of a remote file is not read, and True is returned.
+    A remote file is not read. For a remote file the result is always True.
     """
     if isinstance(path, RemotePath):
         return True
@@ -73,7 +76,7 @@ def begins_as_shard(path: AnyPath) -> bool:
 def file_buffer(path: AnyPath, size: int, changed: int) -> pa.Buffer:
     """Return a file's bytes, memory-mapped.
 
-    Raises DamagedShard if it cannot be read.
+    Raises DamagedShard if the file cannot be read.
     """
     if isinstance(path, RemotePath):
         return fetch_file(path, size, changed).data
@@ -87,9 +90,9 @@ def _map_file(path: Path) -> pa.Buffer:
 
 
 class Fetched:
-    """Content of a remote file at the time it was fetched. Thread-safe.
+    """A downloaded remote file. Thread-safe.
 
-    token: identifies this fetch. A later fetch of the same file has another one.
+    token: object that identifies this download. Each download of a file has a token of its own.
     """
 
     def __init__(self, path: RemotePath) -> None:
@@ -120,15 +123,16 @@ class Fetched:
 
     @cached_property
     def file(self) -> "ShardFile":
-        """The open shard."""
+        """The downloaded file as an open shard."""
         return ShardFile(self._path, self.data)
 
 
 @lru_cache(maxsize=16)
 def fetch_file(path: RemotePath, _size: int, _changed: int) -> Fetched:
-    """Return the fetched content of an identity.
+    """Return the downloaded content of a remote file.
 
-    At most 16 are stored. A dropped one is fetched again, and has another token.
+    At most 16 downloads are stored. A file whose download was dropped is downloaded again, with
+    another token.
     """
     return Fetched(path)
 
@@ -140,7 +144,7 @@ class ShardFile:
     ----------
     path : Path or RemotePath
     data : Buffer or None
-        Bytes of the file. None: they are mapped from the path.
+        Bytes of the file. If None, the file at `path` is memory-mapped.
 
     Attributes
     ----------
@@ -161,7 +165,7 @@ class ShardFile:
             self._open(pa.BufferReader(_map_file(Path(path)) if data is None else data))
 
     def _open(self, source: pa.BufferReader) -> None:
-        """Open the file by the format that its first bytes show."""
+        """Open the file in the format that its first bytes show."""
         data = source.read_buffer()
         start = bytes(data[:6])
         source.seek(0)
@@ -205,9 +209,10 @@ class ShardFile:
 
 
 def open_shard_file(path: AnyPath, size: int, changed: int) -> ShardFile:
-    """Return the open file of an identity.
+    """Return the open shard of a file with this path, size and time of change.
 
-    Raises DamagedShard if it is no file of batches, and SchemaMismatch for other columns.
+    Raises DamagedShard if the file has no batches that can be read. Raises SchemaMismatch for
+    columns that are not those of a shard.
     """
     return fetch_file(path, size, changed).file if isinstance(path, RemotePath) else _open_local(path, size, changed)
 
@@ -219,9 +224,10 @@ def _open_local(path: Path, _size: int, _changed: int) -> ShardFile:
 
 @contextmanager
 def _unreadable(path: AnyPath) -> Iterator[None]:
-    """Turn errors of reading a shard into DamagedShard.
+    """Replace errors of reading a shard by DamagedShard.
 
-    SchemaMismatch and LimitExceeded stay, with the path in their message.
+    SchemaMismatch and LimitExceeded are raised unchanged, except that the path is added to the
+    message.
     """
     try:
         yield

@@ -25,10 +25,10 @@ from stream_dr.shards.uri import AnyPath
 from stream_dr.targets.label_codes import Label
 
 MANIFEST_NAME = "manifest.json"
-"""Name of the manifest in its folder."""
+"""File name of the manifest in the folder of its shards."""
 
 MANIFEST_FORMAT = 1
-"""Version of the format."""
+"""Version of the manifest's format."""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -52,7 +52,7 @@ class ShardEntry(NamedTuple):
     sha256 : str
         Digest in hex.
     seal : str
-        Seal in hex, see seal.py. "": none.
+        Fast checksum in hex (seal.py). "" if there is none.
     """
 
     file: str
@@ -94,7 +94,7 @@ def write_manifest(folder: str | os.PathLike[str], manifest: Manifest) -> Path:
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """Return a manifest as JSON."""
+    """Return a manifest as the bytes of its JSON file."""
     obj = {"stream_dr": "shards", "format": MANIFEST_FORMAT, **manifest._asdict()}
     obj["shards"] = [entry._asdict() for entry in manifest.shards]
     return json.dumps(obj, ensure_ascii=False, indent=None, separators=(",", ":")).encode()
@@ -127,7 +127,10 @@ def read_manifest(path: AnyPath) -> Manifest:
 
 
 def _entry(obj: dict[str, Any]) -> ShardEntry:
-    """Return one shard's entry. Raises KeyError, TypeError or ValueError."""
+    """Return one shard's entry from its JSON object.
+
+    Raises KeyError, TypeError or ValueError.
+    """
     sha256 = str(obj["sha256"])
     if not _DIGEST.fullmatch(sha256):
         raise ValueError("a sha256 of 64 hex digits")

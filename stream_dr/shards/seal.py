@@ -1,13 +1,13 @@
-"""Seals: fast checksums of shards, which replace the digest if they fit.
+"""Seals: fast checksums of shards, by which a file is checked instead of its SHA-256.
 
-A shard's name in the log is its SHA-256, which takes longer to compute than many models take to
-learn the rows. So the writer of a shard stores a seal in addition to the digest. The seal is XXH64
-of the bytes [XXH64], with the first 64 bits of the digest as its seed. A seal that fits shows that
-file and digest were written together. A seal that does not fit shows nothing, and the digest
+A shard's name in the log is its SHA-256. Computing the SHA-256 takes longer than many models take
+to learn the rows. So the writer of a shard stores a second checksum, the seal. The seal is XXH64
+of the bytes [XXH64], with the first 64 bits of the SHA-256 as its seed. If the seal is right, the
+bytes and the SHA-256 were written together. If the seal is wrong, the SHA-256 is computed and
 decides.
 
 A seal detects damage. It does not protect against an attacker, who could as well write another
-digest into the manifest.
+SHA-256 into the manifest.
 """
 
 import mmap
@@ -17,8 +17,10 @@ import xxhash
 
 
 def seal_of(data: bytes | memoryview | mmap.mmap | pa.Buffer, sha256: str) -> str:
-    """Return the seal of bytes, 16 hex digits.
+    """Return the fast checksum (the seal) of a shard's bytes, as 16 hex digits.
 
-    `sha256` is the digest in hex that the bytes are said to have.
+    The seal is XXH64 of the bytes, seeded with the first 64 bits of `sha256`.
+
+    sha256: SHA-256 in hex that the manifest gives for these bytes.
     """
     return xxhash.xxh64_hexdigest(data, int(sha256[:16], 16))

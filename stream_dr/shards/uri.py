@@ -1,12 +1,12 @@
-"""Files in object stores, named by a URI that pyarrow.fs knows.
+"""Files in object stores, named by a URI that pyarrow.fs supports.
 
 Examples are s3://bucket/key, gs://… and abfs://…. RemotePath has the methods of a Path that shards
-need, so that no other module has to know where a shard is.
+need, so no other module has to know where a shard is.
 
 Credentials come from the environment alone, as the store's own tools read them (AWS_ACCESS_KEY_ID
-and so on). A URI goes into logs, manifests and messages. So a URI with a user's name, a password
-or an option other than region, scheme and endpoint_override is refused, and the message does not
-repeat it.
+and so on). A URI appears in logs, manifests and messages. So a URI is refused if it has a user's
+name, a password, or an option other than region, scheme and endpoint_override. The message does
+not repeat the URI.
 """
 
 import os
@@ -30,7 +30,7 @@ OPTIONS = ("region", "scheme", "endpoint_override")
 ATTEMPTS = 10
 """Number of attempts at an S3 request, unless AWS_MAX_ATTEMPTS is set.
 
-With the waits between them they take minutes.
+All attempts together, with the waits between them, take minutes.
 """
 
 
@@ -52,8 +52,8 @@ class Status(NamedTuple):
 class RemotePath(os.PathLike[str]):
     """File or folder of an object store.
 
-    It has the methods of Path that shards need. Methods that access the store raise SourceMissing
-    if it does not answer or refuses.
+    A RemotePath has the methods of Path that shards need. Methods that access the store raise
+    SourceMissing if the store does not answer or refuses access.
     """
 
     def __init__(self, uri: str) -> None:
@@ -92,7 +92,7 @@ class RemotePath(os.PathLike[str]):
 
     @property
     def parent(self) -> "RemotePath":
-        """Folder that contains it."""
+        """Folder that contains the file or folder."""
         return self._same_store(self._parts.path.rstrip("/").rpartition("/")[0])
 
     def absolute(self) -> "RemotePath":
@@ -100,30 +100,30 @@ class RemotePath(os.PathLike[str]):
         return self
 
     def as_uri(self) -> str:
-        """Return its URI."""
+        """Return the URI of the file or folder."""
         return self.uri
 
     def stat(self) -> Status:
-        """Return size and time of change. Raises FileNotFoundError."""
+        """Return size and time of change of the file. Raises FileNotFoundError."""
         info = self._file_info()
         if info.type != fs.FileType.File:
             raise FileNotFoundError(self.uri)
         return Status(info.size, info.mtime_ns or 0)
 
     def exists(self) -> bool:
-        """Return True if there is such a file or folder."""
+        """Return True if the file or folder exists."""
         return bool(self._file_info().type != fs.FileType.NotFound)
 
     def is_file(self) -> bool:
-        """Return True if it is a file."""
+        """Return True if the path is a file."""
         return bool(self._file_info().type == fs.FileType.File)
 
     def is_dir(self) -> bool:
-        """Return True if it is a folder."""
+        """Return True if the path is a folder."""
         return bool(self._file_info().type == fs.FileType.Directory)
 
     def iterdir(self) -> Iterator["RemotePath"]:
-        """Return the files and folders in it."""
+        """Return the files and folders in this folder."""
         system, path = filesystem(self.uri)
         with _reachable(self.uri):
             infos = system.get_file_info(fs.FileSelector(path))
@@ -136,7 +136,7 @@ class RemotePath(os.PathLike[str]):
             return bytes(file.read())
 
     def copy_to(self, path: Path) -> None:
-        """Copy it to a file on this machine. Raises FileNotFoundError."""
+        """Copy the remote file to a file on this machine. Raises FileNotFoundError."""
         system, source = filesystem(self.uri)
         with _reachable(self.uri):
             fs.copy_files(source, str(path), source_filesystem=system, destination_filesystem=fs.LocalFileSystem())
@@ -165,7 +165,7 @@ def path_of(text: str) -> AnyPath:
 
 
 def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a URI or path, and the path in it.
+    """Return the file system of a URI or path, and the path in this file system.
 
     Raises InvalidParameter or SourceMissing.
     """
@@ -189,7 +189,7 @@ def write_whole(folder: str, name: str, content: bytes) -> None:
         write_atomically(path, lambda file: file.write(content))
         return
 
-    # An object store makes an object visible when its stream is closed.
+    # An object store makes a new object visible only when its stream is closed.
     with system.open_output_stream(path) as stream:
         stream.write(content)
 
@@ -205,8 +205,7 @@ def _open_store(uri: str) -> tuple[fs.FileSystem, str]:
             f"{uri} names no store that can be read ({first_message_line(e)}); give s3://bucket/key."
         ) from e
 
-    # S3 is opened again, with more attempts. pyarrow's constructor does not read the endpoint from
-    # the environment, which from_uri does.
+    # Only the S3 constructor accepts a number of attempts, but it ignores the environment.
     if system.type_name == "s3":
         options = {name: value[0] for name, value in parse_qs(urlsplit(uri).query).items()}
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
@@ -217,9 +216,9 @@ def _open_store(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 def _checked_parts(uri: str) -> SplitResult:
-    """Return the parts of a URI. Raises InvalidParameter if it holds a secret."""
+    """Return the parts of a URI. Raises InvalidParameter if the URI contains a secret."""
     parts = urlsplit(uri)
-    # Without user and password, for messages.
+    # Messages show the URI without user and password.
     location = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if "@" in parts.netloc:
         raise InvalidParameter(
@@ -237,7 +236,7 @@ def _checked_parts(uri: str) -> SplitResult:
 
 @contextmanager
 def _reachable(uri: str) -> Iterator[None]:
-    """Turn errors of a store into SourceMissing, except FileNotFoundError."""
+    """Replace the errors of a store by SourceMissing, except FileNotFoundError."""
     try:
         yield
     except FileNotFoundError:

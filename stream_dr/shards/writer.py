@@ -1,12 +1,12 @@
 """Writer of shards: Blocks of any size → shards and a manifest.
 
-The form in which rows come in (a line, a file, a generator's chunk) must not decide where events
-end. So rows are divided again, and the same rows always give the same batches.
+Rows may come in blocks of any size (a line, a file, a generator's chunk). The blocks must not
+decide where events end. So rows are divided again, and the same rows always give the same batches.
 
-A shard gets its name when it is complete, and the manifest is written last. After an error no file
-remains. After a kill a mark remains. Readers refuse a folder with a mark, so that a part of the
-rows is never used as all of them. The next writer sees from the mark that it may remove the files.
-A writer locks the mark.
+A shard gets its final name when it is complete, and the manifest is written last. After an error
+no file remains. After a kill a marker file remains in the folder. Readers refuse a folder with a
+marker file, so that incomplete shards are never used as complete. The next writer sees from the
+marker that it may remove the files. A writer locks the marker file.
 
 Cost: each row is copied into the file one time. Memory is the Block that is written, plus one
 batch: rows_per_batch rows, or fewer if they fill half of 128 MiB.
@@ -44,10 +44,10 @@ def write_shards(
     n_features: int | None = None,
     progress: WriteProgress | None = None,
 ) -> Manifest:
-    """Write blocks as shards into a folder, and return its manifest.
+    """Write blocks as shards into a folder, and return the manifest.
 
-    Parameters are those of ShardWriter. `progress` is called after each block. Raises the errors
-    of ShardWriter.
+    The parameters are those of ShardWriter. `progress` is called after each block. Raises the
+    errors of ShardWriter.
     """
     with ShardWriter(directory, rows_per_shard, rows_per_batch, n_features) as writer:
         for block in blocks:
@@ -58,7 +58,7 @@ def write_shards(
 
 
 def check_empty(directory: str | os.PathLike[str]) -> list[Path]:
-    """Return the files that an interrupted write has left in a folder.
+    """Return the files in a folder that remain from an interrupted write.
 
     Raises OutputExists if the folder has shards.
     """
@@ -71,7 +71,7 @@ def check_empty(directory: str | os.PathLike[str]) -> list[Path]:
 
 
 _BATCH_BYTES = 128 << 20
-"""Waiting rows of more than this many bytes are written as a batch of fewer rows."""
+"""Number of bytes of waiting rows above which a batch of fewer rows is written."""
 
 
 class ShardWriter:
@@ -87,10 +87,12 @@ class ShardWriter:
     ----------
     directory : path
         Folder, which is created if needed.
-    rows_per_shard, rows_per_batch : int
-        Number of rows of a file and of an event. The last of each may have fewer.
+    rows_per_shard : int
+        Number of rows of a file. The last file may have fewer.
+    rows_per_batch : int
+        Number of rows of a batch, which a replay logs as one event. The last batch may have fewer.
     n_features : int or None
-        Width of sparse rows. None: the largest width of a Block.
+        Number of columns of sparse rows. If None, the largest number of columns of a Block.
 
     Attributes
     ----------
@@ -148,7 +150,7 @@ class ShardWriter:
             self._write_batch(self.rows_per_batch)
             self._waiting_bytes = sum(part.nbytes for part in self._waiting)
 
-        # Long texts make a batch of fewer rows.
+        # Rows with long texts reach the limit in bytes before the limit in rows.
         if self._waiting_bytes > _BATCH_BYTES:
             self._write_batch(self._waiting_rows)
             self._waiting_bytes = 0
@@ -167,9 +169,9 @@ class ShardWriter:
         return self.manifest
 
     def _locked_mark(self) -> IO[bytes]:
-        """Open and lock the file that marks a folder being written.
+        """Open and lock the marker file of a folder that is being written.
 
-        Raises OutputExists if another process writes.
+        Raises OutputExists if another process writes into the folder.
         """
         mark = (self.directory / UNFINISHED).open("ab")
         try:
@@ -191,7 +193,7 @@ class ShardWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Close. After an error, remove all shards and write no manifest."""
+        """Close the writer. After an error, remove all shards and write no manifest."""
         if kind is None:
             try:
                 self.close()
@@ -204,7 +206,7 @@ class ShardWriter:
     def _undo(self) -> None:
         """Remove all shards, unless there is a manifest already."""
         if self._writer is not None:
-            # An error about a file that is removed next is no use to the caller.
+            # The file is removed next, so an error of closing it does not matter.
             with suppress(Exception):
                 self._writer.close()
             self._sink.close()
@@ -234,10 +236,9 @@ class ShardWriter:
             self._labels.update(dict.fromkeys(block.y.labels))
 
     def _write_batch(self, rows: int) -> None:
-        """Write the first `rows` waiting rows as one batch."""
+        """Write the first `rows` of the rows that wait in memory as one batch."""
         table = pa.Table.from_batches([b.replace_schema_metadata(None) for b in self._waiting])
-        # A slice alone is written with some of the bytes after it. With a second part, here an
-        # empty one, combine_chunks copies the slice.
+        # Arrow writes extra bytes of a slice. With an empty part, combine_chunks copies the slice.
         empty = table.slice(0, 0)
         head = pa.concat_tables([table.slice(0, rows), empty]).combine_chunks()
         rest = table.slice(rows)
@@ -266,7 +267,7 @@ class ShardWriter:
         return pa.ipc.new_file(self._sink, self._schema)
 
     def _end_shard(self) -> None:
-        """Close the file, make it durable, and rename it."""
+        """Close the shard's file, make it durable, and rename it to its final name."""
         if self._writer is None:
             return
         self._writer.close()

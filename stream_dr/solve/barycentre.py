@@ -37,19 +37,20 @@ from stream_dr.statistics.protocol import nested_state
 
 @nested_state
 class LocallyLinearEmbedding(NamedTuple):
-    """Locally linear embedding of landmarks.
+    """Locally linear embedding of landmarks (the rows of a reservoir).
 
-    The coordinates of a new row are the weighted mean of its nearest landmarks' coordinates. The
-    weights are barycentric: the same weighted mean of the landmarks is closest to the row.
+    A reservoir is a random sample of the stream's rows. The coordinates of a new row are the
+    weighted mean of its nearest landmarks' coordinates. The weights are barycentric: with them,
+    the weighted mean of the landmarks themselves is as close to the new row as possible.
 
     Attributes
     ----------
     landmarks : SampledLandmarks
         Rows of the reservoir.
     places : (r, components) float64
-        Coordinates of the landmarks.
+        Coordinates of the r landmarks.
     eigenvalues : (components,) float64
-        Eigenvalues of (I − W)ᵀ(I − W), ascending, for the landmarks' weights W (r, r).
+        Eigenvalues of (I − W)ᵀ(I − W), ascending. W (r, r) holds the landmarks' own weights.
     neighbours : int
         Number of landmarks that count as neighbours of a new row.
     reg : float
@@ -65,7 +66,7 @@ class LocallyLinearEmbedding(NamedTuple):
     solution: str = "exact"
 
     def check(self) -> None:
-        """Raise DamagedFile unless the coordinates fit the landmarks."""
+        """Raise DamagedFile unless all arrays have one row per landmark."""
         check_one_of(self, "solution", SOLUTIONS)
         r = self.landmarks.check()
         p = require_matrix(self, "places")[1]
@@ -76,7 +77,7 @@ class LocallyLinearEmbedding(NamedTuple):
 
     @property
     def kind(self) -> ProjectionKind:
-        """Kind of projection, "landmarks"."""
+        """Kind of projection. "landmarks" places rows by their distances to sampled rows."""
         return "landmarks"
 
     @property
@@ -108,9 +109,10 @@ class LocallyLinearEmbedding(NamedTuple):
     def mean_of_neighbours(self, rows: Rows, squared: np.ndarray) -> np.ndarray:
         """Return the weighted mean of the nearest landmarks' coordinates for each row.
 
-        The weights are barycentric. Returns (rows, components).
+        Landmarks are sampled rows of the stream. The weights are barycentric (see
+        `barycentric_weights`). The result is (rows, components).
 
-        squared: (rows, r) squared distances of the rows to the landmarks.
+        squared: (rows, r) squared distances of the rows to the r landmarks.
         """
         near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]
         weights = barycentric_weights(rows, self.landmarks.rows, near, self.reg)
@@ -168,10 +170,10 @@ def lle_alignment(W: sp.csr_matrix) -> sp.csr_matrix:
 
 
 def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: float) -> np.ndarray:
-    """Return the barycentric weights (rows, k) of landmarks near each row.
+    """Return the barycentric weights (rows, k) of k landmarks near each row.
 
-    Each row's weights sum to 1. They make the weighted mean of the landmarks as close to the row
-    as possible.
+    Landmarks are sampled rows of the stream. Each row's weights sum to 1. With these weights, the
+    weighted mean of the k landmarks is as close to the row as possible.
 
     near: (rows, k) indices of each row's landmarks.
     reg: share of the Gram matrix's trace that is added to its diagonal.

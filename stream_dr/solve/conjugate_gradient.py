@@ -179,7 +179,8 @@ def current_solution(state: BlockSolve) -> np.ndarray:
 def solve_residual(state: BlockSolve) -> float:
     """Return the relative residual ‖B − A W‖ / ‖B‖, or 0 if B is zero.
 
-    The residual is the state's own, updated in each step, and not computed again from A and W.
+    B − A W is not computed again from A and W. Each step updates the residual in the state, and
+    this residual is used.
     """
     return float(np.linalg.norm(state.coefficients) / state.size) if state.size else 0.0
 
@@ -187,15 +188,18 @@ def solve_residual(state: BlockSolve) -> float:
 def second_stage(first: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return loadings W (features, p) and eigenvalues Σ (p,), largest first.
 
-    U and Σ are the eigenvectors and eigenvalues of D = W1ᵀ XH = U Σ Uᵀ, and W = W1 U Σ^(−1/2) [2S,
-    Algorithm 2]. Components with Σ_i ≤ 1e-10 Σ_1 are dropped [mathematics §3, rule 4]. Costs
-    O(features · k²).
+    This is the second stage of a two-stage method [2S, Algorithm 2]. The first stage solves (Cxx +
+    γI) W1 = XH. Cxx (features, features) is the scatter of the centred rows, γ is a ridge, and XH
+    is the product of the centred rows and the method's factor of the targets.
+
+    U and Σ are the eigenvectors and eigenvalues of D = W1ᵀ XH = U Σ Uᵀ, and W = W1 U Σ^(−1/2).
+    Components with Σ_i ≤ 1e-10 Σ_1 are dropped [mathematics §3, rule 4]. Costs O(features · k²).
 
     Parameters
     ----------
     first : (features, k)
-        Solution W1 of (Cxx + γI) W1 = XH. The current solution of an unfinished solve may be
-        passed, because D is positive semidefinite for it, too.
+        Solution W1 of the first stage. An approximate W1, from a solve that has not ended, may be
+        passed. D is positive semidefinite for this W1, too.
     right : (features, k)
         Right-hand sides XH.
     """
@@ -217,7 +221,7 @@ def largest_angle(before: np.ndarray, after: np.ndarray) -> float:
         return float(np.pi / 2)
     if after.shape[1] == 0:
         return 0.0
-    # The cosine of a small angle loses its digits, so the sine is used [Björck, Golub 1973].
+    # The cosine of a small angle loses its digits [Björck, Golub 1973]. So the sine is used.
     return float(np.arcsin(min(1.0, sine_of_largest_angle(tall_qr(before)[0], tall_qr(after)[0]))))
 
 
@@ -251,7 +255,8 @@ def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: fl
 def _new_residual(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the residual rest @ coefficients as an orthonormal basis and new coefficients.
 
-    Directions whose singular value is at most `noise` are dropped.
+    The residual is (features, k). The basis (features, r) times the new coefficients (r, k) equals
+    the residual. Directions whose singular value is at most `noise` are dropped.
     """
     basis, turn = tall_qr(rest)
     vectors, values, right = thin_svd(turn @ coefficients)

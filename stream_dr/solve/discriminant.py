@@ -39,12 +39,13 @@ def combined_eigenpairs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the eigenpairs of b·G Gᵀ + w·St by descending algebraic value.
 
-    Returns eigenvectors (features, r) and eigenvalues (r,), without eigenvalues within rounding of
-    zero. Costs O(d³) time and O(d²) memory for d features.
+    G Gᵀ is the scatter between classes and St the total scatter. Returns eigenvectors (features,
+    r) and eigenvalues (r,). Eigenvalues within rounding of zero are dropped. Costs O(d³) time and
+    O(d²) memory for d features.
 
-    G: (features, c), factor of the between-class scatter.
+    G: (features, c), factor of the between-class scatter, for c classes.
     b, w: factors of the two terms.
-    total: (features, features), the total scatter St = Cxx/N.
+    total: (features, features), the total scatter St of the rows, divided by their number.
     floor: size up to which eigenvalues of St are rounding error.
     """
     values, vectors = indefinite_eigenpairs(b * (G @ G.T) + w * total, abs(w) * floor)
@@ -54,9 +55,9 @@ def combined_eigenpairs(
 def combined_eigenpairs_diagonal(G: np.ndarray, b: float, total: np.ndarray, w: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the positive eigenpairs of (b + w)·G Gᵀ − D, for w < 0.
 
-    D = −w·diag(Sw) ≥ 0, so the within-class scatter Sw counts as diagonal. Returns at most c
-    eigenvectors (features, r) and eigenvalues (r,), largest first. Costs O(d c) a Lanczos step for
-    d features.
+    G Gᵀ is the scatter between classes. D = −w·diag(Sw) ≥ 0, where Sw is the scatter within
+    classes, of which only the diagonal is used. Returns at most c eigenvectors (features, r) and
+    eigenvalues (r,), largest first. Costs O(d c) a Lanczos step for d features and c classes.
 
     G: (features, c), factor of the between-class scatter.
     b, w: factors of the between-class scatter and of the total scatter St.

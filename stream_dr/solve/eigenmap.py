@@ -37,27 +37,27 @@ from stream_dr.solve.spectral import with_fixed_signs
 from stream_dr.statistics.protocol import nested_state
 
 SMALLEST_MU = 1e-6
-"""Value of μ = 1 − λ up to which a component is dropped."""
+"""Value of μ = 1 − λ, for an eigenvalue λ, up to which a component is dropped."""
 
 
 @nested_state
 class Eigenmap(NamedTuple):
-    """Laplacian eigenmaps of landmarks [mathematics §7].
+    """Laplacian eigenmaps of landmarks (the rows of a reservoir) [mathematics §7].
 
-    The coordinates of a new row x come from Nyström's formula,
-    z(x) = (1/μ) Σ_j w(x, x_j) z_j / Σ_j w(x, x_j). x_j is landmark j, z_j its coordinates, and w
-    the weight of the edge between x and x_j.
+    A reservoir is a random sample of the stream's rows. The coordinates of a new row x come from
+    Nyström's formula, z(x) = (1/μ) Σ_j w(x, x_j) z_j / Σ_j w(x, x_j). x_j is landmark j, z_j its
+    coordinates, and w the weight of the edge between x and x_j.
 
     Attributes
     ----------
     landmarks : SampledLandmarks
         Rows of the reservoir.
     places : (r, components) float64
-        Coordinates of the landmarks.
+        Coordinates of the r landmarks.
     eigenvalues : (components,) float64
         Eigenvalues λ, ascending. μ = 1 − λ.
     radii : (r,) float64
-        Squared radius of each landmark's neighbourhood.
+        Squared distance within which a new row counts as a neighbour of each landmark.
     neighbours : int
         Number of landmarks that count as neighbours of a new row.
     temperature : float
@@ -65,7 +65,8 @@ class Eigenmap(NamedTuple):
     parts : int
         Number of connected components of the graph.
     one_sided : float
-        Factor for the weight of an edge of which only one end has the other as a neighbour.
+        Factor for the weight of an edge between two rows if only one of the two rows has the other
+        as a neighbour.
     """
 
     landmarks: SampledLandmarks
@@ -79,7 +80,7 @@ class Eigenmap(NamedTuple):
     one_sided: float = 0.5
 
     def check(self) -> None:
-        """Raise DamagedFile unless places and radii fit the landmarks."""
+        """Raise DamagedFile unless all arrays have one row per landmark."""
         check_one_of(self, "solution", SOLUTIONS)
         r = self.landmarks.check()
         p = require_matrix(self, "places")[1]
@@ -91,7 +92,7 @@ class Eigenmap(NamedTuple):
 
     @property
     def kind(self) -> ProjectionKind:
-        """Kind of projection, "landmarks"."""
+        """Kind of projection. "landmarks" places rows by their distances to sampled rows."""
         return "landmarks"
 
     @property
@@ -123,11 +124,13 @@ class Eigenmap(NamedTuple):
     def nystrom(self, rows: Rows, squared: np.ndarray) -> np.ndarray:
         """Return the coordinates (rows, components) of rows by Nyström's formula.
 
-        squared: (rows, r) squared distances of the rows to the landmarks. A landmark at distance
-        0 is the row itself, so it has no edge to the row.
+        A row's coordinates are a weighted mean of the coordinates of the landmarks (sampled rows).
+
+        squared: (rows, r) squared distances of the rows to the r landmarks. A landmark at distance
+            0 is the row itself, so the row has no edge to this landmark.
         """
         squared = np.where(squared > 0, squared, np.inf)
-        # Number of ends, 0, 1 or 2, that have the edge's other end as a neighbour.
+        # Count the ends of each edge (row and landmark) that have the other end as a neighbour.
         ends = (squared <= self.radii).astype(np.float64)
         if self.neighbours:
             near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]
@@ -146,7 +149,8 @@ def laplacian_eigenmaps(
     """Return the embedding of rows (r, features) by their graph.
 
     n_components: maximum number of components.
-    unit: if true, coordinates have variance 1 along every component. Otherwise zᵀ D z = 1.
+    unit: if true, coordinates have variance 1 along every component. Otherwise zᵀ D z = 1 for the
+        coordinates z (r,) of a component and the diagonal matrix D (r, r) of the graph's degrees.
     drop_first: if true, skip one zero eigenvector for each connected component of the graph.
     """
     r = rows.shape[0]

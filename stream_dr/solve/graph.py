@@ -1,16 +1,19 @@
 """Weighted neighbourhood graph of a reservoir's rows, for LaplacianEigenmaps and LPP.
 
-An edge joins rows i and j if one of them is among the k nearest rows of the other. The weight of
-an edge is 1 [GLPLS eq. 2.25] or the heat kernel exp(−|x_i − x_j|²/t) [GLPLS eq. 2.35]. With a
-radius ε, an edge joins rows at most ε apart instead.
+A reservoir is a random sample of the stream's rows. An edge joins two rows if at least one of
+the two rows is among the k nearest rows of the other row. If a radius ε is set, an edge joins two
+rows that are at most ε apart instead.
 
-An edge is one-sided if only one of its rows is among the k nearest of the other.
+The weight of an edge is 1 [GLPLS eq. 2.25] or the heat kernel exp(−|x_i − x_j|²/t) [GLPLS eq.
+2.35] for the rows x_i and x_j and a parameter t.
 
-* With edges "average", the weight of a one-sided edge is halved, and a row counts as the first of
-  its own k nearest rows. scikit-learn's SpectralEmbedding does the same, so the results can be
-  compared.
-* With edges "or", a one-sided edge has its whole weight, and a row has k neighbours other than
-  itself, as in the equations above.
+An edge is one-sided if row j is among the k nearest rows of row i, but row i is not among the k
+nearest rows of row j. The parameter `edges` has two values:
+
+* "average" halves the weight of a one-sided edge. A row counts as the first of its own k nearest
+  rows. scikit-learn's SpectralEmbedding does the same, so the results can be compared.
+* "or" does not reduce the weight of a one-sided edge. A row has k neighbours other than itself,
+  as in the equations above.
 
 If there are classes, edges between rows of different classes are removed. The graph costs the
 search for neighbours and O(r k features) for r rows.
@@ -25,13 +28,16 @@ from stream_dr.rows.block import Rows
 from stream_dr.solve.neighbours import nearest_landmarks, pair_distances, pairs_within
 
 Edges = Literal["average", "or"]
-"""Weight of an edge of which only one row has the other among its nearest rows.
+"""Weight of an edge between two rows if only one has the other among its nearest rows.
 
-"average" halves the weight and "or" leaves the weight whole.
+"average" halves the weight of this edge. "or" does not change the weight.
 """
 
 SLACK = 1.0 + 1e-9
-"""Factor that widens squared radii, so that rounding excludes no row at the radius itself."""
+"""Factor by which squared radii are enlarged.
+
+Rounding then never excludes a row whose distance is equal to the radius.
+"""
 
 
 class Graph(NamedTuple):
@@ -44,15 +50,16 @@ class Graph(NamedTuple):
     degrees : (r,) float64
         Row sums of the weights.
     radii : (r,) float64
-        Squared distance of each row to the farthest of its k nearest rows. With a radius, the
-        squared radius.
+        Squared distance of each row to the farthest of its k nearest rows. If the graph was made
+        with a radius, the squared radius for every row.
     temperature : float or None
         Parameter t of the heat kernel. None means that all edges have weight 1.
     neighbours : int
         Number of neighbours of a row, without the row itself. This is k with edges "or", k − 1
-        with edges "average", and 0 with a radius.
+        with edges "average", and 0 if the graph was made with a radius.
     one_sided : float
-        Factor for the weight of an edge of which only one end has the other as a neighbour.
+        Factor for the weight of an edge between two rows if only one of the two rows has the other
+        as a neighbour.
     """
 
     weights: sp.csr_matrix
@@ -72,25 +79,27 @@ def neighbourhood_graph(
     edges: Edges = "average",
     radius: float | None = None,
 ) -> Graph:
-    """Return the graph of rows (r, features), dense or CSR.
+    """Return the neighbourhood graph of rows (r, features).
 
     Parameters
     ----------
     rows : (r, features)
-        Rows to join by edges.
+        Rows to join by edges, dense or CSR.
     n_neighbors : int
-        Number k of nearest rows, at most r.
+        Number k of nearest rows, at most r. An edge joins a row to each of its k nearest rows.
     heat : bool
-        True for weights by the heat kernel, False for weights of 1.
+        If true, the weight of an edge is the heat kernel exp(−|x_i − x_j|²/t) of the two rows. If
+        false, the weight of every edge is 1.
     temperature : float or None
         Parameter t of the heat kernel. None means the mean squared length of the edges.
     codes : (r,) int or None
         Class of each row. Edges between different classes are removed.
     edges : {"average", "or"}
-        Weight of an edge of which only one row has the other among its nearest rows. "average"
-        halves the weight.
+        Decides the weight of an edge between two rows if only one of the two rows is among the k
+        nearest rows of the other. "average" halves the weight. "or" does not change the weight.
     radius : float or None
-        Largest distance ε of rows that an edge joins, used instead of n_neighbors.
+        If not None, an edge joins two rows that are at most this far apart, and n_neighbors is
+        ignored.
     """
     r = rows.shape[0]
     average = edges == "average" and radius is None
@@ -120,9 +129,9 @@ def neighbourhood_graph(
 
 
 def _edge_pairs(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the start and the end (r · k,) of each edge.
+    """Return the start and the end of each edge, two arrays (r · k,) of row indices.
 
-    near: (r, k), indices of each row's neighbours.
+    near: (r, k), indices of each row's k nearest rows.
     """
     return np.repeat(np.arange(len(near)), near.shape[1]), near.ravel()
 

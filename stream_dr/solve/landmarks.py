@@ -3,8 +3,8 @@
 Landmarks are the rows of a reservoir (a random sample of the stream). `places` are the landmarks'
 own coordinates in the projection. A new row that equals a landmark gets the landmark's
 coordinates. The coordinates of any other row follow from the method's rule. `Eigenmap`
-(eigenmap.py) uses Nyström's formula, and `LocallyLinearEmbedding` (barycentre.py) the weighted mean of the
-nearest landmarks' coordinates.
+(eigenmap.py) uses Nyström's formula, and `LocallyLinearEmbedding` (barycentre.py) the weighted
+mean of the nearest landmarks' coordinates.
 
 Placing a row costs O(r · features), for its distances to all r landmarks. Dense landmarks take
 8 · r · features bytes. They are stored as plain arrays, as in the reservoir's State, so that a
@@ -33,12 +33,12 @@ from stream_dr.statistics.protocol import nested_state
 
 @nested_state
 class SampledLandmarks(NamedTuple):
-    """Landmarks as plain arrays.
+    """Landmarks (sampled rows of the stream) as plain arrays.
 
     Attributes
     ----------
     values : (r, features) float64, or (entries,) for CSR rows
-        Values of the landmarks.
+        Values of the r landmarks.
     indices, indptr : arrays or None
         Arrays of CSR rows. None for dense rows.
     width : int
@@ -71,7 +71,7 @@ class SampledLandmarks(NamedTuple):
 
     @property
     def rows(self) -> Rows:
-        """Landmarks (r, features), ndarray or CSR."""
+        """Landmarks (sampled rows) as a matrix (r, features), ndarray or CSR."""
         if self.indices is None or self.indptr is None:
             return self.values
         shape = (len(self.indptr) - 1, self.width)
@@ -79,13 +79,13 @@ class SampledLandmarks(NamedTuple):
 
 
 def to_landmarks(rows: Rows) -> SampledLandmarks:
-    """Return rows (r, features) as landmarks."""
+    """Return rows (r, features) as landmarks (the rows that a projection compares rows with)."""
     if not rows.shape[0]:
         medians, same = np.zeros(rows.shape[1]), 0.0
     else:
         medians = column_medians(rows)
-        # A feature map may return the same row with other last digits. So rows count as equal
-        # within 1e-10 of the landmarks' distance from their medians.
+        # A feature map may return the same row with different last digits.
+        # So rows whose distance is only 1e-10 of the landmarks' distance from medians are equal.
         same = 1e-20 * float(squared_norms(subtract_shift(rows, medians)).mean())
     if sp.issparse(rows):
         return SampledLandmarks(
@@ -106,21 +106,23 @@ def to_unit_variance(places: np.ndarray) -> np.ndarray:
 
 
 Rule = Callable[[Rows, np.ndarray], np.ndarray]
-"""Function that computes coordinates of rows from their distances to the landmarks.
+"""Function that computes rows' coordinates from their distances to the landmarks.
 
-Its arguments are the rows and their squared distances (rows, r) to the landmarks. It returns
-coordinates (rows, components).
+Landmarks are sampled rows. The function's arguments are the new rows and their squared distances
+(rows, r) to the r landmarks. The function returns coordinates (rows, components).
 """
 
 
 def places_of_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, rule: Rule) -> np.ndarray:
     """Return the coordinates (rows, components) of new rows.
 
-    A row that equals a landmark gets the landmark's coordinates. Any other row gets the
-    coordinates that `rule` returns. Raises WidthMismatch if dense rows have another width.
+    Landmarks are sampled rows whose coordinates are known. A new row that equals a landmark gets
+    the landmark's coordinates. Any other row gets the coordinates that `rule` returns. Raises
+    WidthMismatch if dense rows have another width.
 
-    places: (r, components) coordinates of the landmarks.
+    places: (r, components) coordinates of the r landmarks.
     X: (rows, features), dense or CSR.
+    rule: function of rows and their squared distances to the landmarks.
     """
     if sp.issparse(X):
         X = fit_width(X, landmarks.width)

@@ -33,7 +33,8 @@ SparseMatrix: TypeAlias = sp.spmatrix | sp.sparray
 RIDGE = 1e-3
 """Default ridge if there are at most as many rows as features.
 
-The ridge is this share of the mean eigenvalue of Xᵀ B X.
+The ridge is this share of the mean eigenvalue of Xᵀ B X. X (r, features) are the centred rows, and
+B (r, r) is the matrix of the denominator.
 """
 
 
@@ -42,7 +43,8 @@ def locality_projection(
 ) -> Linear:
     """Return the projection to the directions of smallest ratio.
 
-    A direction w has the ratio wᵀ(Xᵀ A X + ρI)w / wᵀ(Xᵀ B X + ρI)w, for the centred rows X.
+    A direction w (features,) has the ratio wᵀ(Xᵀ A X + ρI)w / wᵀ(Xᵀ B X + ρI)w, for the centred
+    rows X (r, features) and a ridge ρ.
 
     Parameters
     ----------
@@ -53,8 +55,8 @@ def locality_projection(
     n_components : int
         Maximum number of directions.
     gamma : float
-        Ridge ρ in the units of Xᵀ B X. With 0 there is no ridge, except that r ≤ features uses the
-        default RIDGE.
+        Ridge ρ in the units of Xᵀ B X. If gamma is 0, there is no ridge, except that RIDGE is used
+        if r ≤ features.
     unit : bool
         If true, projected rows have variance 1 along every component. Otherwise
         wᵀ(Xᵀ B X + ρI)w = 1.
@@ -79,16 +81,18 @@ def locality_projection(
         subset_by_index=[0, min(n_components, len(s)) - 1],
     )
     if unit:
-        # The projected rows are U @ (f ∘ vectors). Their variance is made 1.
+        # The projected rows are U @ (f ∘ vectors). They are scaled to variance 1.
         vectors = vectors * np.sqrt(r / (f**2 @ vectors**2))
     return Linear(mean, with_fixed_signs(V @ (vectors / scale[:, None])), values, "exact")
 
 
 def _thin_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the thin singular value decomposition of the centred rows.
+    """Return the thin singular value decomposition U s Vᵀ of the centred rows.
 
-    Returns U (r, k), s (k,) and V (features, k). Directions that are only rounding error are
+    U is (r, k), s is (k,) and V is (features, k). Directions that are only rounding error are
     dropped.
+
+    mean: (features,), mean of the rows, which is subtracted.
     """
     r, d = rows.shape
     if d <= r:
@@ -100,9 +104,9 @@ def _thin_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the same U, s and V as `_thin_svd` for wide rows, from inner products.
+    """Return the U (r, k), s (k,) and V (features, k) of `_thin_svd` for wide rows.
 
-    CSR rows are never made dense.
+    They come from the inner products of the rows, so CSR rows are never made dense.
     """
     r = rows.shape[0]
     if not sp.issparse(rows):
@@ -119,8 +123,8 @@ def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndar
 def _rounding_cut(s: np.ndarray, r: int, offset: float) -> float:
     """Return the size up to which a singular value is rounding error.
 
-    The size is the rounding error of the decomposition plus that of the centring. The error of the
-    centring grows with the offset of the rows from zero.
+    This size is the rounding error of the decomposition plus the rounding error of the centring.
+    The error of the centring grows with the offset of the rows from zero.
 
     s: (k,) singular values.
     r: number of rows.

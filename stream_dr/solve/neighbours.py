@@ -29,12 +29,14 @@ SEARCH_CHUNK = 1 << 20
 
 
 def nearest_landmarks(landmarks: Rows, k: int, with_self: bool) -> np.ndarray:
-    """Return the indices (r, k) of each landmark's nearest landmarks.
+    """Return the indices (r, k) of each landmark's k nearest landmarks.
+
+    Landmarks are sampled rows of the stream.
 
     k: number of nearest landmarks.
     with_self: if true, each landmark is the first of its own k nearest landmarks.
     """
-    # scikit-learn's search uses the product form, which needs rows near zero.
+    # scikit-learn's search computes |x|² + |y|² − 2 xᵀy, which is exact only for rows near zero.
     landmarks = subtract_shift(landmarks, column_medians(landmarks))
     search = NearestNeighbors(n_neighbors=k).fit(landmarks)
     if not with_self:
@@ -43,7 +45,7 @@ def nearest_landmarks(landmarks: Rows, k: int, with_self: bool) -> np.ndarray:
 
 
 def pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the pairs of landmarks at most `radius` apart.
+    """Return the pairs of landmarks (sampled rows) at most `radius` apart.
 
     Returns two index arrays (pairs,), the first and the second landmark of each pair. Each pair
     appears in both orders. No landmark is paired with itself.
@@ -55,10 +57,10 @@ def pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray
 
 
 def pair_distances(landmarks: Rows, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Return the squared distance (pairs,) of each pair of landmarks.
+    """Return the squared distance (pairs,) of each pair of landmarks (sampled rows).
 
     i, j: (pairs,) indices of the first and the second landmark of each pair. Costs O(features) a
-    pair.
+        pair.
     """
     out = np.empty(len(i))
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[1]))
@@ -75,7 +77,7 @@ def column_medians(landmarks: Rows) -> np.ndarray:
     median is 0 in columns where fewer than half of the rows have a value, so that the shifted rows
     stay sparse.
     """
-    # A median that is one of the values keeps equal distances equal, because integers stay exact.
+    # The median is one of the values, so integers stay integers and equal distances stay equal.
     half = landmarks.shape[0] // 2
     if not sp.issparse(landmarks):
         return np.asarray(np.partition(landmarks, half, axis=0)[half])
@@ -98,8 +100,10 @@ def subtract_shift(rows: Rows, shift: np.ndarray) -> Rows:
 def distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield the rows' squared distances to all landmarks, a chunk of rows at a time.
 
-    Each item is the slice of the rows in the chunk, and their distances (rows of the chunk, r).
-    Sparse rows and sparse landmarks are first shifted by `shift` (features,).
+    Landmarks are sampled rows of the stream. Each item is the slice of the rows in the chunk, and
+    their squared distances (rows of the chunk, r) to the r landmarks.
+
+    shift: (features,), vector that is first subtracted from sparse rows and sparse landmarks.
     """
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[0]))
     landmarks = subtract_shift(landmarks, shift) if sp.issparse(landmarks) else landmarks
@@ -109,7 +113,7 @@ def distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[
 
 
 def fit_width(rows: Rows, width: int) -> Rows:
-    """Return sparse rows with as many columns as the landmarks (`width`).
+    """Return sparse rows with as many columns as `width`.
 
     Columns past `width` are dropped, and missing columns are zero. Dense rows are returned
     unchanged.
@@ -122,10 +126,10 @@ def fit_width(rows: Rows, width: int) -> Rows:
 
 
 def _all_distances(rows: Rows, landmarks: Rows, shift: np.ndarray) -> np.ndarray:
-    """Return the squared distances (rows, r) of rows to landmarks.
+    """Return the squared distances (rows, r) of rows to r landmarks (sampled rows).
 
-    shift: (features,). Sparse rows are shifted by it here. The caller must already have shifted
-    sparse landmarks by it.
+    shift: (features,), vector that is subtracted from sparse rows here. The caller must already
+        have subtracted this vector from sparse landmarks.
     """
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows.astype(np.float64, copy=False)

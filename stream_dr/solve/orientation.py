@@ -24,10 +24,13 @@ from stream_dr.solve.eigenmap import Eigenmap
 from stream_dr.solve.spectral import largest_entries
 
 Product = Callable[[np.ndarray], np.ndarray]
-"""Function that returns Cxx @ columns, up to a constant factor, for columns (features, m)."""
+"""Function that multiplies columns (features, m) by the rows' scatter.
+
+The scatter (features, features) may be scaled by a constant factor.
+"""
 
 GAP = 0.05
-"""Relative difference of two eigenvalues up to which their components may change places."""
+"""Relative difference of two eigenvalues up to which their components may be swapped."""
 
 
 def orient(
@@ -44,11 +47,12 @@ def orient(
     eigenvalues : (p,)
         Eigenvalues of the components.
     previous : (d', q) float64 or None
-        Previous loadings. Rows that they lack count as 0. If None, the entry of largest absolute
-        value in each component is made positive.
+        Previous loadings. If d and d' differ, the array with fewer rows is extended by rows of
+        zeros. If None, the entry of largest absolute value in each component is made positive.
     product : callable or None
-        Function that multiplies columns by Cxx, the scatter of the rows. Components are then
-        compared by their correlation over the rows. If None, the loadings themselves are compared.
+        Function that multiplies columns (features, m) by the scatter (features, features) of the
+        centred rows. Components are then compared by their correlation over the rows. If None, the
+        loadings themselves are compared.
     """
     p = loadings.shape[1]
     cosines = _cosines(previous, loadings, product) if previous is not None else np.zeros((0, p))
@@ -63,14 +67,15 @@ def orient(
 
 
 def oriented(projection: Projection, previous: Projection | None, product: Product | None = None) -> Projection:
-    """Return `projection` with the order and signs of `previous`.
+    """Return `projection` with the order and signs of the components of `previous`.
 
-    A projection that has neither loadings nor coordinates of landmarks is returned unchanged. The
-    coordinates of landmarks (reservoir methods) are compared with the coordinates that `previous`
-    gives to the same rows, which costs O(r² · features) for r landmarks.
+    * A linear projection is compared with `previous` by its loadings.
+    * A projection of a reservoir method is compared by the coordinates of its landmarks (r sampled
+      rows). `previous` projects the same rows, which costs O(r² · features).
+    * Any other projection is returned unchanged.
 
-    product: function that multiplies columns by Cxx, the scatter of the rows from which
-    `projection` was solved. Loadings are compared with it.
+    product: function that multiplies columns (features, m) by the scatter of the rows from which
+        `projection` was solved. Loadings are compared with it.
     """
     now, before = _compared_columns(projection, previous)
     if now is None:
@@ -84,9 +89,9 @@ def oriented(projection: Projection, previous: Projection | None, product: Produ
 def feature_places(previous: Projection, projection: Projection) -> np.ndarray:
     """Return the index in `projection` of each feature of `previous`.
 
-    Returns (previous features,) int64. If both projections have a feature map that names the
-    columns it makes, features match by name. Otherwise they match by number. Features that
-    `projection` lacks get indices after all its own features.
+    Returns (previous features,) int64. If both projections have a feature map that names its
+    columns, features match by name. Otherwise features match by number. Features that `projection`
+    lacks get indices after all its own features.
     """
     old, new = _feature_names(previous), _feature_names(projection)
     if old is None or new is None:
@@ -103,6 +108,8 @@ def move_rows(array: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Return an array whose row i is moved to row at[i].
 
     Rows of the result to which no row is moved are zero.
+
+    at: (rows,), new index of each row of `array`.
     """
     if np.array_equal(at, np.arange(len(array))):
         return array
@@ -114,11 +121,12 @@ def move_rows(array: np.ndarray, at: np.ndarray) -> np.ndarray:
 def _compared_columns(
     projection: Projection, previous: Projection | None
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Return the columns by which two projections are compared, one column a component.
+    """Return the columns by which two projections are compared, one column per component.
 
-    The columns are the loadings, or the coordinates of the landmarks. The first result is None if
-    `projection` has neither. The second result, the columns of `previous`, is also None if
-    `previous` is None or has nothing to compare.
+    The columns are the loadings, or the coordinates of the landmarks (sampled rows). The first
+    result has the columns of `projection`, or is None if `projection` has neither. The second
+    result has the columns of `previous`, or is None if the first result is None, or if `previous`
+    is None or has neither.
     """
     now, before = linear_part(projection), linear_part(previous)
     if now is not None:
@@ -134,7 +142,7 @@ def _compared_columns(
 
 
 def _embedding(projection: Projection | None) -> Eigenmap | LocallyLinearEmbedding | None:
-    """Return a projection's embedding of landmarks, or None if it has none."""
+    """Return a projection's embedding of landmarks (sampled rows), or None if it has none."""
     inner = projection.inner if isinstance(projection, Mapped) else projection
     return inner if isinstance(inner, Eigenmap | LocallyLinearEmbedding) else None
 
@@ -149,7 +157,9 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, flo
     The map (q, p) minimises ‖old · map − new‖. The error is this norm divided by ‖new‖. The error
     is 0 if new lies in the span of old, and 1 if new is orthogonal to it.
 
-    old: (d', q) float64. new: (d, p) float64. Rows that one of the two lacks count as 0.
+    old: (d', q) float64.
+    new: (d, p) float64. If d and d' differ, the array with fewer rows is extended by rows of
+        zeros.
     """
     old, new = _same_rows(old, new)
     if not old.shape[1] or not new.shape[1]:
@@ -172,12 +182,12 @@ def column_norms(array: np.ndarray) -> np.ndarray:
 
 
 def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-    """Return the order (p,) of components that agrees best with the previous ones.
+    """Return the order (p,) of components that agrees best with the previous components.
 
-    A component moves only to the place of a component whose eigenvalue differs by at most GAP.
+    Two components may be swapped only if their eigenvalues differ by at most GAP.
 
     cosines: (q, p), agreement of q previous components with p components.
-    eigenvalues: (p,).
+    eigenvalues: (p,), eigenvalues of the p components.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -196,15 +206,16 @@ def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
 def _cosines(old: np.ndarray, new: np.ndarray, product: Product | None = None) -> np.ndarray:
     """Return the cosines (q, p) of the angles between columns of old and new.
 
-    With `product` (multiplication by the rows' scatter Cxx), the cosines are the correlations of
-    the rows' projections onto these columns.
+    old: (d', q), new: (d, p).
+    product: function that multiplies columns by the rows' scatter. If given, the cosines are the
+        correlations of the rows' projections onto these columns.
     """
     old, new = _same_rows(old, new)
     if product is None:
         sizes = np.outer(column_norms(old), column_norms(new))
         return (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
 
-    # Cxx is used, because the largest loadings may be noise of features of small variance.
+    # The largest loadings may be noise of features of small variance. The scatter corrects this.
     both = np.hstack([old, new])
     q = old.shape[1]
     products = both.T @ product(both)

@@ -31,15 +31,15 @@ def pls_rotations(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return rotations r (features, p) and squared covariances σ² (p,).
 
-    Returns fewer components than `most` if the deflated cross sums, or the variance along the next
-    rotation, are only rounding error.
+    Returns fewer components than `most` if the remaining cross sums, or the variance along the
+    next rotation, are only rounding error.
 
     Parameters
     ----------
     spread : (features, features) or (features,)
         Scatter Cxx of the centred rows, or its diagonal.
     cross : (features, k)
-        Cross sums Cxy of the centred rows and k targets.
+        Cross sums Cxy, the products of the centred rows and k targets, summed over the rows.
     most : int
         Maximum number of components p.
     noise : (features,) or float
@@ -82,8 +82,8 @@ def pls_rotations(
 def _leading_singular(S: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the leading left singular vector (features,) and its singular value.
 
-    S: (features, k). The sign is chosen so that the vector's entry of largest absolute value is
-    positive.
+    S: (features, k), matrix to decompose. The sign is chosen so that the vector's entry of largest
+        absolute value is positive.
     """
     vectors, values = left_singular(S)
     if len(values) == 0:

@@ -1,10 +1,14 @@
 """Bounds on the rounding errors of centred sums.
 
-A centred sum is as exact as the means that it was formed with. Its error grows with the distance
-of the rows from zero (`shift`). Unlearning rows subtracts large numbers, which adds a further
-error (`lost`). A column whose scatter is below the error does not vary, an eigenvalue below the
-error is zero, and a cross sum (of rows and targets) below the error means nothing. Components made
-of such numbers would be noise [mathematics §3, rules 1 and 3].
+A centred sum is a sum over rows whose mean was subtracted, so it is only as exact as this mean.
+Its error grows with the distance of the rows from zero (`shift`). Unlearning rows subtracts large
+numbers, which adds a further error (`lost`). The error decides what counts as zero:
+
+* A column whose scatter is below the error does not vary.
+* An eigenvalue below the error is zero.
+* A cross sum (of rows times targets) below the error means nothing.
+
+Components made of such numbers would be noise [mathematics §3, rules 1 and 3].
 """
 
 from typing import NamedTuple
@@ -23,7 +27,7 @@ class Rounding(NamedTuple):
     shift : (features,) float64
         √N·|x̄| for the mean x̄ of the rows. It measures the rows' distance from zero.
     lost : float
-        Relative error of the scatter because rows were unlearned. 0 if no row was.
+        Relative error of the scatter that unlearning rows has caused. 0 if no row was unlearned.
     cancelled : float
         Factor √(N before / N now) by which unlearning raised the error of the cross sums.
     """
@@ -43,9 +47,9 @@ class Rounding(NamedTuple):
     def floor(self, diagonal: np.ndarray) -> float:
         """Return the size up to which eigenvalues of the scatter are rounding error.
 
-        The size is eps·‖√N x̄‖·√(tr Cxx) plus the error by unlearning. Cxx is the scatter of the
-        centred rows and x̄ their mean. The size is smaller than the rank cut unless the rows'
-        offset from zero is large compared with their standard deviation.
+        The size is eps·‖√N x̄‖·√(tr Cxx) plus the error by unlearning. Cxx is the scatter of the N
+        centred rows and x̄ their mean. The size is below the rank cut of `spectral.rank_cut`
+        unless the rows' offset from zero is large compared with their standard deviation.
 
         diagonal: (features,) diagonal of Cxx.
         """
@@ -53,13 +57,12 @@ class Rounding(NamedTuple):
         return EPS * float(np.linalg.norm(self.shift)) * float(np.sqrt(total)) + self.lost * total
 
     def cross_floor(self, target_size: float, diagonal: np.ndarray) -> float:
-        """Return the norm up to which cross sums are rounding error (rule 3).
+        """Return the norm up to which cross sums are rounding error [mathematics §3, rule 3].
 
-        If every row has the same class, all cross sums of rows and classes are only rounding
-        error.
+        Cross sums are the sums of rows times targets. If every row has the same class, all cross
+        sums are only rounding error.
 
-        target_size: √(tr HᵀH) for H (rows, k), the factor that the rows were multiplied by, before
-            centring.
+        target_size: √(tr HᵀH) for the targets H (rows, k) before centring.
         diagonal: (features,) scatter of each column.
         """
         spread = float(np.sqrt(diagonal.sum()))
@@ -68,9 +71,11 @@ class Rounding(NamedTuple):
         return float(scale * self.cancelled * target_size)
 
     def noise(self, diagonal: np.ndarray) -> np.ndarray:
-        """Return the error (features,) of each column's cross sums with targets of size 1.
+        """Return the rounding error (features,) of each column's cross sums.
 
-        The error is computed for each column from the column's own size.
+        A cross sum is the sum of a column's values times a target, over all rows. The returned
+        errors are for targets of Euclidean norm 1. For other targets, multiply the errors by the
+        targets' norm. Each column's error is computed from the column's own size.
 
         diagonal: (features,) scatter of each column.
         """
@@ -81,25 +86,25 @@ class Rounding(NamedTuple):
         """Return cross sums with zeros in columns that are only rounding error.
 
         cross: (features, k), sums of rows times targets.
-        target_size: size √(tr HᵀH) of the targets H (rows, k).
+        target_size: norm √(tr HᵀH) of the targets H (rows, k).
         diagonal: (features,) scatter of each column.
 
         Costs O(d k) for d features.
         """
-        # Rounding errors in a column of large values may exceed the true sums of a small column.
+        # A column's error may exceed the true sums of another column, so each has its own limit.
         shows = np.linalg.norm(cross, axis=1) > self.noise(diagonal) * target_size
         return cross if shows.all() else np.where(shows[:, None], cross, 0.0)
 
     def significant(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
         """Return cross sums without the combinations of targets that are only rounding error.
 
-        The result M (features, r), r ≤ k, is the rotated cross sums. Rotating leaves M Mᵀ the same
-        up to rounding. Each column is compared with its own rounding error, so true cross sums of
-        columns of small values remain next to columns of large values. Costs O(d k min(d, k)) for
-        d features.
+        The result M (features, r), r ≤ k, is the cross sums times a rotation. M Mᵀ is the same as
+        before the rotation, up to rounding. Each column is compared with its own rounding error,
+        so true cross sums of columns of small values remain next to columns of large values. Costs
+        O(d k min(d, k)) for d features.
 
         cross: (features, k), sums of rows times targets.
-        target_size: size √(tr HᵀH) of the targets H (rows, k).
+        target_size: norm √(tr HᵀH) of the targets H (rows, k).
         diagonal: (features,) scatter of each column.
         """
         varying = self.varying(diagonal)
@@ -110,5 +115,8 @@ class Rounding(NamedTuple):
 
 
 def exact_rounding(features: int) -> Rounding:
-    """Return the rounding of sums of rows whose mean is zero."""
+    """Return the error sizes for rows whose mean is exactly zero.
+
+    Centring these rows changes nothing, so it causes no rounding error.
+    """
     return Rounding(np.zeros(features))

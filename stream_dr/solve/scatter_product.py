@@ -31,10 +31,11 @@ CHUNK = 1 << 20
 
 
 class ScatterProduct:
-    """Sum of the products A P over blocks of rows.
+    """Product A P of a scatter matrix and columns, summed over blocks of rows.
 
-    A is the scatter of the rows about `mean`. Use this class in a with-block, which ends its
-    threads.
+    A (features, features) is the sum of (x − x̄)(x − x̄)ᵀ over all rows x, where x̄ is `mean`. A
+    is never formed. Use an object of this class in a with-block, because the end of the with-block
+    stops the threads.
 
     Parameters
     ----------
@@ -81,7 +82,7 @@ class ScatterProduct:
         self._adding[turn] = self._pool.submit(self._parts[turn].add, block, weights)
 
     def result(self) -> np.ndarray:
-        """Return A P (features, r) float64, summed over all blocks so far."""
+        """Return the product (features, r) float64 summed over all blocks so far."""
         for turn in range(len(self._parts)):
             self._wait_for_turn(turn)
         out = self._parts[0].result()
@@ -96,7 +97,7 @@ class ScatterProduct:
 
 
 class _PartialProduct:
-    """Product A P of some of the blocks, used by one thread at a time."""
+    """Scatter matrix times columns, of some of the blocks. One thread at a time uses it."""
 
     def __init__(self, mean: np.ndarray, columns: np.ndarray) -> None:
         self._mean, self._columns = mean, columns
@@ -112,7 +113,7 @@ class _PartialProduct:
             self._add_dense(block.X, weights)
 
     def result(self) -> np.ndarray:
-        """Return A P of this part's blocks, before the scaling."""
+        """Return the sum (features, r) of the blocks added here, before the scaling."""
         return self._out - np.outer(self._mean, self._total)
 
     def _add_sparse(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
@@ -127,7 +128,7 @@ class _PartialProduct:
             z = centred @ self._columns
             if weights is not None:
                 z *= weights[at : at + rows, None]
-            # `centred` is already centred, so nothing is subtracted for the mean at the end.
+            # The rows are centred already, so no product with the mean is subtracted at the end.
             self._out += centred.T @ z
 
 

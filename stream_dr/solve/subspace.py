@@ -35,6 +35,8 @@ The length is relative to the column from which the direction was computed.
 class Subspace(NamedTuple):
     """Orthonormal basis V and its products with the scatter Cxx, between two steps.
 
+    Cxx (features, features) is the scatter of the centred rows.
+
     Attributes
     ----------
     basis : (features, m) float64
@@ -43,8 +45,8 @@ class Subspace(NamedTuple):
         Products Cxx V.
     directions : (features, r) float64
         Directions by which the basis grows next, orthonormal and orthogonal to V. The next step
-        needs their product with Cxx. If r = 0, Cxx maps the span of V to itself, and solutions in
-        it are exact.
+        needs the product of Cxx and these directions. If r = 0, Cxx maps the span of V to itself,
+        and solutions in this span are exact.
     """
 
     basis: np.ndarray
@@ -63,7 +65,7 @@ class Subspace(NamedTuple):
 
     @property
     def scatter(self) -> np.ndarray:
-        """Scatter VᵀCxxV (m, m) on the basis."""
+        """Scatter VᵀCxxV (m, m) of the rows, projected onto the basis V."""
         small = self.basis.T @ self.images
         return (small + small.T) / 2
 
@@ -71,7 +73,8 @@ class Subspace(NamedTuple):
 def start_basis(columns: np.ndarray) -> Subspace:
     """Return the empty basis whose first directions span `columns` (features, k).
 
-    Directions of the columns that are only rounding error are dropped.
+    A direction is a vector by which the next step extends the basis. Directions of the columns
+    that are only rounding error are dropped.
     """
     d = len(columns)
     return Subspace(np.zeros((d, 0)), np.zeros((d, 0)), orthonormal(columns, np.zeros((d, 0))))
@@ -80,7 +83,8 @@ def start_basis(columns: np.ndarray) -> Subspace:
 def extend_basis(state: Subspace, product: np.ndarray) -> Subspace:
     """Return the basis extended by its directions.
 
-    product: Cxx @ state.directions (features, r). Costs O(features · m · r).
+    product: Cxx @ state.directions (features, r), where Cxx is the scatter of the centred rows.
+        Costs O(features · m · r).
     """
     basis = np.hstack([state.basis, state.directions])
     images = np.hstack([state.images, product])
@@ -90,9 +94,11 @@ def extend_basis(state: Subspace, product: np.ndarray) -> Subspace:
 def restart(state: Subspace, answer: np.ndarray) -> Subspace:
     """Cut the basis down to the span of a solution.
 
-    The next directions are the part of Cxx times the solution that lies outside this span.
+    Let Cxx be the scatter of the centred rows. The basis can grow next by the part of Cxx times
+    the solution that lies outside the new basis. An orthonormal basis of this part becomes
+    `directions`.
 
-    answer: (m, p), coefficients of the solution in the basis.
+    answer: (m, p), coefficients of the solution in the old basis.
     """
     rotation = np.linalg.qr(answer)[0]
     basis = state.basis @ rotation
@@ -103,14 +109,15 @@ def restart(state: Subspace, answer: np.ndarray) -> Subspace:
 def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
     """Return the relative part of Cxx X that lies outside the basis V.
 
-    The solution X (features, p) is an orthonormal basis of the span of V @ answer. The relative
-    part is ‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖. Without a solution (p = 0), the result is 1 while the
-    basis grows and 0 once it cannot grow further.
+    Cxx (features, features) is the scatter of the centred rows. The solution X (features, p) is an
+    orthonormal basis of the span of V @ answer. The relative part is ‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖.
+    Without a solution (p = 0), the result is 1 while the basis grows and 0 once it cannot grow
+    further.
 
     answer: (m, p), coefficients of the solution in the basis.
     """
     if answer.shape[1] == 0:
-        # All of MMC's eigenvalues may be negative on the first basis, although a solution exists.
+        # On the first basis, all of MMC's eigenvalues may be negative although a solution exists.
         return 1.0 if state.directions.shape[1] else 0.0
     image = state.images @ np.linalg.qr(answer)[0]
     size = float(np.linalg.norm(image))
@@ -118,7 +125,7 @@ def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
 
 
 def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Return an orthonormal basis of the columns' part outside `basis`.
+    """Return an orthonormal basis of the columns' part outside the span of `basis`.
 
     columns: (features, k).
     basis: (features, m), orthonormal.
@@ -128,7 +135,7 @@ def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
     size = np.linalg.norm(columns, axis=0)
     rest = columns[:, size > 0] / size[size > 0]
 
-    # After subtracting the projection twice, the result is orthogonal to eps [Parlett].
+    # One subtraction leaves a rounding error along `basis`, which the second removes [Parlett].
     for _ in range(2):
         rest = rest - basis @ (basis.T @ rest)
         vectors, values, _ = thin_svd(rest)

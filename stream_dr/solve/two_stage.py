@@ -47,8 +47,8 @@ _SMALLEST = 1e-10
 WELL_CONDITIONED = 1e-5
 """Smallest reciprocal condition number at which the Cholesky factor is always used.
 
-The condition number is that of Cxx + γI scaled to unit diagonal. From this value on, the factor is
-accurate to 1e-10 whatever the rank of Cxx.
+The factored matrix is Cxx + γI (the rows' scatter plus a ridge), scaled to unit diagonal. From
+this value on, the factor is accurate to 1e-10 whatever the rank of Cxx.
 """
 
 
@@ -57,7 +57,8 @@ def two_stage(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return loadings (features, components) and eigenvalues (components,), largest first.
 
-    There are at most min(rank, k) components. Their signs are fixed by `with_fixed_signs`.
+    There are at most min(rank of scatter, k) components. Their signs are fixed by
+    `with_fixed_signs`.
 
     Parameters
     ----------
@@ -101,7 +102,8 @@ Apply = Callable[[np.ndarray], np.ndarray]
 def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
     """Return functions that multiply by M and by Mᵀ, for a diagonal scatter.
 
-    M is the diagonal matrix (diag + γ)^(−1/2). It is 0 for columns that do not vary.
+    M is the diagonal matrix (diag + γ)^(−1/2), where diag is the diagonal of the scatter and γ is
+    `gamma`, a ridge. M is 0 for columns that do not vary.
     """
     varying = rounding.varying(diagonal)
     root = np.zeros((len(diagonal), 1))
@@ -110,9 +112,10 @@ def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Roun
 
 
 def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
-    """Return functions that multiply by M and by Mᵀ.
+    """Return functions that multiply by a matrix M and by Mᵀ.
 
-    M Mᵀ = (Cxx + γI)⁻¹ on the range of the scatter Cxx. γ is `gamma`.
+    M Mᵀ = (Cxx + γI)⁻¹ on the range of Cxx. Cxx is `scatter` (features, features), and γ is
+    `gamma`, a ridge.
     """
     varying = np.flatnonzero(rounding.varying(np.diagonal(scatter)))
     part = scatter if len(varying) == len(scatter) else scatter[np.ix_(varying, varying)]
@@ -133,10 +136,10 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tupl
 
 
 def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
-    """Return functions that multiply by M and by Mᵀ, from eigenpairs.
+    """Return functions that multiply by a matrix M and by Mᵀ, from eigenpairs.
 
-    M = V (e + γ)^(−1/2), where e and V are the eigenvalues and eigenvectors of the scatter Cxx
-    above the rank cut (rule 1).
+    M = V (e + γ)^(−1/2), where e and V are the eigenvalues and eigenvectors of `scatter` above the
+    rank cut [mathematics §3, rule 1]. γ is `gamma`, a ridge.
     """
     values, vectors = semidefinite_eigenpairs(scatter, rounding.floor(np.diagonal(scatter)))
     M = vectors / np.sqrt(values + gamma)
@@ -144,18 +147,19 @@ def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rou
 
 
 def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply] | None:
-    """Return functions that multiply by M and by Mᵀ from a Cholesky factor, or None.
+    """Return functions that multiply by a matrix M and by Mᵀ, or None.
 
-    M = D L⁻ᵀ, where D is the diagonal matrix (diag + γ)^(−1/2) and L is the Cholesky factor of
-    D (Cxx + γI) D.
+    M Mᵀ = (Cxx + γI)⁻¹, where Cxx is `scatter` (features, features) and γ is `gamma`, a ridge.
+    Here M = D L⁻ᵀ. D is the diagonal matrix (diag + γ)^(−1/2), where diag is the diagonal of Cxx,
+    and L is the Cholesky factor of D (Cxx + γI) D.
 
-    The result is None if a direction of only rounding error might be taken for a true one. This
-    cannot happen in two cases:
+    M is wrong if Cxx has a direction along which Cxx is only rounding error. So the result is None
+    unless M is certainly accurate. M is certainly accurate in two cases:
 
-    * The correlation matrix alone (γ = 0) is certainly of full rank (rule 2). Its columns may be
-      badly scaled.
-    * The scaled matrix with γ is so well conditioned that the rounding error outside the range of
-      Cxx contributes less than 1e-10.
+    * The correlation matrix alone (γ = 0) is of full rank whatever the rounding errors
+      [mathematics §3, rule 2]. The columns of Cxx may then be badly scaled.
+    * D (Cxx + γI) D is so well conditioned that the rounding error outside the range of Cxx
+      contributes less than 1e-10.
     """
     diagonal, d = np.diagonal(scatter), len(scatter)
     if d == 0:
@@ -181,10 +185,11 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
 
 
 def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | None, float]:
-    """Return the lower Cholesky factor of the scaled Cxx + γI, and its reciprocal condition.
+    """Return the lower Cholesky factor of the scaled Cxx + γI, and a condition number.
 
-    The matrix is scaled to unit diagonal. The reciprocal condition number is LAPACK's estimate. If
-    the factorisation fails, the results are None and 0. Costs O(d³/3) for d features.
+    Cxx is `scatter` and γ is `gamma`, a ridge. Cxx + γI is scaled to unit diagonal. The second
+    result is LAPACK's estimate of the reciprocal condition number. If the factorisation fails, the
+    results are None and 0. Costs O(d³/3) for d features.
     """
     scale = 1.0 / np.sqrt(np.diagonal(scatter) + gamma)
     matrix = scatter * scale[:, None] * scale

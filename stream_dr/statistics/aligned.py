@@ -19,7 +19,7 @@ HUGE_BYTES = 2 << 20
 """Bytes of a huge page of memory."""
 
 _LARGE = 2 * HUGE_BYTES
-"""Bytes of an array from which it begins at a huge page."""
+"""Smallest number of bytes of an array that begins at a huge page."""
 
 
 def aligned_zeros(rows: int, columns: int) -> np.ndarray:

@@ -40,7 +40,7 @@ class FeatureCounts(NamedTuple):
     rows : int
         Number of rows learned.
     rows_skipped : int
-        Number of rows left out because they had no target.
+        Number of rows that were not learned because they had no target.
     n_features : int
         Number of features.
     target_kind : str or None
@@ -60,7 +60,7 @@ class FeatureCounts(NamedTuple):
     dense : bool
         True if any rows were dense, so that the number of features is fixed.
     largest : float
-        Largest weight of all rows before any unlearn took rows out.
+        Largest weight of all rows that there has been just before an unlearn.
     """
 
     rows: int
@@ -128,7 +128,7 @@ class FeatureCounts(NamedTuple):
 
 
 def empty_counts() -> FeatureCounts:
-    """Return the counts of no rows. Merging them changes no bit."""
+    """Return the counts of no rows. Merging these counts changes no bit."""
     none = np.zeros(0)
     return FeatureCounts(0, 0, 0, None, (), 0.0, np.zeros(0, dtype=np.int64), none, none, np.zeros((0, 0)))
 
@@ -301,7 +301,7 @@ class FeatureCountAccumulator(AccumulatorBase):
 
 
 def _pad(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return a larger array of zeros with `array` in its first corner."""
+    """Return an array of zeros of this shape, with `array` in its first corner."""
     out = np.zeros(shape, dtype=array.dtype)
     out[tuple(slice(0, n) for n in array.shape)] = array
     return out

@@ -1,8 +1,8 @@
-"""mapped: state of rows that went through a feature map first.
+"""mapped: states and accumulators of rows that a feature map has transformed.
 
-A feature map computes the rows that an estimator learns from the rows that the user gives. The
-inner accumulator sees mapped rows only. The classes here store the width of the rows before the
-map, and their column names if the map uses names. Accumulators and maps do not depend on each
+A feature map computes the rows that an estimator learns (mapped rows) from the rows that the user
+passes. The inner accumulator gets only mapped rows. The classes here store the number of columns
+before the map, and their names if the map uses names. Accumulators and maps do not depend on each
 other, so any estimator can have any map. The cost is the cost of the map for each row. Mapped
 states can be merged and unlearned if the inner state can.
 """
@@ -40,7 +40,7 @@ from stream_dr.targets.label_codes import Label
 
 
 class MappedState(NamedTuple):
-    """An inner state, and the feature map its rows went through.
+    """State of mapped rows, and the feature map that transformed the rows.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class MappedState(NamedTuple):
     table : TableState or None
         Running statistics of the columns, for maps that need them (table, text, scaling).
     landmarks : Landmarks or None
-        Landmarks of a Nyström map, which are rows that others are compared with.
+        Landmarks of a Nyström map, the rows that other rows are compared with.
     """
 
     rows: int
@@ -104,11 +104,11 @@ class MappedState(NamedTuple):
 
         if self.table is not None and other.table is not None:
             table, new_index = merge_tables(feature_map(self.feature_map), self.table, other.table)
-            """Running statistics of the columns. None if the map needs none."""
+            """Running statistics of the columns. None if the map needs no statistics."""
 
             inner = self.inner.merge(renumber_features(other.inner, new_index, table.width))
             return _table_mapped_state(inner, self.feature_map, table)
-        # At most one of the states has statistics of columns. It is the one that has learned rows.
+        # At most one of the states has column statistics, namely the one that has rows.
         if self.table is not None or other.table is not None:
             return self if self.table is not None else other
 
@@ -145,15 +145,16 @@ class MappedState(NamedTuple):
 
 
 class MappedAccumulator:
-    """An accumulator of rows that go through a feature map, with one owner.
+    """Accumulator of rows that a feature map transforms first. It has one owner.
 
     - spec: spec of the feature map.
-    - build: function that returns a new inner accumulator, or continues from an inner state.
+    - build: function that returns the accumulator of the mapped rows. Its argument is a state to
+      continue from, or None.
     - state: state to continue from, or None.
     """
 
     table: TableState | None = None
-    """Statistics of a table's columns, None without a map of tables."""
+    """Running statistics of a table's columns. None unless the feature map is a map of tables."""
 
     def __init__(self, spec: JsonDict, build: Callable[..., Accumulator], state: MappedState | None = None) -> None:
         self._spec = canonical_spec(spec)
@@ -171,9 +172,9 @@ class MappedAccumulator:
 
     @property
     def decided(self) -> JsonDict:
-        """Parameter `feature_map` with what the first batch has decided.
+        """Parameter `feature_map` with the values that were computed from the first batch.
 
-        Empty if the spec was complete from the start.
+        Empty if the user's spec sets all parameters.
         """
         return {} if self._spec == self._initial_spec else {"feature_map": whole_spec(self._spec)}
 
@@ -184,7 +185,7 @@ class MappedAccumulator:
 
     @property
     def rows_skipped(self) -> int:
-        """Number of rows left out because they had no target."""
+        """Number of rows that were not learned because they had no target."""
         return self.inner.rows_skipped
 
     @property
@@ -201,7 +202,7 @@ class MappedAccumulator:
     def label_rows(self) -> np.ndarray | None:
         """Number of rows (labels,) int64 with each label.
 
-        None if the inner accumulator does not count them.
+        None if the inner accumulator does not count rows by label.
         """
         return self.inner.label_rows
 
@@ -223,7 +224,7 @@ class MappedAccumulator:
     def add(self, block: Block) -> None:
         """Map a batch and learn it, some rows at a time.
 
-        Raises WidthMismatch and whatever the inner accumulator raises. After an error nothing has
+        Raises WidthMismatch and the errors of the inner accumulator. After an error nothing has
         changed.
         """
         width, names = self._width(block)
@@ -246,9 +247,11 @@ class MappedAccumulator:
             self.n_features, self._names = width, names
 
     def remove(self, block: Block, **options: int) -> None:
-        """Map a batch learned before and remove it. Raises CannotUnlearn.
+        """Map a batch that was learned before, and remove the mapped rows.
 
-        options: passed to the inner accumulator's `remove`.
+        Raises CannotUnlearn.
+
+        options: arguments of the inner accumulator's `remove`.
         """
         width = self._width(block)[0]
         if options:
@@ -257,13 +260,13 @@ class MappedAccumulator:
             self._for_each_part(block, lambda part: self.inner.remove(self._map_block(part, width)))
 
     def freeze(self) -> MappedState:
-        """Return the state so far. Costs what freezing the inner accumulator costs."""
+        """Return the state so far. Costs as much as `freeze` of the inner accumulator."""
         return _mapped_state(self.inner.freeze(), self.n_features, self._spec, self._names)
 
     def _for_each_part(self, block: Block, act: Callable[[Block], None]) -> None:
         """Call `act` with some rows of a batch at a time.
 
-        After an error the inner accumulator is as before the first call.
+        After an error the inner accumulator has the state that it had before the first call.
         """
         self._check(block)
         parts = self._row_parts(block)
@@ -292,7 +295,7 @@ class MappedAccumulator:
         return self._map.apply(block.X, width, block.names)
 
     def _width(self, block: Block) -> tuple[int, tuple[str, ...] | None]:
-        """Return the number of features after this batch, and the columns' names.
+        """Return the number of features after this batch, and the names of the columns.
 
         The names are None unless all batches have the same names. Raises WidthMismatch.
         """
@@ -312,7 +315,7 @@ class MappedAccumulator:
 
 
 class LandmarkAccumulator(MappedAccumulator):
-    """An accumulator of rows mapped by a Nyström map, with one owner.
+    """Accumulator of rows that a Nyström map transforms first. It has one owner.
 
     The map compares each row with landmarks, which are some of the rows. New landmarks are drawn
     from a batch before the batch is learned.
@@ -322,14 +325,14 @@ class LandmarkAccumulator(MappedAccumulator):
         super().__init__(spec, build, state)
         landmarks = None if state is None else state.landmarks
         self.landmarks: Landmarks = self._map.begin() if landmarks is None else landmarks
-        # Landmarks given by the user as dense rows decide the width.
+        # The user has given landmarks as dense rows. They decide the number of features.
         if landmarks is None and self.landmarks.indices is None:
             self.n_features = self.landmarks.n_features
 
     def add(self, block: Block) -> None:
-        """Draw landmarks from a batch, then learn it.
+        """Draw landmarks (rows that others are compared with) from a batch, then learn the batch.
 
-        Raises WidthMismatch and whatever the inner accumulator raises. After an error nothing has
+        Raises WidthMismatch and the errors of the inner accumulator. After an error nothing has
         changed.
         """
         check_rows(block)
@@ -345,9 +348,12 @@ class LandmarkAccumulator(MappedAccumulator):
     def remove(self, block: Block, **options: int) -> None:
         """Remove a batch learned before.
 
-        Raises CannotUnlearn for rows that were drawn as landmarks. Raises it for any rows if
-        landmarks were drawn from more rows than there are landmarks: then landmarks were replaced,
-        and rows were learned with landmarks that are gone.
+        Landmarks are the rows that the map compares other rows with. Raises CannotUnlearn in two
+        cases:
+
+        * A row of the batch is a landmark.
+        * Landmarks were drawn from more rows than there are landmarks. Some landmarks may then
+          have been replaced, and rows were learned with landmarks that no longer exist.
         """
         check_rows(block)
         if self._map.draws_landmarks and (self._map.first or 0) > self._map.most:
@@ -360,7 +366,7 @@ class LandmarkAccumulator(MappedAccumulator):
         super().remove(block, **options)
 
     def freeze(self) -> MappedState:
-        """Return the state so far. Costs what freezing the inner accumulator costs."""
+        """Return the state so far. Costs as much as `freeze` of the inner accumulator."""
         return super().freeze()._replace(landmarks=self.landmarks)
 
     def _map_rows(self, block: Block, width: int) -> Rows:
@@ -368,7 +374,7 @@ class LandmarkAccumulator(MappedAccumulator):
 
 
 class TableAccumulator(MappedAccumulator):
-    """An accumulator of rows whose map has running statistics, with one owner.
+    """Accumulator of rows whose feature map has running statistics. It has one owner.
 
     The map encodes the columns of a table, or scales dense rows. A batch is added to the
     statistics first and then mapped with them. `n_features` is the number of columns before the
@@ -380,10 +386,10 @@ class TableAccumulator(MappedAccumulator):
         self.table = None if state is None else state.table
 
     def add(self, block: Block) -> None:
-        """Add a batch to the statistics, then map and learn it.
+        """Add a batch to the statistics, then map and learn the batch.
 
-        Raises SchemaMismatch, InvalidRows, and whatever the inner accumulator raises. After an
-        error nothing has changed.
+        Raises SchemaMismatch, InvalidRows, and the errors of the inner accumulator. After an error
+        nothing has changed.
         """
         rows, before = raw_from_array(block.X, block.names), self.table
         if not rows.rows:
@@ -404,9 +410,9 @@ class TableAccumulator(MappedAccumulator):
         self.n_features = len(self._names)
 
     def _warn_of_diagonal(self, table: TableState) -> None:
-        """Warn OnlyDiagonal if a table may get too many columns for exact scatter.
+        """Warn (OnlyDiagonal) if a table may get too many columns for an exact scatter matrix.
 
-        Only with scatter="auto".
+        Nothing is done unless scatter="auto".
         """
         if isinstance(self._map, Table) and self.scatter == "auto":
             reason = diagonal_reason(self._map.encoding(), table.columns)
@@ -416,10 +422,12 @@ class TableAccumulator(MappedAccumulator):
     def remove(self, block: Block, **options: int) -> None:
         """Remove a batch learned before.
 
-        The batch is mapped again, so the map must still return the rows that were learned. Raises
-        CannotUnlearn for rows with missing numbers that were filled with a mean, or with words
-        weighted by idf, because the means and the idf have changed since. With a constant
-        `impute`, and with idf=False, there are no such rows.
+        The batch is mapped again, so the map must still return the mapped rows that were learned.
+        The means and document frequencies of the columns may have changed since. So CannotUnlearn
+        is raised for two kinds of rows:
+
+        * rows with missing numbers that were filled with a mean (not with a constant `impute`),
+        * rows with words that were weighted by document frequency (not with idf=False).
         """
         rows = raw_from_array(block.X, block.names)
         if self.table is None or not is_mapping_fixed(self._map, self.table, rows):
@@ -434,19 +442,20 @@ class TableAccumulator(MappedAccumulator):
 
     @property
     def mapping_depended_on_other_rows(self) -> bool:
-        """True if how a row was mapped depends on other rows.
+        """True if the mapping of some rows depended on other rows.
 
-        Then removed rows would leave a trace in the mapping of the remaining rows.
+        If rows are removed, they may then still have an effect on the mapping of the remaining
+        rows.
         """
         return self.table is not None and depends_on_others(self._map, self.table)
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Names of the columns before the map."""
+        """Names of the table's columns before the map."""
         return () if self.table is None else self.table.names
 
     def freeze(self) -> MappedState:
-        """Return the state so far. Costs what freezing the inner accumulator costs."""
+        """Return the state so far. Costs as much as `freeze` of the inner accumulator."""
         inner = self.inner.freeze()
         return (
             _mapped_state(inner, 0, self._spec, None)
@@ -458,13 +467,13 @@ class TableAccumulator(MappedAccumulator):
         return table_parts(self._map, self.table or TableState(), block.X)
 
     def _check(self, block: Block) -> None:
-        """Check nothing, since the columns were checked when the table was made."""
+        """Do nothing, because the columns were checked when the table was made."""
 
     def _map_part(self, block: Block) -> Block:
         """Return some rows of a batch, mapped.
 
-        The rows state their width, so that exact scatter is stored. They do not state it if the
-        table may get more columns than exact scatter allows.
+        The mapped rows declare their number of columns, so an exact scatter matrix is stored. Rows
+        of a table that may get too many columns for an exact scatter matrix do not declare it.
         """
         table = self.table or TableState()
         stated = max_columns(self._map.encoding(), table.columns) <= EXACT_WIDTH

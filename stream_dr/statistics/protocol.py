@@ -50,7 +50,7 @@ class State(Packable, Protocol):
 
     @property
     def rows_skipped(self) -> int:
-        """Number of rows left out because they had no target."""
+        """Number of rows that were not learned because they had no target."""
         ...
 
     @property
@@ -72,7 +72,7 @@ class State(Packable, Protocol):
 class AdditiveState(State, Protocol):
     """State that consists of sums over rows.
 
-    So the states of two streams can be merged.
+    The states of two streams can therefore be merged.
     """
 
     def merge(self, other: Any) -> Self:
@@ -93,7 +93,7 @@ class Accumulator(Protocol):
 
     @property
     def rows_skipped(self) -> int:
-        """Number of rows left out because they had no target."""
+        """Number of rows that were not learned because they had no target."""
         ...
 
     @property
@@ -118,15 +118,15 @@ class Accumulator(Protocol):
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Names of a table's columns. Empty without a feature map of tables."""
+        """Names of a table's columns. Empty unless the feature map is a map of tables."""
         ...
 
     @property
     def scatter(self) -> str:
         """Part of the scatter matrix of the features that is stored.
 
-        It is "auto" (not decided yet), "exact", "diagonal" or "none". It is "" for accumulators
-        without a scatter matrix.
+        The value is "auto" (not decided yet), "exact", "diagonal" or "none". Accumulators without
+        a scatter matrix have "".
         """
         ...
 
@@ -134,30 +134,30 @@ class Accumulator(Protocol):
     def label_rows(self) -> np.ndarray | None:
         """Number of rows (labels,) int64 with each label.
 
-        None if the accumulator does not count them.
+        None if the accumulator does not count rows by label.
         """
         ...
 
     @property
     def table(self) -> TableState | None:
-        """Running statistics of the columns. None if the feature map needs none."""
+        """Running statistics of a table's columns. None if the feature map needs no statistics."""
         ...
 
     @property
     def decided(self) -> JsonDict:
-        """Parameters that the first batch has decided, by name."""
+        """Parameters whose values were computed from the first batch, by name."""
         ...
 
     @property
     def inner(self) -> "Accumulator":
-        """Accumulator of the rows that are learned.
+        """Accumulator of the rows as the estimator learns them.
 
-        With a feature map, it is the accumulator of the mapped rows.
+        If there is a feature map, this is the accumulator of the mapped rows.
         """
         ...
 
     def add(self, block: Block) -> None:
-        """Learn one batch. Targets must be a Targets value, if there are any."""
+        """Learn one batch. Its targets must be a Targets value or None."""
         ...
 
     def remove(self, block: Block) -> None:
@@ -169,7 +169,7 @@ class Accumulator(Protocol):
         ...
 
     def freeze(self) -> State:
-        """Return the state so far. Later adds do not change it."""
+        """Return the state so far, which later batches do not change."""
         ...
 
 
@@ -183,12 +183,12 @@ class AccumulatorBase:
 
     @property
     def label_rows(self) -> np.ndarray | None:
-        """None, since rows of each label are not counted."""
+        """None, because rows are not counted by label."""
         return None
 
     @property
     def decided(self) -> JsonDict:
-        """Empty, since the first batch decides no parameter."""
+        """Empty, because no parameter is computed from the first batch."""
         return {}
 
     @property
@@ -264,7 +264,7 @@ def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: Json
     values: dict[str, Any] = {}
     for name, value in fields.items():
         if name not in kind._fields:
-            # An earlier version stored this field.
+            # The field is unknown because an earlier version of the class stored it.
             continue
         if not isinstance(value, dict):
             values[name] = value
@@ -292,7 +292,7 @@ STATES: dict[str, Any] = {}
 def nested_state(kind: type) -> type:
     """Register a class of states that may be a field of another state.
 
-    A class decorator.
+    This function is a class decorator.
     """
     STATES[kind.__name__] = kind
     return kind

@@ -26,13 +26,13 @@ _AXES: dict[type, dict[str, tuple[int, ...]]] = {
     Largest: {"features": (0,)},
     FeatureCounts: {"present": (0,), "counts": (0,)},
 }
-"""Axes of each field's array that run over features, by class and field."""
+"""Axes of the arrays in each field that run over features, by class and field."""
 
 
 def renumber_features(state: Any, new_index: np.ndarray, width: int) -> Any:
     """Return the state with feature i renumbered to new_index[i].
 
-    Raises CannotMerge for states of other classes than those handled here.
+    Raises CannotMerge for a state of any class that this function does not handle.
 
     new_index: (features,) int64.
     width: number of features of the result.
@@ -79,8 +79,8 @@ def _placed(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarray, wid
 def _reservoir(state: Reservoir, new_index: np.ndarray, width: int) -> Reservoir:
     """Return a sample of rows with its features renumbered.
 
-    Rows mapped by a map of tables are CSR. Only they can be renumbered, so dense rows stay as they
-    are.
+    The map of tables returns CSR rows, so only CSR rows need new numbers. Dense rows do not
+    change.
     """
     if not state.rows or state.indices is None:
         return state._replace(n_features=width)

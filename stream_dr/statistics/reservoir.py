@@ -7,15 +7,15 @@ other weights it is A-Res (Efraimidis and Spirakis 2006, who take the largest u^
 weight 0 is never sampled. So the sample depends only on the rows and their numbers, not on how
 they were batched.
 
-Merging two samples of N_A and N_B rows without weights draws new keys for both: the smallest order
-statistics of N_A and of N_B exponentials, from (seed, N_A, N_B). The rows with the smallest keys
-of both are the merged sample. So the number of rows taken from A is hypergeometric in (N_A, N_B).
-With weights the old keys are used.
+Two samples of N_A and N_B rows without weights are merged as follows. The rows of each sample get
+new keys, the smallest order statistics of N_A and of N_B exponentials, from (seed, N_A, N_B). The
+rows with the smallest keys of both samples are the merged sample. So the number of rows taken from
+A is hypergeometric in (N_A, N_B). With weights the old keys are used.
 
 A row costs O(1). A sampled row costs O(nonzeros), and of N rows about capacity · log(N / capacity)
 are sampled at some time. Memory is 8 · capacity · features bytes for dense rows, and 12 · capacity
-· nonzeros for sparse rows. Samples can be merged. They cannot unlearn, since the rows that an
-unlearned row pushed out are gone.
+· nonzeros for sparse rows. Samples can be merged. They cannot unlearn, because a row that was
+replaced by an unlearned row cannot be restored.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import check_label_type, labelled_rows, refuse_kind
 
 ROW_DRAW, MERGE_DRAW = 11, 12
-"""Numbers that distinguish draws for different purposes (feature_maps/draws.py)."""
+"""Numbers that make the random numbers of different uses differ (feature_maps/draws.py)."""
 
 
 class Reservoir(NamedTuple):
@@ -53,7 +53,8 @@ class Reservoir(NamedTuple):
     capacity : int
         Largest number of rows in the sample.
     seed : int
-        Seed of the draws. From the first row on, a hash of that row is mixed into it.
+        Seed of the random numbers. When the first row is learned, a hash of this row is mixed into
+        it.
     weighted : bool
         True if any row had a weight other than 1.
     numbers : (sampled,) int64
@@ -99,7 +100,7 @@ class Reservoir(NamedTuple):
 
         low, high = (0, len(self.labels)) if self.labels else (-1, 0)
         check_within(self, low, high, "codes")
-        # Without rows the width is unknown, so the empty array's own width is used.
+        # Without rows the number of features is unknown. The empty array has width 0.
         narrower = not self.rows and self.indices is None
         check_csr_arrays(self, n, self.values.shape[-1] if narrower else self.n_features)
 
@@ -111,9 +112,10 @@ class Reservoir(NamedTuple):
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), self.n_features))
 
     def merge(self, other: "Reservoir") -> "Reservoir":
-        """Return a sample of both streams. The rows of `other` come after self's.
+        """Return a sample of two streams.
 
-        Raises CannotMerge. Costs O(capacity · features).
+        The rows of `other` come after the rows of this sample. Raises CannotMerge. Costs
+        O(capacity · features).
         """
         if self.capacity != other.capacity:
             raise CannotMerge("reservoirs of different capacity cannot be merged; start both with the same.")
@@ -181,7 +183,7 @@ class ReservoirAccumulator(AccumulatorBase):
         self._rows = state.kept
 
     def add(self, block: Block) -> None:
-        """Learn a batch: let its rows compete for a place in the sample.
+        """Learn a batch. Rows with small random keys enter the sample.
 
         Raises WidthMismatch, TargetKindMismatch, InvalidTargets, InvalidIndex or NotFinite.
         """
@@ -266,10 +268,10 @@ class ReservoirAccumulator(AccumulatorBase):
 
 
 def _stream_seed(seed: int, first: Rows) -> int:
-    """Return the seed for the draws of a stream.
+    """Return the seed of a stream's random numbers.
 
-    It is 63 bits of a hash of the user's seed and the first row's nonzero values in ascending
-    order. So zeros and the order of the features do not matter.
+    The seed is 63 bits of a hash of the user's seed and the first row's nonzero values in
+    ascending order. So zeros and the order of the features do not matter.
 
     first: (1, features), dense or CSR.
     """
@@ -297,7 +299,7 @@ def _fresh_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:
 def _recode(codes: np.ndarray, old: tuple[Label, ...], new: tuple[Label, ...]) -> np.ndarray:
     """Return indices into the labels `old` as indices into the labels `new`.
 
-    −1 stays −1.
+    The index −1 (no label) does not change.
     """
     places = {label: at for at, label in enumerate(new)}
     table = np.asarray([*(places[label] for label in old), -1], dtype=np.int32)
@@ -324,9 +326,9 @@ def _widen(X: Rows, width: int) -> sp.csr_matrix:
 
 
 def _all_rows(a: Reservoir, b: Reservoir) -> Rows:
-    """Return the rows of both samples, a's first.
+    """Return the rows of two samples, first those of a and then those of b.
 
-    The result is CSR if either sample's rows are CSR. Raises CannotMerge for dense rows of
+    If the rows of a or b are CSR, the result is CSR. Raises CannotMerge for dense rows of
     different widths.
     """
     if a.indices is None and b.indices is None and a.n_features != b.n_features:

@@ -97,17 +97,18 @@ class MomentAccumulator(AccumulatorBase):
     def remove(self, block: Block, age: int = 0) -> None:
         """Remove a batch learned before [mathematics §1, unlearn].
 
-        The batch must have the weights with which it was learned. Costs O(d k), with exact scatter
-        O(d²).
+        The batch must have the weights with which it was learned. Costs O(d k) for d features and
+        k target columns, with exact scatter O(d²).
 
         Raises CannotUnlearn if more would be removed than was learned. Raises PrecisionLost, a
         kind of CannotUnlearn, if fewer than six digits of the remaining sums would be right. Also
-        raises whatever `add` raises. After an error nothing has changed.
+        raises the errors of `add`. After an error nothing has changed.
 
-        age: number of rows learned after the batch's last row. It matters with decay < 1 only. The
-            batch's rows count as consecutive, so row i now weighs w_i · decay^(age + rows − 1 −
-            i). If the newest rows (age 0) or the oldest rows are removed, the state is as if they
-            had never come. If other rows are removed, the rows before them keep their age.
+        age: number of rows learned after the batch's last row. It matters only if decay < 1. The
+            batch's rows count as consecutive. Row i, of original weight w_i, now weighs w_i ·
+            decay^(age + rows − 1 − i). If the newest rows (age 0) or the oldest rows are removed,
+            the state is as if they had never come. If other rows are removed, the weights of the
+            rows before them do not change.
         """
         batch = plan_batch(self, self._codes, block)
         weights = aged_weights(batch.weights, self.decay, age)
@@ -117,7 +118,10 @@ class MomentAccumulator(AccumulatorBase):
         self._load(set_clock_back(subtract_state(self.freeze(), part.freeze()), part.rows, age))
 
     def freeze(self) -> MomentState:
-        """Return a copy of the state so far. Costs O(d k), with exact scatter O(d²)."""
+        """Return a copy of the state so far.
+
+        Costs O(d k) for d features and k target columns, with exact scatter O(d²).
+        """
         return MomentState(
             self.encoding,
             self.scatter,
@@ -141,7 +145,7 @@ class MomentAccumulator(AccumulatorBase):
 
     @property
     def columns(self) -> int:
-        """Number of target columns k."""
+        """Number of target columns."""
         targets = self._targets
         return targets.total.size if targets.labelled else targets.values.mean.size
 
@@ -180,20 +184,20 @@ class MomentAccumulator(AccumulatorBase):
         self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
 
     def _plan_sets(self, batch: BatchPlan) -> tuple[np.ndarray | None, dict[tuple[int, ...], int]]:
-        """Return the number of each row's label set, and the new sets.
+        """Return the number of each row's set of labels, and the new sets.
 
-        The numbers are (rows,) int64, or None if no label sets are stored. The new sets are those
-        that no earlier row had, with their numbers. Nothing is written. Raises LimitExceeded if
-        there are too many sets.
+        The numbers are (rows,) int64, or None if sums per set of labels are not stored. The new
+        sets are those that no earlier row had, with their numbers. Nothing is written. Raises
+        LimitExceeded if there are too many sets.
         """
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return None, {}
         return self._sets.plan(batch.encoded, batch.rows)
 
     def _learn_plan(self, batch: BatchPlan) -> None:
-        """Learn a batch that another accumulator has checked.
+        """Learn a batch that another accumulator has already checked.
 
-        This accumulator is empty. Both accumulators have the same parameters.
+        This accumulator must be empty and have the same parameters as the other.
         """
         ids, new = self._plan_sets(batch)
         if batch.rows:
@@ -245,9 +249,11 @@ class MomentAccumulator(AccumulatorBase):
         self._largest = self._largest.scaled(factor)
 
     def _learn(self, batch: BatchPlan, ids: np.ndarray | None, start: int, stop: int) -> None:
-        """Learn rows start:stop of a batch, at most max_span(decay) rows.
+        """Learn rows start:stop of a batch.
 
-        ids: (rows,) number of each row's label set, or None.
+        There must be at most `max_span(decay)` rows. See clock.py.
+
+        ids: (rows,) number of each row's set of labels, or None.
         """
         self._scale = advance_scale(self._scale, self.decay, stop - start, self._renormalise)
         weights = clock_weights(batch.weights[start:stop], self.decay, self._scale)
@@ -262,9 +268,10 @@ class MomentAccumulator(AccumulatorBase):
         self._clock += stop - start
 
     def _learn_rows(self, X: Rows, w: np.ndarray, batch: BatchPlan, start: int, stop: int) -> None:
-        """Learn rows X (rows, ≤ d), which are rows start:stop of the batch.
+        """Learn rows X (rows, at most n_features), which are rows start:stop of the batch.
 
-        w: (rows,) weights divided by the state's scale, as the sums are.
+        w: (rows,) weights divided by the state's scale, because stored sums are divided by it,
+            too.
         """
         encoded = None if batch.encoded is None else encoded_rows(batch.encoded, start, stop)
         before = self._targets.mean(self._weight)

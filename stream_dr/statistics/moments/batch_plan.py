@@ -31,7 +31,7 @@ class PlannedAccumulator(Protocol):
 
     @property
     def columns(self) -> int:
-        """Number of target columns k."""
+        """Number of target columns."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class BatchPlan(NamedTuple):
     encoded : Encoded or None
         Targets of the rows as numeric columns. None for unsupervised learners.
     skipped : int
-        Number of rows left out because they have no target.
+        Number of rows that are not learned because they have no target.
     scatter, width, columns, dense, target_kind, target_width, labels
         Properties of the accumulator after the batch, as in MomentState. `width` is its
         n_features, and `columns` its number of target columns.
@@ -82,10 +82,11 @@ class BatchPlan(NamedTuple):
 
 
 def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Block) -> BatchPlan:
-    """Check a batch and return its plan.
+    """Check a batch and return its plan (checked arrays and the resulting properties).
 
     learner: accumulator that will learn the batch.
-    codes: target column of each label that the accumulator knows.
+    codes: target column of each label that the accumulator has already.
+    block: the batch.
 
     Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, InvalidWeights, InvalidTargets or
     TargetKindMismatch.
@@ -124,13 +125,13 @@ def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Bloc
 
 
 def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return all labels after a batch, and the column of each batch label.
+    """Return all labels after a batch, and the index of each batch label among them.
 
-    New labels come at the end. The columns are (labels of the batch,) int32, the index of each
-    label of the batch among all labels.
+    New labels come at the end. The indices are (labels of the batch,) int32.
 
-    codes: column of each label that is known already.
+    codes: index of each label that occurred before.
     labels: labels before the batch.
+    y: targets of the batch.
     """
     new = [label for label in y.labels if label not in codes]
     column = np.empty(len(y.labels), dtype=np.int32)

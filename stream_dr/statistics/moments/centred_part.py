@@ -73,22 +73,16 @@ class CentredPart(NamedTuple):
 
     @property
     def counts(self) -> np.ndarray:
-        """Number of nonzero rows (d,) of each feature.
-
-        NaN if the numbers are not stored.
-        """
+        """Number of nonzero rows (features,) of each feature, NaN if unknown."""
         return self.nonzero if len(self.nonzero) == len(self.mean) else np.full(len(self.mean), np.nan)
 
     @property
     def variances(self) -> np.ndarray:
-        """Diagonal (d,) of the centred scatter Σ w (x − x̄)². Read only."""
+        """Diagonal (features,) of the centred scatter Σ w (x − x̄)². Read only."""
         return np.diagonal(self.scatter) if self.exact else self.diagonal
 
     def scaled(self, factor: float) -> "CentredPart":
-        """Return these sums multiplied by factor.
-
-        The means stay as they are.
-        """
+        """Return these sums multiplied by factor. The means do not change."""
         sums = (self.diagonal * factor, self.scatter * factor, self.cross * factor)
         return CentredPart(self.exact, self.weight * factor, self.mean, self.low, *sums, self.nonzero)
 
@@ -129,11 +123,12 @@ class CentredPart(NamedTuple):
     def join(self, other: "CentredPart", target_step: np.ndarray | None, sign: float = 1.0) -> "CentredPart":
         """Return the sums of this part's rows and of other's rows.
 
-        With sign −1, return the sums of this part's rows without other's rows. Both parts have the
-        same width, target columns and form of scatter. Joining a part of weight 0 changes no bit.
-        Costs O(d² + d k).
+        With sign −1, return the sums of this part's rows without other's rows. The two parts must
+        have the same features and target columns. Either both store the scatter of all pairs of
+        features, or both only its diagonal. Joining a part of weight 0 changes no bit. Costs O(d²
+        + d k) for d features and k target columns.
 
-        target_step: (k,) other's target mean ȳ minus this part's. None if there are no target
+                target_step: (k,) other's target mean ȳ minus this part's. None if there are no target
             columns.
         """
         a, b = self, other
@@ -174,8 +169,8 @@ def empty_part(width: int, columns: int, exact: bool) -> CentredPart:
 def dd_add(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return high + low + step as a pair (high, low) again.
 
-    Such a pair stands for the sum of its two numbers and has about 32 digits. No digit of high +
-    step is lost (Knuth's two-sum).
+    The pair (high, low) stands for the sum of its two numbers and has about 32 digits. No digit of
+    high + step is lost (Knuth's two-sum).
     """
     total = high + step
     added = total - high
@@ -185,9 +180,9 @@ def dd_add(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndar
 
 
 def pad_to_shape(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return a larger array of zeros with `array` in its first corner.
+    """Return an array of zeros of this shape, with `array` in its first corner.
 
-    If the array has that shape already, the array itself is returned.
+    If the array has this shape already, the array itself is returned.
     """
     if array.shape == shape:
         return array

@@ -48,13 +48,13 @@ class Joining(NamedTuple):
 
     Attributes
     ----------
-    step : (d,)
+    step : (features,)
         Mean of the chunk minus the mean so far.
     share : float
         Share of `step` by which the mean so far moves.
     root : float
-        √(N n / (N + n)), N being the weight so far and n the chunk's weight. The join adds the
-        outer product of root · step (the joining row) with itself to the scatter.
+        √(N n / (N + n)), N being the weight so far and n the chunk's weight. The outer product of
+        root · step with itself is added to the scatter. root · step is called the joining row.
     """
 
     step: np.ndarray
@@ -77,7 +77,7 @@ class CentredSums:
 
     @property
     def variances(self) -> np.ndarray:
-        """Diagonal (d,) of the centred scatter Σ w (x − x̄)². Read only."""
+        """Diagonal (features,) of the centred scatter Σ w (x − x̄)². Read only."""
         return np.diagonal(self._scatter) if self.exact else self._diagonal
 
     def freeze(self) -> CentredPart:
@@ -87,7 +87,7 @@ class CentredSums:
         return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, self._nonzero.copy())
 
     def rescale(self, factor: float) -> None:
-        """Multiply every sum by factor. The means stay as they are."""
+        """Multiply every sum by factor. The means do not change."""
         self.weight *= factor
         for sums in (self._diagonal, self._scatter, self._cross):
             sums *= factor
@@ -110,12 +110,15 @@ class CentredSums:
     def add(self, X: Rows, weights: np.ndarray, total: float, targets: "TargetRows | None" = None) -> np.ndarray | None:
         """Add rows with their weights and targets.
 
-        Returns an array (b + 1, d): the rows √w (x − their mean), then the joining row. Returns
-        None if the rows weigh nothing, or if sparse rows were added without making them dense.
+        Returns an array (b + 1, d) for b rows and d features: the rows √w (x − their mean), then
+        the joining row. The joining row is √(N n / (N + n)) times the rows' mean minus the mean
+        before, for the weight N before and the rows' weight n. Returns None if the rows weigh
+        nothing, or if sparse rows were added without making them dense.
 
         X: (b, ≤ d), dense of any float type or CSR.
-        weights: (b,).
+        weights: (b,), weights w.
         total: sum of the weights.
+        targets: targets of the rows. None if there are no targets.
         """
         if not total > 0.0:
             return None
@@ -142,9 +145,10 @@ class CentredSums:
         return rows
 
     def _add_row(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
-        """Add one row, which is its own mean.
+        """Add a single row X (1, features), which is its own mean.
 
-        Its centred part is zero, so only the joining row adds to the sums.
+        The row minus its mean is zero. So the row changes the scatter only because its mean
+        differs from the mean so far.
         """
         self._nonzero += X[0] != 0.0
         high = X[0].astype(np.float64)
@@ -191,7 +195,7 @@ class CentredSums:
 
 
 class TargetRows(NamedTuple):
-    """Targets of a chunk of b rows, as the cross sums need them.
+    """Targets of a chunk of b rows, in the form from which cross sums are computed.
 
     Attributes
     ----------
@@ -202,7 +206,8 @@ class TargetRows(NamedTuple):
     before : (k,)
         Mean of the targets learned before the chunk.
     values : (b + 1, k) or None
-        Continuous targets, centred and weighted, and their joining row. None for labels.
+        Continuous targets, centred and weighted, then one more row that joins the chunk to the
+        sums before (see `rows`). None for labels.
     """
 
     encoded: Encoded
@@ -211,10 +216,10 @@ class TargetRows(NamedTuple):
     values: np.ndarray | None = None
 
     def rows(self, weights: np.ndarray, total: float, root: float) -> np.ndarray:
-        """Return the chunk's centred targets and their joining row (b + 1, k).
+        """Return the chunk's centred targets, and the row that joins them to the sums before.
 
-        Rows 0 … b − 1 are √w (y − ȳ), with ȳ the chunk's mean. The last row is root · (ȳ − mean of
-        the targets before the chunk).
+        The result is (b + 1, k). Rows 0 … b − 1 are √w (y − ȳ), with ȳ the chunk's mean. The last
+        row is root · (ȳ − mean of the targets before the chunk).
 
         weights: (b,) weights w of the rows.
         total: sum of the weights.

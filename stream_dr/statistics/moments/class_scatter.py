@@ -21,7 +21,7 @@ from stream_dr.statistics.protocol import nested_state
 class ClassScatter(NamedTuple):
     """Frozen scatter of k classes of rows with d features, float64.
 
-    Sums are in stored units: true sum = scale of the state · stored sum.
+    All sums are stored divided by the state's scale.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class ClassScatter(NamedTuple):
     mean, low : (k, d)
         Mean m of each class = mean + low. `low` holds the digits that do not fit into `mean`.
     scatter : (k, d, d)
-        Σ w (x − m)(x − m)ᵀ over the rows of each class.
+        Σ w (x − m)(x − m)ᵀ over the rows x, of weight w, of each class.
     """
 
     weights: np.ndarray
@@ -84,8 +84,8 @@ class ClassScatter(NamedTuple):
     def join(self, other: "ClassScatter", sign: float, keep: np.ndarray) -> "ClassScatter":
         """Return the scatter of this value's rows and of other's rows.
 
-        With sign −1, return the scatter of this value's rows without other's rows. Both values
-        have the same features and classes.
+        With sign −1, return the scatter of this value's rows without other's rows. The two values
+        must have the same features and classes.
 
         keep: (k,) bool, False for classes that are set to zero.
         """
@@ -127,7 +127,7 @@ class ClassScatterSums:
         return stacked([c.freeze() for c in self._classes]) if self._classes else ClassScatter.empty()
 
     def rescale(self, factor: float) -> None:
-        """Multiply every sum by factor. The means stay as they are."""
+        """Multiply every sum by factor. The means do not change."""
         for c in self._classes:
             c.rescale(factor)
 
@@ -143,9 +143,10 @@ class ClassScatterSums:
             self._classes.append(CentredSums(empty_part(width, 0, exact=True)))
 
     def add(self, X: Rows, weights: np.ndarray, codes: np.ndarray) -> None:
-        """Add rows X (rows, ≤ d), dense or CSR, each to its class.
+        """Add rows X (rows, ≤ features), dense or CSR, each to its class.
 
-        weights: (rows,) weights divided by the state's scale, as the sums are.
+        weights: (rows,) weights divided by the state's scale, because stored sums are divided by
+            it, too.
         codes: (rows,) class of each row.
         """
         for j in np.unique(codes):

@@ -21,7 +21,7 @@ _SMALLEST = 2.0**-16
 def max_span(decay: float) -> int:
     """Return the largest number of rows that can be weighed together.
 
-    It is the number for which decay^rows stays above 2^-16.
+    For this number, decay^rows is still above 2^-16.
     """
     return 1 << 62 if decay == 1.0 else max(1, int(16 * np.log(2) / -np.log(decay)))
 
@@ -29,11 +29,11 @@ def max_span(decay: float) -> int:
 def advance_scale(scale: float, decay: float, rows: int, renormalise: Callable[[float], None]) -> float:
     """Return the scale after `rows` more rows.
 
-    The scale is the factor s in: true sum = s · stored sum.
+    Sums are stored divided by the scale: true sum = scale · stored sum.
 
     rows: number of rows, at most max_span(decay).
-    renormalise: called with a factor if the scale has become small. It must multiply all stored
-        sums by that factor.
+    renormalise: function that is called with a factor if the scale has become small. The function
+        must multiply all stored sums by this factor.
     """
     after = scale * decay**rows
     if after >= _SMALLEST:
@@ -44,10 +44,11 @@ def advance_scale(scale: float, decay: float, rows: int, renormalise: Callable[[
 
 
 def clock_weights(weights: np.ndarray, decay: float, scale: float) -> np.ndarray:
-    """Return the weights (rows,) with which a batch's rows enter the sums.
+    """Return the weights (rows,) with which a batch's rows enter the stored sums.
 
-    Row i weighs w_i · decay^(rows of the batch after row i) / scale.
+    Row i, of weight w_i, gets w_i · decay^(rows of the batch after row i) / scale.
 
+    weights: (rows,) weights w_i.
     scale: scale of the stored sums after the batch (true sum = scale · stored sum).
     """
     if decay == 1.0:

@@ -16,20 +16,21 @@ from stream_dr.statistics.moments.centred_part import dd_add
 FEW = 256
 """Number of rows below which products are added in place.
 
-For few rows, adding a separate product of size d² costs as much as computing the product.
+For few rows, adding a separate product (features, features) costs as much as computing the
+product.
 """
 
 
 def centre_rows(
     X: np.ndarray, weights: np.ndarray, total: float, rows: np.ndarray, nonzero: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Write √w (X − mean) into rows and return the mean as (high, low).
+    """Write √w (X − mean) into `rows` and return the mean as (high, low).
 
-    The mean is the sum of high (d,) and low (d,). It is computed twice, the second time from the
-    rows less the first mean. So the error is 1e-16 of the rows' standard deviation, not of the
-    size of their values. Costs O(b d).
+    The mean is high + low, (d,) each for d features. The mean is computed twice. The second time,
+    it is computed from the rows minus the first mean. So the error is 1e-16 of the rows' standard
+    deviation, not 1e-16 of the size of their values. Costs O(b d).
 
-    X: (b, d).
+    X: (b, d), b rows.
     weights: (b,) weights w.
     total: sum of the weights, above 0.
     rows: (b, d) float64, the output.
@@ -39,10 +40,9 @@ def centre_rows(
     zero = weighing == 0.0
     nonzero += len(weighing) - np.count_nonzero(zero, axis=0) if zero.any() else len(weighing)
 
-    # Copy to float64, because numpy multiplies other types without BLAS.
+    # numpy multiplies other types than float64 without BLAS.
     rows[:] = X
-    # The means use einsum. Threads of BLAS would go on spinning on the cores that the product
-    # needs.
+    # einsum has no threads. Threads of BLAS would go on using the cores that the product needs.
     point = np.einsum("i,ij->j", weights, rows) / total
     rows -= point
     step = np.einsum("i,ij->j", weights, rows) / total
@@ -55,8 +55,8 @@ def centre_rows(
 def add_product(scatter: np.ndarray, rows: np.ndarray) -> None:
     """Add rowsᵀ rows to the lower triangle of scatter.
 
-    scatter: (d, d).
-    rows: (b, d).
+    scatter: (features, features).
+    rows: (b, features).
     """
     if len(rows) < FEW:
         dsyrk(1.0, rows.T, beta=1.0, c=scatter.T, overwrite_c=1)
@@ -67,8 +67,8 @@ def add_product(scatter: np.ndarray, rows: np.ndarray) -> None:
 def add_cross_product(cross: np.ndarray, rows: np.ndarray, targets: np.ndarray) -> None:
     """Add rowsᵀ targets to the cross sums.
 
-    cross: (d, k).
-    rows: (b, d).
+    cross: (features, k), the cross sums of features and k target columns.
+    rows: (b, features).
     targets: (b, k).
     """
     if len(rows) < FEW:
@@ -80,15 +80,15 @@ def add_cross_product(cross: np.ndarray, rows: np.ndarray, targets: np.ndarray) 
 def add_outer(scatter: np.ndarray, step: np.ndarray, factor: float) -> None:
     """Add factor · step stepᵀ to the lower triangle of scatter.
 
-    scatter: (d, d).
-    step: (d,).
+    scatter: (features, features).
+    step: (features,).
     """
     if len(step):
         dsyr(factor, step, a=scatter.T, overwrite_a=1)
 
 
 def mirrored(scatter: np.ndarray) -> np.ndarray:
-    """Return a symmetric copy of scatter (d, d).
+    """Return a symmetric copy of scatter (features, features).
 
     The lower triangle of scatter is copied to the upper triangle.
     """

@@ -27,9 +27,9 @@ ENCODINGS = ("none", "indicator", "zhou")
 class Fourier(NamedTuple):
     """Random Fourier features of continuous targets [mathematics §2].
 
-    ψ(y) = √(2/size) cos(ωᵀy + b) with ω ~ N(0, I/bandwidth²) and b ~ U(0, 2π). Targets that are
-    labels are encoded as indicators instead: for one label a row, an RBF kernel of the indicator
-    is the delta kernel up to a factor.
+    ψ(y) = √(2/size) cos(ωᵀy + b) for a target y, with ω ~ N(0, I/bandwidth²) and b ~ U(0, 2π).
+    Labels are encoded as indicators instead, because for one label a row an RBF kernel of the
+    indicators is the indicators' inner product up to a factor.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Fourier(NamedTuple):
     bandwidth : float
         σ of exp(−|y − y'|²/(2σ²)), in the units of y.
     seed : int
-        Seed of the draws.
+        Seed of the random numbers.
     """
 
     size: int
@@ -60,7 +60,7 @@ class Fourier(NamedTuple):
         return omega, phase
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
-        """Return the features ψ (rows, size) float64 of targets.
+        """Return the random Fourier features ψ (rows, size) float64 of targets.
 
         values: (rows, width) continuous targets.
         """
@@ -115,7 +115,8 @@ def encode(targets: Targets, encoding: Encoding, columns: np.ndarray) -> Encoded
 
     Every row must have a target.
 
-    columns: (labels of the batch,) int32, the accumulator's column of each label of the batch.
+    columns: (labels of the batch,) int32. For each label of the batch, the index of its column
+        among all target columns so far.
     """
     if targets.values is not None:
         values = encoding(targets.values) if isinstance(encoding, Fourier) else targets.values
@@ -143,7 +144,7 @@ def dense_columns(encoded: Encoded, start: int, stop: int, k: int) -> np.ndarray
 
 
 def encoded_rows(encoded: Encoded, start: int, stop: int) -> Encoded:
-    """Return rows start:stop of encoded targets, encoded as before."""
+    """Return rows start:stop of encoded targets, in the same encoding."""
     values = None if encoded.values is None else encoded.values[start:stop]
     row_values = None if encoded.row_values is None else encoded.row_values[start:stop]
     if values is not None:

@@ -1,9 +1,9 @@
 """LabelSets: sums of rows per distinct set of labels, for HSL's clique and star Laplacians.
 
 These Laplacians weigh a row by totals that are known only at the end of the stream. The weight
-depends on the row through its set of labels alone. So for each distinct set s, its weight
-w_s = Σ w and its sum t_s = Σ w x are stored [mathematics §3]. `cross` returns Σ_s (t_s − w_s x̄) c_sᵀ
-for any coefficients c_s, exact in one pass. x̄ is the mean of all rows.
+depends on the row through its set of labels alone. So for each distinct set s, its weight w_s = Σ
+w and its sum t_s = Σ w x are stored [mathematics §3]. `cross` returns Σ_s (t_s − w_s x̄) c_sᵀ for
+any coefficients c_s, exact in one pass. x̄ is the mean of all rows.
 
 The sums of one batch are a sparse product of the batch's sets with its rows. They are pushed on a
 stack of matrices. Neighbours of the stack are added up when the newer is at least half as large,
@@ -39,7 +39,7 @@ MOST_SETS = 20_000
 
 @nested_state
 class SetSums(NamedTuple):
-    """Sums of rows of some label sets.
+    """Sums of the rows of some label sets (distinct sets of labels).
 
     numbers: (m,) int64, the numbers of the sets, ascending.
     values: (m, width) float64 for dense rows, or CSR values (entries,).
@@ -53,7 +53,10 @@ class SetSums(NamedTuple):
 
     @classmethod
     def of(cls, numbers: np.ndarray, sums: Rows) -> Self:
-        """Return the sums (m, width), dense or CSR, of the sets of these ascending numbers."""
+        """Return a SetSums of sums (m, width), dense or CSR.
+
+        numbers: (m,), ascending numbers of the sets.
+        """
         if not sp.issparse(sums):
             return cls(numbers, sums)
         sums.sort_indices()
@@ -71,7 +74,7 @@ class SetSums(NamedTuple):
         return sums.toarray() if sp.issparse(sums) else sums
 
     def plus(self, newer: "SetSums", width: int) -> "SetSums":
-        """Return both sums added up, set by set."""
+        """Return the sums of `self` and `newer`, added set by set."""
         numbers, at = np.unique(np.concatenate([self.numbers, newer.numbers]), return_inverse=True)
         adder = sp.csr_matrix((np.ones(len(at)), (at, np.arange(len(at)))), shape=(len(numbers), len(at)))
         if self.indices is None or newer.indices is None:
@@ -81,20 +84,22 @@ class SetSums(NamedTuple):
 
 @nested_state
 class LabelSets(NamedTuple):
-    """Frozen sums per label set, in stored units.
+    """Frozen sums of rows for each distinct set of labels.
+
+    All sums are stored divided by the state's scale. w are the weights of rows x.
 
     Attributes
     ----------
     sets : tuple
-        Distinct tuples of ascending codes into the state's labels.
+        Distinct sets of labels. A set is a tuple of ascending indices into the state's labels.
     weights : (sets,)
-        w_s, the weight of the rows of each set.
+        w_s, the weight of the rows of each set s.
     rows : (sets,) int64
         Number of rows of each set.
     shift : (width,)
-        Row that was subtracted from each dense row. Empty if none was.
+        Row that was subtracted from each dense row. Empty if no row was subtracted.
     stack : tuple of SetSums
-        Sums whose total is t_s − w_s · shift.
+        Sums whose total is t_s − w_s · shift. t_s is the sum Σ w x over the rows of set s.
     """
 
     sets: tuple[tuple[int, ...], ...]
@@ -136,10 +141,13 @@ class LabelSets(NamedTuple):
         return sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(len(self.sets), labels))
 
     def cross(self, columns: Rows, mean: np.ndarray, low: np.ndarray) -> np.ndarray:
-        """Return Σ_s (t_s − w_s x̄) columns[s] (d, m).
+        """Return Σ_s (t_s − w_s x̄) columns[s], an array (features, m), over all label sets s.
+
+        t_s is the sum of w x over the rows x, of weight w, of set s. w_s is their weight. x̄ is
+        the mean of all rows.
 
         columns: (sets, m), dense or sparse.
-        mean, low: (d,), x̄ as the sum of two arrays.
+        mean, low: (features,), x̄ as the sum of two arrays.
         """
         columns = columns.toarray() if sp.issparse(columns) else np.asarray(columns, dtype=np.float64)
         total = -np.outer((mean - _widened(self.shift, len(mean))) + low, self.weights @ columns)
@@ -164,10 +172,12 @@ class LabelSets(NamedTuple):
         return self._replace(weights=self.weights * factor, stack=stack)
 
     def join(self, other: "LabelSets", width: int, sign: float = 1.0) -> "LabelSets":
-        """Return the sums of both, or of self without other.
+        """Return the sums of the rows of `self` and `other`, or of `self` without `other`.
 
-        Labels are coded alike. The sign is 1 or −1. With −1, the sets of `other` must be here. A
-        set that loses its last row has sums of exactly zero.
+        Labels must have the same numbers. A set that loses its last row gets sums of exactly zero.
+
+        sign: 1 to add the rows of other, −1 to remove them. With −1, `self` must have all sets of
+            other.
         """
         sums = LabelSetSums(self)
         sums.join(other, width, sign)
@@ -175,14 +185,14 @@ class LabelSets(NamedTuple):
 
 
 def _widened(array: np.ndarray, width: int) -> np.ndarray:
-    """Return array (n,) with zeros up to `width`."""
+    """Return array (n,) extended by zeros to (width,)."""
     return np.pad(array, (0, width - len(array)))
 
 
 class LabelSetSums:
     """Sums of rows per distinct set of labels, to which rows are added.
 
-    `freeze` returns them as a LabelSets. Arrays are replaced by new ones, never written to.
+    `freeze` returns the sums as a LabelSets. Arrays are replaced by new ones and never changed.
     """
 
     def __init__(self, state: LabelSets) -> None:
@@ -196,9 +206,10 @@ class LabelSetSums:
         return LabelSets(tuple(self._numbers), self._weights, self._rows, self._shift, tuple(self._stack))
 
     def plan(self, encoded: Encoded, rows: int) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
-        """Return the number of each row's set (rows,) int64, and the sets that are new.
+        """Return the number of each row's set of labels (rows,) int64, and the new sets.
 
-        Rows without labels have −1. Changes nothing. Raises LimitExceeded beyond 20,000 sets.
+        Rows without labels have −1. Changes nothing. Raises LimitExceeded if there are more than
+        20,000 sets.
         """
         new: dict[tuple[int, ...], int] = {}
         known = len(self._numbers)
@@ -226,8 +237,8 @@ class LabelSetSums:
     def add(self, X: Rows, weights: np.ndarray, numbers: np.ndarray, width: int) -> None:
         """Add rows X (rows, ≤ width), dense or CSR.
 
-        weights: (rows,), stored weights.
-        numbers: (rows,), the number of each row's set, or −1.
+        weights: (rows,), weights divided by the state's scale.
+        numbers: (rows,), the number of each row's set of labels, or −1.
         """
         if not sp.issparse(X) and not self._stack and not len(self._shift):
             self._shift = X[0].astype(np.float64)
@@ -265,7 +276,7 @@ class LabelSetSums:
             self._clear(self._rows <= 0, width)
 
     def _push(self, sums: SetSums, width: int) -> None:
-        """Put sums on the stack, and add up neighbours of similar size."""
+        """Push sums on the stack, and add up neighbours of similar size."""
         while self._stack and self._stack[-1].values.size <= 2 * sums.values.size:
             sums = self._stack.pop().plus(sums, width)
         self._stack.append(sums)
@@ -280,7 +291,10 @@ class LabelSetSums:
 
 
 def _shifted(state: LabelSets, shift: np.ndarray, width: int) -> tuple[SetSums, ...]:
-    """Return the stack of a state for another shift (width,)."""
+    """Return the stack of a state as if another row had been subtracted from its rows.
+
+    shift: (width,), the other row.
+    """
     step = _widened(state.shift, width) - shift
     if not state.stack or not step.any():
         return state.stack

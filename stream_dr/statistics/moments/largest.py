@@ -1,12 +1,12 @@
-"""Largest: the largest sums from which rows were unlearned [mathematics §1].
+"""Largest: the largest sizes that sums had before rows were unlearned [mathematics §1].
 
 If rows are subtracted from a sum, the sum still has the rounding error that it had with these
-rows. The largest size of the sum therefore says how many digits are still right. The size of a
-total says nothing about a small column next to a large one. So the sizes are stored for the
-scatter of every column, for every target, and for the weight.
+rows. So the largest size of the sum shows how many digits are still right. The size of a total
+says nothing about a small column next to a large one. So the sizes are stored for the scatter of
+every column, for every target, and for the weight.
 
 An unlearn costs O(d + k), for d features and k target columns. Learning costs nothing. Memory is
-8·(d + k) bytes once something was unlearned.
+8·(d + k) bytes after the first unlearn.
 """
 
 from typing import NamedTuple
@@ -29,19 +29,19 @@ An unlearn that would leave more raises PrecisionLost.
 
 @nested_state
 class Largest(NamedTuple):
-    """Largest sizes of a state's sums before any unlearn took rows out.
+    """Largest size that each sum of a state has had just before rows were unlearned.
 
-    All sizes are 0 before the first unlearn. They are in stored units: true size = scale of the
-    state · stored size.
+    All sizes are 0 before the first unlearn. Sizes are divided by the state's scale, as the stored
+    sums are.
 
     Attributes
     ----------
     weight : float
         Weight N of all rows.
     features : (≤ d,)
-        Centred scatter Σ w (x − x̄)² of each feature.
+        Centred scatter Σ w (x − x̄)² of each of the d features.
     targets : (≤ k,)
-        Weight of each label, or centred scatter of each continuous target.
+        Weight of each label, or centred scatter of each continuous target, for k target columns.
     """
 
     weight: float = 0.0
@@ -74,7 +74,7 @@ class Largest(NamedTuple):
         return self._replace(targets=targets)
 
     def join(self, other: "Largest") -> "Largest":
-        """Return for each sum the larger size of the two values."""
+        """Return, for each sum, the larger of the sizes in `self` and `other`."""
         return Largest(
             max(self.weight, other.weight),
             np.maximum(*_pad_to_longer(self.features, other.features)),
@@ -84,8 +84,8 @@ class Largest(NamedTuple):
     def relative_error(self, now: "Largest") -> float:
         """Return the relative error that unlearning has left in the sums.
 
-        It is the largest value of EPS · largest size / present size, over the weight, all features
-        and all targets.
+        The error of one sum is EPS · largest size / present size. The result is the maximum over
+        the weight, all features and all targets.
 
         now: the present sizes of the sums.
         """
@@ -99,6 +99,6 @@ class Largest(NamedTuple):
 
 
 def _pad_to_longer(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return both arrays, the shorter one padded with zeros to equal length."""
+    """Return two arrays of equal length. The shorter one is extended by zeros."""
     shape = (max(len(a), len(b)),)
     return pad_to_shape(a, shape), pad_to_shape(b, shape)

@@ -15,19 +15,19 @@ from stream_dr.compiled import compiled
 
 
 class Shifted(NamedTuple):
-    """Rows √w (x − shift) in CSR form.
+    """Rows √w (x − shift) in CSR form, for rows x of weight w.
 
     Attributes
     ----------
     indptr : (rows + 1,) int64
-        Where each row's entries begin and end.
+        Index of each row's first entry, and the number of all entries.
     indices : (entries,) int32
         Feature of each entry.
     values : (entries,) float64
         Values of the entries.
-    shift : (d,) float64
+    shift : (features,) float64
         Number subtracted from each feature, 0 for features that are not shifted.
-    rest : (d,) float64
+    rest : (features,) float64
         Weighted mean of x − shift.
     """
 
@@ -41,16 +41,17 @@ class Shifted(NamedTuple):
 def shifted_rows(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, total: float, nonzero: np.ndarray
 ) -> Shifted:
-    """Shift CSR rows so that sums about zero lose no digits.
+    """Shift CSR rows so that sums of their products lose no digits.
 
     A feature that is nonzero in at least half of the weight is shifted by the mean of its
-    nonzeros.
+    nonzeros. Sums about zero of the shifted rows then have the same digits as centred sums.
 
     indptr: (rows + 1,).
     indices, values: (entries,).
     weights: (rows,) float64.
     total: sum of the weights, above 0.
-    nonzero: (d,), to which each feature's number of nonzero rows of weight above 0 is added.
+    nonzero: (features,), to which each feature's number of nonzero rows of weight above 0 is
+        added.
     """
     shift, rest = np.zeros((2, len(nonzero)))
     columns = _shifts(indptr, indices, values, weights, total, shift, nonzero)
@@ -90,7 +91,7 @@ def _shifts(
                     there[j] += weights[i]
                     shift[j] += (v - shift[j]) * (weights[i] / there[j])
 
-    # Shift only features that are nonzero in at least half of the weight.
+    # Only features that are nonzero in at least half of the weight are shifted.
     columns = np.empty(len(shift), dtype=np.int64)
     used = 0
     for j in range(len(shift)):
@@ -121,12 +122,12 @@ def _shift(
     In each row of the output, the shifted features come first.
 
     indptr: (rows + 1,).
-    indices, values: (entries,) of the CSR rows.
-    weights: (rows,) float64.
+    indices, values: (entries,) of the CSR rows x.
+    weights: (rows,) float64, w.
     total: sum of the weights.
-    columns: (shifted features,).
-    shift: (d,).
-    rest: (d,), an output, the weighted mean of x − shift. Zero before the call.
+    columns: (shifted features,), indices of the features to shift.
+    shift: (features,).
+    rest: (features,), an output, the weighted mean of x − shift. Zero before the call.
     out_indptr: (rows + 1,), an output.
     out_indices, out_values: outputs with room for all entries.
     """
@@ -151,7 +152,7 @@ def _shift(
                     out_values[used] = v
                     used += 1
 
-            # Add the entries to the mean of the shifted rows, then multiply them by √w.
+            # The mean of the shifted rows needs their entries before they are multiplied by √w.
             for e in range(first, used):
                 rest[out_indices[e]] += weights[i] * out_values[e]
                 out_values[e] *= root
@@ -166,7 +167,7 @@ def add_products(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, sc
 
     indptr: (rows + 1,).
     indices, values: (entries,).
-    scatter: (d, d).
+    scatter: (features, features).
     """
     for i in range(len(indptr) - 1):
         for s in range(indptr[i], indptr[i + 1]):

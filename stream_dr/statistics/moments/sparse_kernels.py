@@ -32,12 +32,14 @@ LINE = 8
 
 @compiled(inline="always")
 def _count(record: np.ndarray, value: float, weight: float) -> None:
-    """Add a nonzero value to the first four numbers of its feature's record.
+    """Add one nonzero value of a feature to the feature's first four sums.
 
-    The record (4 + k,) begins with n, c, Σ w (v − c) and Σ w (v − c)². n is the weight of the
-    feature's nonzeros v, and c is the first of them.
+    Let v be the feature's nonzero values so far, w the weights of their rows, and c the first of
+    them. The four numbers are Σ w, c, Σ w (v − c) and Σ w (v − c)².
 
-    weight: weight w of the value's row.
+    record: (4 + k,), the four numbers, then k sums with targets that are not changed.
+    value: the nonzero value to add.
+    weight: weight of the value's row.
     """
     if record[0] == 0.0:
         record[1] = value
@@ -64,7 +66,7 @@ def add_features(
     indptr: (rows + 1,).
     indices, values: (entries,).
     weights: (rows,) float64.
-    records: (d, 4 + k), a row of sums for each feature.
+    records: (features, 4 + k), a row of sums for each feature.
     total: weight of earlier rows.
     """
     last = np.uint64(len(indices) - 1)
@@ -98,7 +100,8 @@ def add_one_label(
     indices, values: (entries,).
     weights: (rows,) float64.
     codes: (rows,) label of each row.
-    records: (d, 4 + k), a row of sums for each feature. The cross sums of label j are column 4 +
+    records: (features, 4 + k), a row of sums for each feature, for k labels. The first four
+        columns do not depend on labels. Column 4 + j has the weighted sums of the rows with label
         j.
     total: weight of earlier rows.
     """
@@ -135,8 +138,8 @@ def add_label_sets(
 ) -> float:
     """Add CSR rows with a set of labels each to the sums of their features.
 
-    Row i has the labels codes[label_indptr[i]:label_indptr[i + 1]]. The cross sums of each of
-    these labels grow by scale[i] · x. Returns the weight of all rows so far.
+    Row i has the labels codes[label_indptr[i]:label_indptr[i + 1]]. To the sums of each of these
+    labels, scale[i] times the weighted row is added. Returns the weight of all rows so far.
 
     indptr: (rows + 1,).
     indices, values: (entries,).
@@ -144,8 +147,8 @@ def add_label_sets(
     label_indptr: (rows + 1,).
     codes: (labels of all rows,).
     scale: (rows,).
-    records: (d, 4 + k), a row of sums for each feature. The cross sums of label j are column 4 +
-        j.
+    records: (features, 4 + k), a row of sums for each feature, for k labels. The first four
+        columns do not depend on labels. Column 4 + j has the sums of label j.
     total: weight of earlier rows.
     """
     last = np.uint64(len(indices) - 1)
@@ -189,7 +192,8 @@ def add_values(
     indices, values: (entries,).
     weights: (rows,) float64.
     targets: (rows, k) targets y − r, with r a fixed point near their mean.
-    records: (d, 4 + k), a row of sums for each feature. The last k columns are the cross sums.
+    records: (features, 4 + k), a row of sums for each feature. The first four columns do not
+        depend on targets. The last k columns have the sums of rows times targets.
     total: weight of earlier rows.
     """
     k = targets.shape[1]

@@ -43,17 +43,17 @@ n is the weight of a feature's nonzeros v, and c is the first of them.
 """
 
 HEAD = 4
-"""Number of a feature's values before its cross sums."""
+"""Number of values that are stored for a feature before its cross sums with targets."""
 
 FAR = 8.0
-"""Largest distance of ȳ from the reference r, in standard deviations.
+"""Largest distance of the targets' mean ȳ from the point r, in standard deviations.
 
-r is the point about which cross sums of continuous targets y are stored. Beyond this distance r
-moves to the mean ȳ.
+Cross sums of continuous targets y are sums of x (y − r)ᵀ over rows x. If r is farther from ȳ, r is
+moved to ȳ.
 """
 
 NOTHING = 1e-14
-"""Share of a feature's weight that counts as rounding.
+"""Share of a feature's weight that counts as rounding error.
 
 If no more than this share remains after a subtraction, the weight is set to 0.
 """
@@ -61,19 +61,19 @@ If no more than this share remains after a subtraction, the weight is set to 0.
 
 @nested_state
 class SparsePart(NamedTuple):
-    """Frozen sums over sparse rows x with d features and k target columns.
+    """Frozen sums over sparse rows x, of weight w, with d features and k target columns.
 
-    All arrays are float64, in stored units: true sum = scale of the state · stored sum.
+    All arrays are float64, and all sums are divided by the state's scale.
 
     Attributes
     ----------
     features : (d, 4)
-        n, c, Σ w (v − c) and Σ w (v − c)² over each feature's nonzeros v. n is their weight, and c
-        the first of them.
+        n, c, Σ w (v − c) and Σ w (v − c)² over each feature's nonzeros v. n is the weight of these
+        nonzeros, and c is the first of them.
     cross : (d, k)
-        Σ w x (y − r)ᵀ.
+        Σ w x (y − r)ᵀ for the targets y.
     reference : (k,)
-        r, a fixed point near the mean of continuous targets y. Zero for labels.
+        r, a fixed point near the mean of continuous targets. Zero for labels.
     """
 
     features: np.ndarray
@@ -93,7 +93,7 @@ class SparsePart(NamedTuple):
 
     @property
     def sums(self) -> np.ndarray:
-        """Sums Σ w x (d,) of all rows."""
+        """Sums Σ w x (features,) over all rows x of weight w."""
         return self.features[:, WEIGHT] * self.features[:, POINT] + self.features[:, SUM]
 
     def centred(self, weight: float, target_offset: np.ndarray) -> CentredPart:
@@ -111,12 +111,12 @@ class SparsePart(NamedTuple):
         return CentredPart(False, weight, mean, low, self.variances(weight), np.zeros((0, 0)), cross, nonzero)
 
     def variances(self, weight: float) -> np.ndarray:
-        """Return the diagonal (d,) of the centred scatter of all rows.
+        """Return the diagonal (features,) of the centred scatter of all rows.
 
         A feature's entry is q + n (N − n) / N · μ². n is the weight of the feature's nonzeros v, μ
-        their mean, and q = Σ w (v − μ)². Costs O(d).
+        their mean, q = Σ w (v − μ)², and N the weight of all rows. Costs O(features).
 
-        weight: weight N of all rows.
+        weight: N.
         """
         n, (offset, spread) = self.features[:, WEIGHT], nonzero_spreads(self.features)
         share = n / weight if weight > 0.0 else np.zeros_like(n)
@@ -142,11 +142,11 @@ class SparsePart(NamedTuple):
         return SparsePart(pad_to_shape(self.features, (width, HEAD)), cross, reference)
 
     def referred(self, reference: np.ndarray) -> "SparsePart":
-        """Return the sums with the cross sums about another reference.
+        """Return the sums with another point subtracted from the targets.
 
-        The cross sums are then Σ w x (y − reference)ᵀ.
+        The cross sums of rows x and targets y are then Σ w x (y − reference)ᵀ.
 
-        reference: (k,).
+        reference: (k,), the point.
         """
         if np.array_equal(self.reference, reference):
             return self
@@ -156,8 +156,8 @@ class SparsePart(NamedTuple):
     def join(self, other: "SparsePart", sign: float = 1.0) -> "SparsePart":
         """Return the sums of this part's rows and of other's rows.
 
-        With sign −1, return the sums of this part's rows without other's rows. Both parts have the
-        same width and target columns. The result has the reference of this part.
+        With sign −1, return the sums of this part's rows without other's rows. The two parts must
+        have the same features and target columns. The result has the `reference` of this part.
         """
         other = other.referred(self.reference)
         features = join_features(self.features, other.features, sign)
@@ -175,10 +175,11 @@ class SparseSums:
     def __init__(self, width: int, reference: np.ndarray) -> None:
         """Create the sums of no rows.
 
-        The system provides memory only for the parts of the arrays that rows need.
+        The arrays are large, but the system provides memory only for the parts of them that rows
+        need.
 
         width: number of features.
-        reference: (k,) point about which cross sums with the targets are stored.
+        reference: (k,) point that is subtracted from the targets before cross sums are formed.
         """
         self.width, self.columns = width, len(reference)
         self.reference = reference.copy()
@@ -200,7 +201,7 @@ class SparseSums:
     def rescale(self, factor: float) -> None:
         """Multiply every sum by factor.
 
-        The point c of each feature then moves to the mean of the feature's nonzeros.
+        The point c that is subtracted from a feature's nonzeros then moves to their mean.
         """
         self._records[:, [WEIGHT, SUM, SQUARES]] *= factor
         self._records[:, HEAD:] *= factor
@@ -232,7 +233,8 @@ class SparseSums:
 
         Returns the weight of all rows so far.
 
-        weights: (rows,) weights divided by the state's scale, as the sums are.
+        weights: (rows,) weights divided by the state's scale, because stored sums are divided by
+            it, too.
         encoded: targets as numeric columns, None without targets.
         total: weight of all earlier rows.
         """
@@ -247,9 +249,10 @@ class SparseSums:
         return float(add_label_sets(*rows, encoded.indptr, encoded.codes, scale, *sums))
 
     def set_reference(self, values: np.ndarray, weights: np.ndarray) -> None:
-        """Take the mean of continuous targets as the reference.
+        """Set `reference` to the mean of continuous targets.
 
-        Cross sums are stored about the reference. Call this before any row of weight above 0.
+        `reference` is the point that is subtracted from targets before cross sums are formed. Call
+        this before any row of weight above 0.
 
         values: (rows, k) targets.
         weights: (rows,).
@@ -259,10 +262,11 @@ class SparseSums:
             self.reference = weights / total @ values
 
     def follow_mean(self, targets: TargetSums) -> None:
-        """Move the reference to the mean of continuous targets if it is far.
+        """Move `reference` to the mean of continuous targets if the mean is far from it.
 
-        Cross sums are stored about the reference. It moves if it is more than eight standard
-        deviations from the mean. Costs O(d k).
+        `reference` is the point that is subtracted from targets before cross sums are formed. Far
+        means more than eight standard deviations. Costs O(d k) for d features and k target
+        columns.
         """
         values = targets.values
         if targets.labelled or values.weight == 0.0:
@@ -277,7 +281,8 @@ class SparseSums:
     def _recentre(self) -> None:
         """Move each feature's point c to the mean of the feature's nonzeros.
 
-        The sums Σ w (v − c) and Σ w (v − c)² are about c. Costs O(d).
+        c is subtracted from the nonzeros v: stored are Σ w (v − c) and Σ w (v − c)². Costs
+        O(features).
         """
         head = self._records[:, :HEAD]
         offset, spread = nonzero_spreads(head)
@@ -301,11 +306,13 @@ def _recentre_features(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spr
 
 
 def nonzero_spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return offset (d,) and spread (d,) of each feature's nonzeros v.
+    """Return offset (features,) and spread (features,) of each feature's nonzeros v.
 
-    The offset is the mean of v minus c. The spread is Σ w (v − mean)².
+    The offset is the mean of v minus c, where c is the first nonzero. The spread is Σ w (v −
+    mean)².
 
-    features: (d, 4), with the columns n, c, Σ w (v − c) and Σ w (v − c)².
+    features: (features, 4), with the columns n, c, Σ w (v − c) and Σ w (v − c)². n is the weight
+        of the nonzeros.
     """
     n, total = features[:, WEIGHT], features[:, SUM]
     offset = np.divide(total, n, out=np.zeros_like(n), where=n > 0.0)
@@ -313,10 +320,10 @@ def nonzero_spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _record_length(columns: int) -> int:
-    """Return the number of float64 values to reserve for a feature.
+    """Return the number of float64 values to reserve for one feature.
 
-    These are 4 values and the cross sums, rounded up to whole cache lines. Without targets they
-    are 4, which is half a cache line.
+    A feature needs 4 values and its cross sums, rounded up to whole cache lines. Without targets
+    the 4 values take half a cache line, which is not rounded up.
 
     columns: number of target columns.
     """
@@ -326,14 +333,15 @@ def _record_length(columns: int) -> int:
 def join_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
     """Return the sums `features` (d, 4) of two sets of rows together.
 
+    The columns are n, c, Σ w (v − c) and Σ w (v − c)² over a feature's nonzeros v. n is the weight
+    of the nonzeros, and c is the first of them. The formula is that of Chan, Golub and LeVeque.
+
+    The last column may become negative, by rounding or because b's rows are not among a's. It is
+    not corrected here, because `nonzero_spreads` reads a negative value as 0.
+
     a: sums of the first rows.
     b: sums of the second rows.
     sign: 1 to add the rows of b, −1 to remove them.
-
-    The columns are n, c, Σ w (v − c) and Σ w (v − c)² over a feature's nonzeros v. The formula is
-    that of Chan, Golub and LeVeque. The last column may become negative, by rounding or because
-    b's rows are not among a's. It is not corrected here: `nonzero_spreads` reads a negative value
-    as 0.
     """
     (offset, spread), (other, other_spread) = nonzero_spreads(a), nonzero_spreads(b)
     n = a[:, WEIGHT] + sign * b[:, WEIGHT]

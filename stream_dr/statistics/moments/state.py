@@ -40,8 +40,9 @@ from stream_dr.targets.targets import KINDS, check_label_type
 class Centred(NamedTuple):
     """Centred sums of a state, float64, for the solvers.
 
-    Sums are over rows x with weight w and targets y. x̄ and ȳ are the weighted means. Sums are
-    true sums, not divided by the state's scale.
+    Sums are over rows x with weight w and targets y, for d features and k target columns. x̄ and ȳ
+    are the weighted means. A state stores sums divided by its scale, but the sums here are not
+    divided.
 
     Attributes
     ----------
@@ -52,9 +53,9 @@ class Centred(NamedTuple):
     mean : (d,)
         x̄.
     diagonal : (d,) or None
-        Σ w (x − x̄)² of each feature. None without scatter.
+        Σ w (x − x̄)² of each feature. None if the state stores no scatter matrix.
     scatter : (d, d) or None
-        Σ w (x − x̄)(x − x̄)ᵀ. None unless the scatter is exact.
+        Σ w (x − x̄)(x − x̄)ᵀ. None unless the state stores the whole scatter matrix.
     labels : tuple of Label
         Distinct labels. () if targets are continuous.
     label_weights : (k,)
@@ -66,7 +67,7 @@ class Centred(NamedTuple):
     target_scatter : (k, k)
         Σ w (y − ȳ)(y − ȳ)ᵀ.
     scatter_kind : str
-        "exact", "diagonal" or "none".
+        Part of the scatter matrix that the state stores: "exact" (all), "diagonal" or "none".
     noise : float
         Absolute error that unlearning may have left in the sums.
     """
@@ -146,9 +147,9 @@ class MomentState(NamedTuple):
     largest: Largest = Largest()
 
     def check(self) -> None:
-        """Raise DamagedFile unless all parts belong to one stream.
+        """Raise DamagedFile unless all fields fit each other.
 
-        The parts must agree in features, labels and kind of targets.
+        They must have the same features, labels and kind of targets.
         """
         check_encoding(self.encoding)
         check_one_of(self, "scatter", ("auto", "exact", "diagonal", "none"))
@@ -189,7 +190,7 @@ class MomentState(NamedTuple):
 
     @property
     def columns(self) -> int:
-        """Number of target columns k."""
+        """Number of target columns."""
         return len(self.targets.total) if self.targets.labelled else len(self.targets.values.mean)
 
     @property
@@ -202,24 +203,25 @@ class MomentState(NamedTuple):
         """Relative error that unlearning has left in the sums, at most 1e-6.
 
         It is the largest value of EPS · largest size / present size of a sum. The sums are the
-        scatter of every feature, every target, and the weight N [mathematics §1]. `remove` raises
-        PrecisionLost if it would exceed 1e-6. Costs O(d + k).
+        scatter of every feature, every target, and the weight of all rows [mathematics §1].
+        `remove` raises PrecisionLost if the error would exceed 1e-6. Costs O(d + k) for d features
+        and k target columns.
         """
         return self.largest.relative_error(sum_sizes(self))
 
     def merge(self, other: "MomentState") -> "MomentState":
-        """Return the state of the rows of both states.
+        """Return the state of the rows of `self` and `other`.
 
-        With decay < 1, `other` is the newer part of the stream. Raises CannotMerge. Costs O(d k +
-        d²).
+        With decay < 1, `other` must be the newer part of the stream. Raises CannotMerge. Costs
+        O(d k + d²) for d features and k target columns.
         """
         return merge_states(self, other)
 
     def centred(self) -> Centred:
         """Return the centred sums for the solvers.
 
-        The result is the same for sums stored centred and for sums stored about fixed points.
-        Costs O(d k + d²).
+        A state may store centred sums, or sums about fixed points. The result is the same. Costs
+        O(d k + d²) for d features and k target columns.
         """
         s, part, targets = self.scale, centred_features(self), self.targets
         mean_y, cyy = targets.mean(self.weight), targets.scatter(self.weight)
@@ -241,14 +243,14 @@ class MomentState(NamedTuple):
         )
 
     def label_set_cross(self, columns: Rows) -> np.ndarray:
-        """Return Σ_s (t_s − w_s x̄) · columns[s], an array (d, m).
+        """Return Σ_s (t_s − w_s x̄) · columns[s], an array (features, m).
 
-        s runs over the distinct label sets. t_s (d,) is the sum of w x over the rows with label
-        set s, w_s their weight, and x̄ the mean of all rows.
+        s runs over the distinct label sets. t_s (features,) is the sum of w x over the rows x, of
+        weight w, with label set s. w_s is the weight of these rows, and x̄ the mean of all rows.
 
         columns: (sets, m), dense or CSR. If row s has the set's labels divided by √degree, the
-            result is XH of HSL's clique Laplacian. For the star Laplacian row s is divided by the
-            set's size n_e in addition [mathematics §3].
+            result is the right-hand side XH for HSL's clique Laplacian. For the star Laplacian row
+            s is divided by the set's number of labels in addition [mathematics §3].
         """
         assert isinstance(self.label_sets, LabelSets)
         part = centred_features(self)
@@ -262,7 +264,7 @@ def empty_state(
     label_sets: bool = False,
     class_scatter: bool = False,
 ) -> MomentState:
-    """Return the state of no rows. Merging it changes no bit.
+    """Return the state of no rows. Merging this state changes no bit.
 
     The parameters are those of MomentAccumulator.
     """
@@ -276,7 +278,7 @@ def empty_state(
 def centred_features(state: MomentState) -> CentredPart:
     """Return the features' sums in centred form.
 
-    The sums are not multiplied by the state's scale.
+    The sums are still divided by the state's scale.
     """
     part = state.features
     if isinstance(part, SparsePart):
@@ -290,8 +292,8 @@ def centred_features(state: MomentState) -> CentredPart:
 def sum_sizes(state: MomentState) -> Largest:
     """Return the present sizes of the state's sums.
 
-    They are the weight, the scatter of each feature, and the weight or scatter of each target. The
-    sizes are not multiplied by the state's scale. Costs O(d + k).
+    The sums are the weight, the scatter of each feature, and the weight or scatter of each target.
+    The sizes are divided by the state's scale. Costs O(d + k) for d features and k target columns.
     """
     part, targets = state.features, state.targets
     variances = np.zeros(0)
@@ -301,14 +303,14 @@ def sum_sizes(state: MomentState) -> Largest:
 
 
 def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, class_scatter: bool = False) -> int:
-    """Return the largest number of bytes of such a state's arrays.
+    """Return the largest number of bytes of the arrays of a MomentState.
 
     The number is 8·(d·(k + 5) + k² + 4·k) for d features and k target columns. Exact scatter needs
     8·d² more, and the scatter of classes 8·k·(d² + 2·d + 1) more. Sums per label set are not
     included, since their number depends on the rows. label_sets.py limits them.
 
     targets: number of labels, or of entries of a continuous target.
-    exact: True for exact scatter.
+    exact: True for exact scatter (all pairs of features).
     """
     d, k = features, 0 if encoding == "none" else targets
     if isinstance(encoding, Fourier):
@@ -341,10 +343,10 @@ def check_stored_parts(state: MomentState, encoding: Encoding, label_sets: bool,
 
 
 def check_spec(a: MomentState, b: MomentState) -> None:
-    """Raise CannotMerge unless both states have the same parameters.
+    """Raise CannotMerge unless `a` and `b` have the same parameters.
 
     The parameters are encoding, decay, scatter, and whether label sets and class scatter are
-    stored. The scatter "auto" fits any other.
+    stored. The scatter "auto" equals any other value of scatter.
     """
     for name in ("encoding", "decay", "scatter"):
         mine, theirs = getattr(a, name), getattr(b, name)
@@ -355,7 +357,7 @@ def check_spec(a: MomentState, b: MomentState) -> None:
 
 
 def merge_states(older: MomentState, newer: MomentState) -> MomentState:
-    """Return the state of the rows of both states. Raises CannotMerge.
+    """Return the state of the rows of `older` and `newer`. Raises CannotMerge.
 
     Under decay the rows of `newer` came after the rows of `older`.
     """
@@ -382,10 +384,10 @@ def merge_states(older: MomentState, newer: MomentState) -> MomentState:
 
 
 def brought_together(a: MomentState, b: MomentState) -> tuple[MomentState, MomentState]:
-    """Return both states with equal width, labels and form of sums.
+    """Return two states with the same features, labels and form of sums.
 
     The labels are a's labels, then b's labels that a does not have. If one state has centred sums
-    and the other has not, both are centred.
+    and the other has sums about fixed points, both results have centred sums.
     """
     width = max(a.n_features, b.n_features)
     known = {label: j for j, label in enumerate(a.labels)}
@@ -468,9 +470,10 @@ def joined_sums(a: MomentState, b: MomentState, sign: float) -> JoinedSums:
 
 
 def _check_shapes(a: MomentState, b: MomentState) -> None:
-    """Raise CannotMerge if two states have rows or targets of other kinds.
+    """Raise CannotMerge if rows or targets of two states do not fit together.
 
-    They differ if widths, kinds of targets, numbers of target columns or types of labels do.
+    Compared are the numbers of features, the kinds of targets, the numbers of target columns and
+    the types of labels.
     """
     fixed = {s.n_features for s in (a, b) if s.dense}
     if len(fixed) > 1 or (fixed and max(a.n_features, b.n_features) not in fixed):

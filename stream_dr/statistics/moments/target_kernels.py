@@ -18,14 +18,17 @@ def add_target_sets(
 ) -> None:
     """Add rows with sets of labels to the sums of the labels.
 
-    Row i has the labels codes[indptr[i]:indptr[i + 1]], each with the value y = values[i]. For
-    each of these labels, w = weights[i] is added to label_weights and w y to total, and 1 is added
-    to label_rows if w > 0. For each pair of these labels, w y² is added to gram.
+    Row i has the labels codes[indptr[i]:indptr[i + 1]]. Each of these labels has the value
+    y = values[i], and the row has the weight w = weights[i].
+
+    * For each label, w is added to label_weights and w y to total.
+    * For each label, 1 is added to label_rows if w > 0.
+    * For each pair of the row's labels, w y² is added to gram.
 
     indptr: (rows + 1,).
     codes: (labels of all rows,).
     weights, values: (rows,).
-    label_weights, label_rows, total: (k,).
+    label_weights, label_rows, total: (k,), for k labels.
     gram: (k, k).
     """
     for i in range(len(weights)):

@@ -26,7 +26,7 @@ from stream_dr.statistics.protocol import nested_state
 class TargetPart(NamedTuple):
     """Frozen sums of the targets y of rows with weights w, in k columns.
 
-    Sums are in stored units: true sum = scale of the state · stored sum.
+    All sums are stored divided by the state's scale.
 
     Attributes
     ----------
@@ -39,8 +39,8 @@ class TargetPart(NamedTuple):
     gram : (k, k), or (0, 0) for one label a row
         Σ w y yᵀ.
     values : CentredPart
-        Centred sums of continuous targets. It has no columns if targets are labels, and the other
-        arrays have none if targets are continuous.
+        Centred sums of continuous targets. If targets are labels, `values` has no columns. If
+        targets are continuous, the other arrays have no columns.
     """
 
     label_weights: np.ndarray
@@ -69,9 +69,9 @@ class TargetPart(NamedTuple):
         return len(self.values.mean) == 0
 
     def mean(self, weight: float) -> np.ndarray:
-        """Return the mean ȳ (k,) of the targets.
+        """Return the mean (k,) of the targets.
 
-        weight: weight N of all rows.
+        weight: weight of all rows.
         """
         if not self.labelled:
             return self.values.mean
@@ -80,9 +80,9 @@ class TargetPart(NamedTuple):
     def scatter(self, weight: float) -> np.ndarray:
         """Return the centred scatter (k, k) of the targets.
 
-        It is Σ w (y − ȳ)(y − ȳ)ᵀ.
+        The scatter is Σ w (y − ȳ)(y − ȳ)ᵀ for targets y, their mean ȳ and weights w.
 
-        weight: weight N of all rows.
+        weight: weight of all rows.
         """
         if not self.labelled:
             return self.values.scatter
@@ -113,7 +113,7 @@ class TargetPart(NamedTuple):
         return TargetPart(weights, rows, sums, gram, self.values)
 
     def mean_minus(self, other: "TargetPart", weight: float, other_weight: float) -> np.ndarray:
-        """Return the targets' mean minus other's mean (k,).
+        """Return the mean of these targets minus the mean of other's targets (k,).
 
         weight: weight of this part's rows.
         other_weight: weight of other's rows.
@@ -155,16 +155,16 @@ class TargetSums:
         return TargetPart(weights, rows, total, gram, self.values.freeze())
 
     def mean(self, weight: float) -> np.ndarray:
-        """Return the mean ȳ (k,) of the targets.
+        """Return the mean (k,) of the targets.
 
-        weight: weight N of all rows.
+        weight: weight of all rows.
         """
         if not self.labelled:
             return self.values.mean
         return self.total / weight if weight > 0.0 else np.zeros_like(self.total)
 
     def rescale(self, factor: float) -> None:
-        """Multiply every weighted sum by factor. Numbers of rows stay."""
+        """Multiply every weighted sum by factor. Numbers of rows do not change."""
         for sums in (self.label_weights, self.total, self.gram):
             sums *= factor
         self.values.rescale(factor)
@@ -185,12 +185,14 @@ class TargetSums:
     def add(self, encoded: Encoded, weights: np.ndarray) -> np.ndarray | None:
         """Add the targets of rows.
 
-        For continuous targets, returns an array (rows + 1, k) that the cross sums need: the
-        centred targets √w (y − their mean), then the joining row (see CentredSums). For labels,
-        returns None. A row of weight 0 does not count in label_rows.
+        For labels, returns None. For continuous targets, returns an array (rows + 1, k) from which
+        the cross sums are computed. It has the centred targets √w (y − their mean), then a row
+        that joins them to the sums before (see TargetRows). A row of weight 0 does not count in
+        label_rows.
 
         encoded: targets as numeric columns.
-        weights: (rows,) weights divided by the state's scale, as the sums are.
+        weights: (rows,) weights w, divided by the state's scale, because stored sums are divided
+            by it, too.
         """
         if encoded.values is not None:
             return self.values.add(encoded.values, weights, float(weights.sum()))

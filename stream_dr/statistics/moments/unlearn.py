@@ -47,10 +47,10 @@ def subtract_state(whole: MomentState, part: MomentState) -> MomentState:
     """Return `whole` without the rows of `part`.
 
     Raises CannotUnlearn if `part` has more rows, weight, scatter, labels, label sets or features
-    than `whole`. Raises PrecisionLost if the remaining sums would be known too badly.
+    than `whole`. Raises PrecisionLost if the remaining sums would have too few right digits.
 
-    part: state of rows that `whole` has learned. It has no decay of its own. Its rows have the
-        weights that they have in `whole` now.
+    part: state of rows that `whole` has learned. Its rows have the weights that they have in
+        `whole` now. Its own decay is 1.
     """
     skipped = _remaining_rows(whole.rows_skipped, part.rows_skipped, "rows without target")
     if part.rows == 0:
@@ -86,7 +86,7 @@ def subtract_state(whole: MomentState, part: MomentState) -> MomentState:
 def set_clock_back(state: MomentState, removed: int, age: int) -> MomentState:
     """Return the state with its clock set back after a removal.
 
-    The clock counts the rows by which decay has aged the sums.
+    The clock is the number of rows by which decay has aged the sums.
 
     removed: number of consecutive rows removed.
     age: number of rows learned after these rows.
@@ -110,7 +110,7 @@ def _varying_sizes(state: MomentState) -> Largest:
 
 
 def _constant_scatter(state: MomentState) -> np.ndarray:
-    """Return the scatter (d,) that rounding can give a constant feature."""
+    """Return the scatter (features,) that rounding can give a constant feature."""
     part = state.features
     if isinstance(part, SparsePart):
         return (8 * EPS) ** 2 * part.features[:, WEIGHT] * part.features[:, POINT] ** 2
@@ -153,11 +153,11 @@ def _exact_zeros(sums: JoinedSums) -> JoinedSums:
 def _check_scatter(sums: JoinedSums, largest: Largest, rounding: np.ndarray) -> None:
     """Raise CannotUnlearn if a scatter is clearly below zero.
 
-    Then the removed rows were not all learned before.
+    A scatter below zero means that not all removed rows had been learned.
 
     sums: the remaining sums.
     largest: largest sizes of the sums so far.
-    rounding: (d,) scatter that rounding can give a constant feature.
+    rounding: (features,) scatter that rounding can give a constant feature.
     """
     features, values = sums.features, sums.targets.values
     scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.variances
@@ -181,9 +181,10 @@ def _check_removable(a: MomentState, b: MomentState, noise: float) -> None:
     """Raise CannotUnlearn if b has more rows or weight than a.
 
     The rows of b are to be removed from a. The check is made for each feature of sparse rows, each
-    label and each label set. Both states have equal features and labels (`brought_together`).
+    label and each label set. The two states have the same features and labels
+    (`brought_together`).
 
-    noise: error that weights may have.
+    noise: rounding error that weights may have.
     """
     f, g = a.features, b.features
     if isinstance(f, SparsePart) and isinstance(g, SparsePart):

@@ -1,5 +1,5 @@
-"""Sample-exact recurrences: CCIPCA and incremental SKM.
+"""Recurrences that learn one row after the other: CCIPCA and incremental SKM.
 
-A recurrence updates its vectors row by row, in the order of the rows. Both run at about the speed
-of matrix products.
+A recurrence updates its vectors (the components) after each row, in the order of the rows. The two
+recurrences run at about the speed of matrix products.
 """

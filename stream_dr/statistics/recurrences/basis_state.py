@@ -1,9 +1,10 @@
 """BasisState: the frozen basis of a recurrence, and its vectors at unit length.
 
-The p vectors and c means are the product of two factors, D (d, p + c) of d features and M (p, p +
-c) of coefficients. Both factors are stored, not their product. So a recurrence that continues from
-a snapshot is bit-equal to one that never stopped. Memory is 8 · d · (p + c) bytes, and 8 · (2 p +
-c) · (p + c) for the rest.
+A recurrence (CCIPCA or incremental SKM) updates p vectors and c means after each row. They are
+stored as the product of two factors, D (d, p + c) for d features and M (p, p + c) of coefficients.
+Because the factors and not their product are stored, a recurrence that continues from a snapshot
+is bit-equal to one that never stopped. Memory is 8 · d · (p + c) bytes, and 8 · (2 p + c) · (p +
+c) for the rest.
 """
 
 from typing import NamedTuple
@@ -15,15 +16,15 @@ from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.statistics.protocol import nested_state
 
 SMALLEST_UNIT = 2.0**-300
-"""Lower bound of the basis's unit, the power of 2 that rows are multiplied by.
+"""Lower bound of `unit`, the power of 2 that rows are multiplied by.
 
-It is smaller than the unit for the longest rows, 2^100 / LARGEST.
+The bound is smaller than the unit for the longest rows, 2^100 / LARGEST.
 """
 
 
 @nested_state
 class BasisState(NamedTuple):
-    """A frozen BlockBasis of p vectors and c means.
+    """Frozen p vectors (components) and c means of a recurrence over rows.
 
     The vectors are D Mᵀ: vector i is the sum of D's columns with row i of M as coefficients.
 
@@ -43,9 +44,10 @@ class BasisState(NamedTuple):
     counts : (c,) float64
         Number of rows in each mean.
     live : int
-        Number of vectors started so far, at most p.
+        Number of vectors so far, at most p. A new vector is added when a row is not in the span of
+        the vectors so far.
     turned : int
-        Number of the row at which D was last multiplied out (D ← D Mᵀ, M ← I).
+        Number of the row at which D was last replaced by D Mᵀ, and M by the identity.
     unit : float
         Power of 2 that rows are multiplied by. 1 unless rows are longer than 1e50.
     """
@@ -75,7 +77,7 @@ class BasisState(NamedTuple):
         check_finite_arrays(self, "columns", "mixing", "gram", "lengths", "shift")
 
         check_at_least(self, 0.0, "counts")
-        # The bound on `live` holds because each row starts at most one vector.
+        # A row adds at most one vector, so there are at most as many vectors as rows.
         check_within(self, 0, min(p, rows) + 1, "live")
         check_within(self, 0, rows + 1, "turned")
         if self.shift is not None:
@@ -89,16 +91,17 @@ class BasisState(NamedTuple):
             raise field_error(self, "mixing", "0 on the diagonal", f"not 0 on the diagonal of {self.live} rows")
 
     def vectors(self) -> np.ndarray:
-        """Return the vectors started so far as columns (features, live).
+        """Return the vectors so far as columns (features, vectors).
 
-        They are not normalised. Costs O(d p (p + c)).
+        The vectors are not normalised. Costs O(d p (p + c)) for d features, p vectors and c means.
         """
         return self.columns @ self.mixing[: self.live].T / self.unit**2
 
     def means(self) -> np.ndarray:
-        """Return the means of rows as columns (features, c).
+        """Return the means of rows as columns (features, means).
 
-        A mean of no rows is zero for sparse rows, and the shift for dense rows.
+        If a mean has no rows, its column is zero for sparse rows. For dense rows the column is the
+        row that is subtracted from all rows.
         """
         p = self.mixing.shape[0]
         means = self.columns[:, p:] / np.maximum(self.counts, 1.0)
@@ -108,7 +111,7 @@ class BasisState(NamedTuple):
 def long_unit_columns(vectors: np.ndarray, smallest: float) -> tuple[np.ndarray, np.ndarray]:
     """Return vectors at unit length, C-ordered, and their former lengths.
 
-    Vectors up to `smallest` times as long as the longest vector are left out.
+    Vectors up to `smallest` times as long as the longest vector are dropped.
 
     vectors: (features, k), one vector in each column.
     """

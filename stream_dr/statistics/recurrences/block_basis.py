@@ -51,16 +51,16 @@ from stream_dr.statistics.recurrences.loops import learn_dense, learn_sparse
 MOST_COMPONENTS = 2_000
 """Largest number of components of a recurrence.
 
-The time for a row and the memory of `table` grow with the square of this number.
+The time for a row, and the memory of the coefficients, grow with the square of this number.
 """
 
 
 class BlockBasis:
-    """The mutable basis of p vectors and a growing number of means.
+    """Mutable basis of p vectors and a growing number of means.
 
-    It has one owner. Compiled loops write into its arrays. The vectors are stored as a product of
-    D and a small matrix M of coefficients. `padded` is p plus the number of means, rounded up to a
-    multiple of 8.
+    The vectors are the components of a recurrence over rows. They are stored as the product of
+    long columns D and a small matrix M of coefficients. The basis has one owner. Compiled loops
+    write into its arrays. `padded` is p plus the number of means, rounded up to a multiple of 8.
 
     Attributes
     ----------
@@ -76,12 +76,11 @@ class BlockBasis:
     shift : (features,) or None
         Row that is subtracted from dense rows.
     live : int
-        Number of vectors started so far.
+        Number of vectors so far.
     turned : int
-        Number of the row at which D was last multiplied out.
+        Number of the row at which D was last replaced by the vectors, and M by the identity.
     centred : bool
-        True if the single mean is the mean of all rows, so that the shift of dense rows may move
-        to it.
+        True if the single mean is the mean of all rows. `shift` may then be replaced by this mean.
     """
 
     def __init__(self, components: int, means: int, centred: bool = False, state: BasisState | None = None) -> None:
@@ -125,11 +124,12 @@ class BlockBasis:
             self.features = features
 
     def turn(self, row: int) -> None:
-        """Multiply the basis out: D ← D·M, M ← I.
+        """Replace the factors of the basis by their product and the identity.
 
-        D holds the basis columns, and M the coefficients of the vectors in these columns. The Gram
-        matrix and the lengths are computed again. The shift moves to the mean if the basis is
-        `centred`.
+        The vectors are stored as the product of D (columns of the basis) and M (coefficients). D
+        becomes D·M and M becomes the identity, which removes rounding errors. The Gram matrix and
+        the lengths are computed again. If the basis is `centred`, `shift` is replaced by the mean
+        of the rows.
 
         row: number of rows learned so far.
         """
@@ -141,7 +141,7 @@ class BlockBasis:
         mixing[self.live :] = 0.0
         scale = np.concatenate([np.ones(p), 1.0 / np.maximum(self.counts, 1.0)])
 
-        # Take some thousand features at a time, to bound the temporary memory.
+        # Only some thousand features at a time are used, to bound the temporary memory.
         gram = np.zeros((k, k))
         for start in range(0, self.features, 4096):
             part = self.columns[start : min(start + 4096, self.features), :k]
@@ -181,7 +181,7 @@ class BlockBasis:
 
         The first batch decides whether rows are dense or sparse.
 
-        shift: True if the first dense row is to be subtracted from all rows.
+        shift: if true, the first dense row is stored and subtracted from all dense rows.
         """
         if self.dense is None and not block.sparse:
             self.shift = block.X[0].astype(np.float64) * self.unit if shift else np.zeros(block.features)
@@ -190,9 +190,10 @@ class BlockBasis:
     def learn(self, X: Rows, row: int, a: float, variance: np.ndarray | None, labels: np.ndarray | None) -> None:
         """Learn the rows X, one after the other.
 
-        The compiled loop stops when the basis must be multiplied out or the unit must shrink. This
-        is done here, and the loop goes on.
+        The compiled loop stops when D must be replaced by D·M (see `turn`) or when rows must be
+        multiplied by a smaller power of 2. This method does either and calls the loop again.
 
+        X: (rows, features), dense or CSR.
         row: number of rows learned before.
         a: parameter `a` of incremental SKM, or `amnesic` of CCIPCA.
         variance: (1,) mean squared length of rows in CCIPCA. None for incremental SKM.
@@ -213,7 +214,7 @@ class BlockBasis:
                 self._change_unit(float(abs(X[at]).max()) * self.unit)
 
     def freeze(self) -> BasisState:
-        """Return a copy of the state so far. Later rows do not change it."""
+        """Return a copy of the state so far, which later rows do not change."""
         p, k, size = self.components, self.components + self.means, self.columns.shape[1]
         return BasisState(
             columns=self.columns[: self.features, :k].copy(),
@@ -228,10 +229,10 @@ class BlockBasis:
         )
 
     def _change_unit(self, largest: float) -> None:
-        """Shrink the unit, a power of 2 that rows are multiplied by.
+        """Shrink `unit`, the power of 2 that rows are multiplied by.
 
-        Entries of the next row and of the shift then stay below 2^100. All factors are powers of
-        2, so no digit is lost.
+        Entries of the next row, and of the row that is subtracted from dense rows, then stay below
+        2^100. All stored arrays are multiplied by powers of 2, so no digit is lost.
 
         largest: largest entry of the next row, multiplied by the old unit.
         """
@@ -248,9 +249,9 @@ class BlockBasis:
         self.unit *= factor
 
     def _drop_zeros(self) -> None:
-        """Drop vectors that became zero when the basis was multiplied out.
+        """Drop vectors that are zero, and move the vectors after them up.
 
-        The vectors after them move up.
+        A vector may become zero when its value is computed as D·M from the stored factors.
         """
         nonzero = np.flatnonzero(np.diag(self.table)[: self.live] > 0.0)
         if len(nonzero) == self.live:
@@ -304,7 +305,7 @@ class BlockBasis:
 
 
 def basis_bytes(features: int, components: int, means: int) -> int:
-    """Return the number of bytes of a basis's arrays.
+    """Return the number of bytes of the arrays of a BlockBasis.
 
     components: number of vectors.
     means: number of means.

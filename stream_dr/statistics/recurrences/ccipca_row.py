@@ -44,10 +44,10 @@ def ccipca_row(
     products: np.ndarray, squared: float, raw: float, row: int, table: np.ndarray, counts: np.ndarray, live: int,
     p: int, unit: float, amnesic: float, residual: np.ndarray, weights: np.ndarray,
 ) -> tuple[int, float, float]:  # fmt: skip
-    """Learn one row of CCIPCA from its inner products with D's columns.
+    """Learn one row of CCIPCA from its inner products with the basis columns D.
 
-    Returns the number of vectors started, |u_1|² over the smallest |u_i|², and |u_1|². u_i is what
-    remains of the row before its part along vector i is taken off.
+    Returns the number of vectors so far, |u_1|² over the smallest |u_i|², and |u_1|². u_i is the
+    rest of the row before its part along vector i is subtracted.
     """
     size = products.shape[0]
     weights[:] = 0.0
@@ -71,13 +71,13 @@ def ccipca_row(
             along = old * along + s * remaining
             ended = not length > 0.0
             c = 0.0 if ended else along / length
-        # Update row i of the table, and take from the residual its part along v_i.
+        # Row i of the table is updated. Then the residual loses its part along v_i.
         in_x = s * share - keep * (table[i, size + p] if centred else 0.0)
         in_x_of_basis = 0.0
         for j in range(size):
             table[i, j] = moved = keep * table[i, j] + s * residual[j]
             residual[j] -= c * moved
-        # Skip M's zeros: M is lower triangular except in the mean's column.
+        # M is lower triangular except in the mean's column, so its zeros are skipped.
         for j in range(size, size + i + 1):
             table[i, j] = moved = keep * table[i, j] + s * residual[j]
             residual[j] -= c * moved
@@ -106,12 +106,12 @@ def ccipca_row(
 def average_variance(variance: np.ndarray, remaining: float, row: int, unit: float, amnesic: float) -> None:
     """Add a row's squared length to the running mean in variance[0].
 
-    The mean has the amnesic weights of the vectors: row n enters with the weight (1 + ℓ)/n. While
-    n ≤ ℓ + 1, ℓ counts as 0.
+    The mean weighs rows as CCIPCA's vectors do. Row n enters with the weight (1 + ℓ)/n, where ℓ is
+    `amnesic`. While n ≤ ℓ + 1, ℓ counts as 0.
 
     variance: (1,).
     remaining: squared length of the centred row, times unit².
-    row: the row's number n.
+    row: number n of the row.
     unit: power of 2 that rows are multiplied by.
     amnesic: ℓ.
     """
@@ -133,13 +133,15 @@ def learn_mean(
     """Add the row x to the running mean x̄, and return |x − x̄|².
 
     products: (k,) inner products of x with the basis columns D (block_basis.py).
-    squared: |x − s|² for the shift s of dense rows.
-    row: the row's number.
+    squared: |x − s|² for the row s that is subtracted from all dense rows.
+    row: number of the row.
     table: (k, 2k), inner products of the vectors and the mean, then their coefficients in D's
         columns. Changed in place.
     counts: (1,) number of rows in the mean.
-    live: number of vectors started so far, of `p`.
-    residual: (2k,) inner products of x with the vectors, which become those of x − x̄.
+    live: number of vectors so far.
+    p: largest number of vectors.
+    residual: (2k,), holds the inner products of x with the vectors. They are replaced by the inner
+        products of x − x̄.
     """
     size = products.shape[0]
     keep, part = (row - 1.0) / row, 1.0 / row

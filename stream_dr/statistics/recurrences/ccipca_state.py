@@ -54,7 +54,7 @@ class CCIPCAState(NamedTuple):
     variance: np.ndarray
 
     def check(self) -> None:
-        """Raise DamagedFile unless basis and variance fit n_features and rows."""
+        """Raise DamagedFile unless `basis` and `variance` fit n_features and rows."""
         check_learned(self, ())
         self.basis.check(self.n_features, min(len(self.basis.counts), 1), self.rows)
         check_array_shapes(self, np.float64, variance=(1,))
@@ -100,5 +100,8 @@ class CCIPCAAccumulator(AccumulatorBase):
             self.rows += block.rows
 
     def freeze(self) -> CCIPCAState:
-        """Return the state so far. Later rows do not change it. Costs O(d p)."""
+        """Return the state so far, which later rows do not change.
+
+        Costs O(d p) for d features and p vectors.
+        """
         return CCIPCAState(self.rows, 0, self.n_features, None, (), self._basis.freeze(), self._variance.copy())

@@ -17,45 +17,51 @@ from stream_dr.compiled import compiled
 from stream_dr.statistics.recurrences.row_products import FAST
 
 LONGEST_UNTURNED = 262_144
-"""Largest number of rows until the basis is multiplied out again.
+"""Largest number of rows until D is replaced by D·M again.
 
-Multiplying out (D ← D·M, block_basis.py) computes the Gram matrix again. So this number bounds the
-rounding error that the Gram matrix collects.
+D and M are the factors whose product are the vectors of a recurrence (block_basis.py). The Gram
+matrix (inner products of the vectors) is then computed again. So this number bounds the rounding
+error that the Gram matrix collects.
 """
 
 SMALLEST = 1e-8
-"""Size of a diagonal entry of M below which the basis is multiplied out.
+"""Size of a diagonal entry of M below which D is replaced by D·M, and M by the identity.
 
-M holds the coefficients of the vectors in the basis columns D. Multiplying out is D ← D·M, M ← I.
+M holds the coefficients of the vectors in the basis columns D.
 """
 
 CANCELLED = 1e4
-"""Loss by cancellation in a vector from which the basis is multiplied out.
+"""Loss of digits in a vector from which D is replaced by D·M (block_basis.py).
 
-The loss is the length of the terms whose sum is the vector, over the vector's length.
+The vector is a sum of terms that may cancel. The loss is the length of the terms divided by the
+length of the vector.
 """
 
 LOST = 1e4
-"""Loss by cancellation from which the Gram matrix is computed again.
+"""Loss of digits in a squared length from which the Gram matrix is computed again.
 
-The loss is the size of the terms whose sum is a squared length, over that squared length.
+The squared length is a sum of terms that may cancel. The loss is the size of the terms divided by
+the squared length.
 """
 
 RESOLVED = 1e-12
-"""Share of its terms below which a squared length is rounding.
+"""Relative squared length up to which the rest of a row is only rounding error.
 
-No vector is started from a remaining row with such a squared length.
+The rest is what remains of a row after its parts along the vectors are subtracted. Its squared
+length is compared with the size of the terms whose sum it is. A rest of rounding errors does not
+become a new vector.
 """
 
 DEFLATED = 1e3
-"""Fall of a row's squared length from which the Gram matrix is computed again.
+"""Ratio of squared lengths from which the Gram matrix is computed again.
 
-The length falls when the row's parts along the vectors are taken off. Beyond this factor the Gram
-matrix has lost three digits.
+A row gets shorter when its parts along the vectors are subtracted. The ratio is the squared length
+before divided by the squared length after. Beyond this value the Gram matrix (inner products of
+the vectors) has lost three digits.
 """
 
 EARLY = 2048
-"""Number of first rows in which lost digits are restored immediately.
+"""Number of first rows after which lost digits are restored immediately.
 
 Later a single row weighs too little for its lost digits to matter.
 """
@@ -70,26 +76,26 @@ GOES_ON, WORN, TOO_LONG = 0, 1, 2
 """Reasons why a loop over rows stopped.
 
 GOES_ON: all rows are learned.
-WORN: the basis must be multiplied out after the last row learned.
+WORN: the basis columns D must be replaced by D·M (block_basis.py) after the last row learned.
 TOO_LONG: the next row's squared length exceeds HUGE.
 """
 
 TINY = (64 * 2.0**-52) ** 2
 """Squared share of a row's length up to which the centred row counts as zero.
 
-A row whose length without the mean is at most 64 eps of its length starts no vector.
+If the row minus the mean is at most 64 eps as long as the row, the row adds no new vector.
 """
 
 
 @compiled(fastmath=FAST, inline="always")
 def multiply_mixing(table: np.ndarray, products: np.ndarray, live: int, residual: np.ndarray) -> None:
-    """Write the row's inner products with the started vectors to residual.
+    """Write the row's inner products with the vectors so far to `residual`.
 
     These are M·Dᵀx for the row x. The other entries of residual become zero.
 
     table: (k, 2k), the Gram matrix of the vectors, then M, their coefficients in D's columns.
     products: (k,), Dᵀx, the row's inner products with the basis columns D.
-    live: number of vectors started so far.
+    live: number of vectors so far.
     residual: (2k,), the output.
     """
     size = products.shape[0]
@@ -105,11 +111,11 @@ def multiply_mixing(table: np.ndarray, products: np.ndarray, live: int, residual
 def mirror_gram_row(table: np.ndarray, i: int, live: int, p: int, means: int) -> None:
     """Copy row i of the Gram matrix to its column i.
 
-    Only entries of started vectors and of means are copied.
+    Only the entries of vectors so far, and of means, are copied.
 
     table: (k, 2k), whose first half is the Gram matrix.
-    live: number of vectors started so far.
-    p: number of vectors, after which the means begin.
+    live: number of vectors so far.
+    p: largest number of vectors. The means have the indices from p on.
     means: number of means.
     """
     for j in range(live):
@@ -122,17 +128,19 @@ def mirror_gram_row(table: np.ndarray, i: int, live: int, p: int, means: int) ->
 def start_component(
     table: np.ndarray, residual: np.ndarray, weights: np.ndarray, i: int, length: float, share: float, unit: float
 ) -> None:
-    """Start vector i from what remains of the row.
+    """Make what remains of a row x the new vector number i.
 
-    The vector has not been started before, so its basis column is empty.
+    The remaining row is x minus its parts along the vectors before i. The vectors are stored as a
+    product of long basis columns D (features, k) and small coefficients. Column i of D is still
+    empty.
 
     table: (k, 2k), the Gram matrix of the vectors, then their coefficients in the basis columns.
         Row i is written.
-    residual: (2k,) the remaining row: its inner products with all vectors, then its coefficients
+    residual: (2k,), the remaining row: its inner products with all vectors, then its coefficients
         in the basis columns.
-    weights: (k,), of which entry i is written. The basis columns D then grow by x · weightsᵀ.
+    weights: (k,), of which entry i is written. The caller then adds x · weightsᵀ to D.
     length: squared length of the remaining row.
-    share: coefficient of the row x in the remaining row.
+    share: coefficient of x in the remaining row.
     unit: power of 2 that rows are multiplied by. Stored vectors are multiplied by unit².
     """
     size = weights.shape[0]
@@ -172,20 +180,22 @@ def needs_turn(
     growth: float,
     deflated: float,
 ) -> bool:
-    """Return True if the basis must be multiplied out after this row.
+    """Return True if D must be replaced by D·M after this row.
 
-    Multiplying out is D ← D·M, M ← I, with the basis columns D and the coefficients M.
-    block_basis.py states the rule. Its costly part runs at most every 32 rows.
+    The vectors are the product of the basis columns D and the coefficients M. D·M replaces D, and
+    the identity replaces M, when digits are lost. block_basis.py states the rule. Its costly part
+    runs at most every 32 rows.
 
     table: (k, 2k), the Gram matrix of the vectors, then M.
     lengths: (k,) squared lengths of D's columns.
     counts: (c,) number of rows in each mean.
-    p: number of vectors, of which the first `live` are started.
+    p: largest number of vectors.
+    live: number of vectors so far.
     row: number of the row.
-    turned: number of the row at which the basis was last multiplied out.
-    growth: factor by which the stream may grow until the basis is multiplied out again.
-    deflated: squared length of the row over its smallest value while the row's parts along the
-        vectors were taken off.
+    turned: number of the row at which D was last replaced.
+    growth: factor by which the number of rows may grow until D is replaced again.
+    deflated: squared length of the row divided by the squared length that remains after its parts
+        along the vectors are subtracted.
     """
     size = lengths.shape[0]
     if row >= min(growth * max(turned, 1), turned + LONGEST_UNTURNED):

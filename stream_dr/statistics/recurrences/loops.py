@@ -57,8 +57,8 @@ def learn_sparse(
 ) -> tuple[int, int, int]:  # fmt: skip
     """Learn sparse rows from row `at` on.
 
-    Returns the number of rows of the batch learned, the number of vectors started, and the reason
-    why the loop stopped. The other arguments are listed in the module's docstring.
+    Returns the number of rows of the batch learned, the number of vectors so far, and the reason
+    why the loop stopped. The module's docstring lists the other parameters.
 
     indptr: (rows + 1,) int32.
     indices, values: (entries,).
@@ -99,8 +99,8 @@ def learn_dense(
 ) -> tuple[int, int, int]:  # fmt: skip
     """Learn dense rows from row `at` on, in blocks.
 
-    Returns the number of rows of the batch learned, the number of vectors started, and the reason
-    why the loop stopped. The other arguments are listed in the module's docstring.
+    Returns the number of rows of the batch learned, the number of vectors so far, and the reason
+    why the loop stopped. The module's docstring lists the other parameters.
 
     X: (rows, features).
     shift: (features,) row that is subtracted from all rows.
@@ -135,7 +135,7 @@ def learn_dense(
                 )
                 average_variance(variance, remaining, row, unit, a)
             update_lengths(lengths[0], x, q, squared)
-            # CCIPCA multiplies D out more often, because the shift then moves to the mean.
+            # CCIPCA replaces D by D·M earlier, because `shift` then becomes the mean so far.
             growth = 64 if variance is None else 8
             if worst > LOST or needs_turn(table, lengths[0], counts, p, live, row, turned, growth, deflated):
                 why = WORN

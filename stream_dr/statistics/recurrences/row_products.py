@@ -25,7 +25,7 @@ from stream_dr.compiled import compiled
 from stream_dr.statistics.prefetch import prefetch
 
 FAST = {"reassoc", "contract", "nsz"}
-"""Flags of the compiler.
+"""Flags of the compiler for floating-point arithmetic.
 
 Sums may be reordered. NaN and infinity stay valid.
 """
@@ -77,8 +77,8 @@ def scatter_row(
 ) -> None:
     """Add x qᵀ to the basis columns D for a sparse row x.
 
-    x is `unit` times the entries start … stop of a CSR matrix. As many entries after them, about
-    those of the next row, are prefetched.
+    x is `unit` times the entries start … stop of a CSR matrix. The entries that follow, probably
+    those of the next row, are prefetched in the same number.
 
     indices, values: (entries,) of all rows.
     columns: (features, k), D.
@@ -98,10 +98,11 @@ def scatter_row(
 def shift_rows(X: np.ndarray, first: int, unit: float, shift: np.ndarray, block: np.ndarray, raw: np.ndarray) -> None:
     """Write a block of shifted rows, transposed, and their squared lengths.
 
-    X: (all rows, features), read from row `first` on.
+    X: (all rows, features). The block begins at row `first`.
     unit: power of 2 that rows are multiplied by.
-    shift: (features,), s.
-    block: (features, rows of the block) float64, an output: (unit · x − s) in each column.
+    shift: (features,), row s that is subtracted.
+    block: (features, rows of the block) float64, an output. Column i is unit · x − s for row x
+        number i of the block.
     raw: (rows of the block,), an output: squared lengths of unit · x before the shift.
     """
     raw[:] = 0.0
@@ -145,7 +146,7 @@ def add_block(block: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> No
 
     block: (features, rows), the transposed rows of a block.
     columns: (features, k), D.
-    weights: (rows, k), Q. If its row t is q and row t of the block is x, x qᵀ is added to D.
+    weights: (rows, k), Q. For row t of the block, x, and row t of Q, q, x qᵀ is added to D.
     """
     part = np.empty((TILE, weights.shape[1]))
     for f in range(0, block.shape[0], TILE):
@@ -160,8 +161,9 @@ def add_block(block: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> No
 def settle_products(products: np.ndarray, inner: np.ndarray, weights: np.ndarray, t: int) -> None:
     """Correct products[t] for the earlier rows of its block.
 
-    products holds Dᵀx for the basis columns D as they were before the block. The earlier rows x_s
-    of the block add x_s q_sᵀ to D, so Σ_s q_s (x_s · x_t) is added to products[t].
+    products[t] holds Dᵀx_t for row x_t and the basis columns D as they were before the block. Each
+    earlier row x_s of the block adds x_s q_sᵀ to D. So Σ_s q_s (x_s · x_t) is added to
+    products[t].
 
     products: (rows, k).
     inner: (rows, rows) inner products of the rows.

@@ -45,10 +45,10 @@ def skm_row(
     products: np.ndarray, squared: float, row: int, label: int, table: np.ndarray, formed: np.ndarray, counts: np.ndarray,
     live: int, p: int, unit: float, a: float, working: np.ndarray, space: np.ndarray, weights: np.ndarray,
 ) -> tuple[int, float, float]:  # fmt: skip
-    """Learn one row of incremental SKM from its inner products with D's columns.
+    """Learn one row of incremental SKM from its inner products with the basis columns D.
 
-    Returns the number of vectors started, the largest loss by cancellation, and the factor by
-    which |u|² fell. u is what remains of the row after its parts along the vectors are taken off.
+    Returns the number of vectors so far, the largest loss of digits (coefficients.LOST), and |x|²
+    over |u|². u is the rest of the row x without its parts along the vectors.
     """
     size, c = products.shape[0], counts.shape[0]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
@@ -80,7 +80,7 @@ def skm_row(
                 table[i, j] += part[k] * working[k, j]
         table[i, i] = length
 
-        # Take from u and the means their parts along vector i.
+        # u and the class means lose their parts along vector i.
         for k in range(c + 1):
             for j in range(2 * size):
                 working[k, j] -= turned[k] * table[i, j]
@@ -107,13 +107,14 @@ def skm_row(
 def weigh_update(
     working: np.ndarray, counts: np.ndarray, i: int, row: int, label: int, a: float, scale: float, part: np.ndarray
 ) -> None:
-    """Write the update of vector v_i to `part`.
+    """Write the coefficients of the update of vector v_i to `part`.
 
-    `part` gets the coefficients of u and of the class means. The update is Σ_j q_j (u − m_j)((u −
-    m_j) · v_i) · scale over the classes j, with q_j = n_j / n − a·[j = label]. n_j of the n rows
-    are of class j, u is what remains of the row, and m_j the mean of class j.
+    u is what remains of the row, and m_j is the mean of class j. The update is the sum over
+    classes Σ_j q_j (u − m_j)((u − m_j) · v_i) · scale. q_j = n_j / n − a·[j = label], where n_j of
+    the n rows are of class j. `part` gets the coefficients of u and of each m_j in this sum.
 
-    working: (c + 1, 2k), u and the means. Column i holds their inner products with v_i.
+    working: (c + 1, 2k), u and the means of c classes. Column i holds their inner products with
+        v_i.
     counts: (c,) numbers n_j.
     row: number n of the row.
     label: class of the row.
@@ -130,15 +131,16 @@ def weigh_update(
 def stretch_vector(
     working: np.ndarray, inner: np.ndarray, i: int, keep: float, length: float, part: np.ndarray, pull: np.ndarray
 ) -> tuple[float, float]:
-    """Return the squared length of an updated vector, and its terms' size.
+    """Return the squared length of an updated vector, and the size of its terms.
 
-    The updated vector is v = keep · v_i + Σ_k part[k] · working[k]. The size of the terms whose
-    sum is |v|² shows how many digits cancelled.
+    The updated vector is v = keep · v_i + Σ_k part[k] · working[k]. |v|² is a sum of terms that
+    may cancel. The size of the terms shows how many digits are lost.
 
-    working: (c + 1, 2k), u and the class means. Column i holds their inner products with v_i.
+    working: (c + 1, 2k), u (the row's remainder) and the class means. Column i holds their inner
+        products with v_i.
     inner: (c + 1, c + 1) inner products of u and the means with each other.
     length: |v_i|².
-    part: (c + 1,).
+    part: (c + 1,), coefficients of u and the means.
     pull: (c + 1,), an output: inner products of v with u and the means.
     """
     squared = terms = along = 0.0
@@ -166,10 +168,10 @@ def learn_class_mean(
     shares: np.ndarray,
     inner: np.ndarray,
 ) -> None:
-    """Add the row x to its class mean, and set up the working vectors.
+    """Add the row x to the mean of its class, and set up the working vectors.
 
-    The working vectors are u = x and the class means, before any part along a vector is taken from
-    them. The arguments not listed here are in the module's docstring.
+    The working vectors are x and the means of the c classes, as they are before their parts along
+    the vectors are subtracted. The module's docstring lists the other parameters.
 
     working: (c + 1, 2k), an output.
     shares: (c + 1,), an output: coefficient of x in each working vector.
@@ -191,7 +193,7 @@ def learn_class_mean(
     u[mean] = keep * u[mean] + new * squared
     mirror_gram_row(table, mean, live, p, c)
 
-    # Set up the working vectors.
+    # The first working vector is the row itself. The others are the class means.
     inner[0, 0], shares[:] = squared, 0.0
     shares[0] = 1.0
     for k in range(c):

@@ -53,7 +53,7 @@ class SKMState(NamedTuple):
     basis: BasisState
 
     def check(self) -> None:
-        """Raise DamagedFile unless the basis fits n_features, rows and labels."""
+        """Raise DamagedFile unless `basis` fits n_features, rows and labels."""
         check_learned(self, ("class",))
         self.basis.check(self.n_features, len(self.labels), self.rows)
 
@@ -103,7 +103,10 @@ class SKMAccumulator(AccumulatorBase):
         self.rows_skipped += skipped
 
     def freeze(self) -> SKMState:
-        """Return the state so far. Later rows do not change it. Costs O(d (p + c))."""
+        """Return the state so far, which later rows do not change.
+
+        Costs O(d (p + c)) for d features, p vectors and c classes.
+        """
         return SKMState(
             self.rows, self.rows_skipped, self.n_features, self.target_kind, self.labels, self._basis.freeze()
         )
