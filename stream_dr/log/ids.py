@@ -1,17 +1,17 @@
 """Index of row ids, in a table of index.sqlite.
 
-It finds the events that may have rows with an id.
+The index finds the events that may have rows with an id.
 
-An entry of the table `ids` covers the rows of some events, up to position `last`. It has a hash of
-32 bits of each row's id, and the position of its event. Whether an event really has the id, and in
-which rows, is found by reading the event.
+An entry of the table `ids` covers the rows of some events, up to position `last`. The entry has a
+hash of 32 bits of each row's id, and the position of its event. Only reading the event shows
+whether it really has the id, and in which rows.
 
-Entries of the newest rows hold all hashes (bucket −1), and are merged when they have equally many.
-From some thousand rows on, there is one entry for each value of the hashes' first 6 bits
-(`bucket`). Indexing each hash by itself in a B-tree would write a page for nearly every row.
+Entries of the newest rows hold all hashes (bucket −1). Two of them are merged when they have
+equally many. From some thousand rows on, there is one entry for each value of the hashes' first 6
+bits (`bucket`). Indexing each hash by itself in a B-tree would write a page for nearly every row.
 
-Ids must disappear with the rows that are erased. So the index never holds an id, and none can be
-derived from 32 bits, which many ids share.
+Ids must disappear with the rows that are erased. So the index never holds an id. An id cannot be
+derived from its 32 bits, which many ids share.
 
 Cost: an append writes 4 bytes for each row and 16 for each event, and again each time an entry
 doubles. A look-up reads a 64th of the hashes.
@@ -35,19 +35,19 @@ CREATE INDEX ids_last ON ids(last);
 """
 
 _NEWEST = -1
-"""Bucket of entries that hold all hashes."""
+"""Bucket number of entries that hold hashes of all buckets."""
 
-# The first 6 of a hash's 32 bits are its bucket.
+# A hash has 32 bits. Its first 6 bits are the number of its bucket.
 _SHIFT = 26
 
-# Number of hashes at which an entry is split into buckets.
+# An entry of this number of hashes is split into one entry for each bucket.
 _SPLIT = 1 << 14
 
 
 class IdEntry(NamedTuple):
     """Row of the table `ids`, unpacked.
 
-    hashes: (rows,) uint32.
+    hashes: (rows,) uint32, hashes of the rows' ids.
     positions: (rows,) int64, position of the event of each row.
     """
 
@@ -60,15 +60,17 @@ class IdEntry(NamedTuple):
 def id_hashes(ids: Iterable[str | int]) -> np.ndarray:
     """Return a hash of each id, as uint32 (rows,).
 
-    A number is hashed as it is written.
+    A number is hashed as its decimal text.
     """
     return np.array([xxhash.xxh32_intdigest(str(id).encode()) for id in ids], dtype=np.uint32)
 
 
 def note_ids(connection: sqlite3.Connection, path: Path, ids: dict[int, np.ndarray]) -> None:
-    """Add hashes of ids, by position of their event.
+    """Add hashes of ids to the table `ids`.
 
-    The newest entries that are not larger are merged with them.
+    The newest entries that are not larger are merged with the new hashes.
+
+    ids: hashes of ids by position of their event.
     """
     sizes = connection.execute("SELECT length(hashes) FROM ids WHERE bucket=? ORDER BY last DESC", (_NEWEST,))
     count = sum(map(len, ids.values()))
@@ -110,7 +112,12 @@ def with_ids(connection: sqlite3.Connection, path: Path, hashes: np.ndarray) -> 
 
 
 def select_entries(connection: sqlite3.Connection, path: Path, where: str, values: tuple[int, ...]) -> list[IdEntry]:
-    """Return entries of the index at `path`. Raises DamagedFile."""
+    """Return entries of the table `ids` in the index at `path`.
+
+    Raises DamagedFile.
+
+    where: SQL condition, with `values` for its placeholders.
+    """
     checked = []
     for bucket, last, hashes, positions, digest in connection.execute(f"SELECT * FROM ids WHERE {where}", values):
         are_blobs = isinstance(hashes, bytes) and isinstance(positions, bytes)
@@ -122,17 +129,18 @@ def select_entries(connection: sqlite3.Connection, path: Path, where: str, value
 
 
 def _insert_entry(connection: sqlite3.Connection, entry: IdEntry) -> None:
-    """Insert an entry."""
+    """Insert an entry into the table `ids`."""
     ends = np.flatnonzero(np.diff(entry.positions, append=-1)) + 1
-    # Run-length encoding: each position, and how many rows in sequence have it.
+    # Positions are run-length encoded: each position, and how many rows in sequence have it.
     runs = np.array([entry.positions[ends - 1], np.diff(ends, prepend=0)])
     row = (entry.bucket, entry.last, entry.hashes.tobytes(), runs.tobytes())
     connection.execute("INSERT INTO ids VALUES (?,?,?,?,?)", (*row, _digest(*row)))
 
 
 def _digest(bucket: int, last: int, hashes: bytes, positions: bytes) -> int:
-    """Return the digest of an entry.
+    """Return the digest of an entry of the table `ids`.
 
-    The long fields are digested first, which is quicker than `row_digest` of the fields.
+    The digest of the long fields is computed first, and the digest of all fields from it. This is
+    faster than `row_digest` of all fields.
     """
     return row_digest(bucket, last, quick_digest(hashes), quick_digest(positions))
