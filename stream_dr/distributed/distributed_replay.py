@@ -56,8 +56,8 @@ class _PartedReplay:
         self._directory = replay.directory
         self._dataset = replay.dataset
         self._models = replay.models
-        # _with_inner_counts has the keys of the batches whose rows are counted already.
-        self._with_inner_counts: set[str] = set()
+        # These are the keys of the batches whose rows are counted already.
+        self._counted_keys: set[str] = set()
 
     def append_and_learn_all(self) -> None:
         """Learn the batches that the log lacks, then append their events."""
@@ -118,8 +118,8 @@ class _PartedReplay:
     def _count_batch(self, reference: Reference) -> None:
         """Add the rows of a batch to the number of learned rows, and report progress."""
         # If a worker is lost, its batches are learned again. Their rows are counted only once.
-        if reference.key not in self._with_inner_counts:
-            self._with_inner_counts.add(reference.key)
+        if reference.key not in self._counted_keys:
+            self._counted_keys.add(reference.key)
             self._replay.rows += reference.rows
         self._replay.show("learning")
 
