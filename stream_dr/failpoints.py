@@ -40,14 +40,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _armed: dict[str, tuple[str, int]] = {}
-"""Action of each failpoint that is armed, by its name.
+"""Action that a test has set for each failpoint, by the failpoint's name.
 
 The action is a name such as "kill" and a number N. The action runs when the failpoint is reached
 for the N-th time, or every time if N is 0.
 """
 
 _reached: dict[str, int] = {}
-"""Number of times that each failpoint with an action was reached, by its name."""
+"""Number of times that each failpoint with an action was reached, by the failpoint's name."""
 
 
 class FailpointReached(RuntimeError):

@@ -35,7 +35,7 @@ _END = object()
 
 
 def engine_thread(name: str, run: Callable[[], None]) -> threading.Thread:
-    """Return a thread of the service's engine. It is not started yet."""
+    """Return a thread of the service's engine that is not started yet."""
     return threading.Thread(target=run, name=f"stream_dr-{name}", daemon=True)
 
 

@@ -61,7 +61,7 @@ class BodyFile(NamedTuple):
                 os.fdatasync(file)
 
                 # The bytes are hardly ever read again. This call removes them from the page cache.
-                # Otherwise a stream larger than memory would replace useful pages. macOS lacks the call.
+                # Otherwise a long stream would replace useful pages. macOS lacks the call.
                 if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(file, end, starts[-1] - end, os.POSIX_FADV_DONTNEED)
             except BaseException as e:

@@ -449,7 +449,7 @@ class Log(AbstractContextManager["Log"]):
         self._reconcile()
         try:
             with self._transaction() as (connection, index):
-                # If the log's end has moved since the last append here, another process has written.
+                # If the log's end has moved since this log's last append, someone else has written.
                 if (index.ends()[1:], index.current()) != (self._ends[1:], self._current):
                     self._stop("another process has written to it")
                 yield connection

@@ -81,7 +81,7 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     def decision_function(self, X: RowsLike) -> np.ndarray:
         """Return log posteriors (rows, classes) float64, up to a term common to all classes.
 
-        For two classes, return (rows,), the value of the second class minus that of the first.
+        For two classes, return (rows,), the second class's value minus the first class's value.
         """
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores

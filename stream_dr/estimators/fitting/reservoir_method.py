@@ -179,7 +179,7 @@ class Embedding(ReservoirMethod):
     def embedding_(self) -> np.ndarray:
         """Coordinates (sampled rows, components) float64 of the sampled rows.
 
-        They are in the order of `state_.kept`.
+        The rows are in the order of `state_.kept`.
         """
         return cast(Eigenmap | LocallyLinearEmbedding, inner_projection(self.projection())).places
 
