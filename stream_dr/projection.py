@@ -415,8 +415,9 @@ class Mapped(NamedTuple):
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns that the map makes, or None if they have no names.
 
-        They name the rows of `loadings`. A table's column may have had values only in rows without
-        a target. Nothing was learned of its columns. They are last, and their names are dropped.
+        The names belong to the rows of `loadings`. A column of a table may have had values only in
+        rows without a target, which are not learned. Its mapped columns come last, and their names
+        are dropped.
         """
         if self.table is None:
             return None

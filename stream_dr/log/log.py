@@ -255,7 +255,7 @@ class Log(AbstractContextManager["Log"]):
         return [e for e in events if e.kind == kind]
 
     def first_position_keeping(self, rows: int) -> int:
-        """Return the last position from which the log still holds `rows` rows.
+        """Return the last position such that events from it on have `rows` rows.
 
         If the log holds fewer rows, return `first`.
         """
@@ -449,7 +449,7 @@ class Log(AbstractContextManager["Log"]):
         self._reconcile()
         try:
             with self._transaction() as (connection, index):
-                # If the log's end has moved since this log's last append, someone else has written.
+                # If the log's end has moved since the last append, another process has written.
                 if (index.ends()[1:], index.current()) != (self._ends[1:], self._current):
                     self._stop("another process has written to it")
                 yield connection

@@ -63,7 +63,7 @@ class ClosedForm(AdditiveEstimator):
         effect for methods that do not invert Cxx.
     scatter : {"auto", "exact", "diagonal"}, default "auto"
         Part of the scatter matrix Cxx of the rows that is stored. "auto" stores all of it
-        ("exact") for dense rows, and for sparse rows whose width is stated, if there are at most
+        ("exact") for dense rows, and for sparse rows of a declared width, if there are at most
         4,096 features. Otherwise it stores only the diagonal. The first batch decides.
     standardize : bool, default False
         Solve as if every feature had variance 1.
@@ -72,9 +72,9 @@ class ClosedForm(AdditiveEstimator):
     min_class_rows : int ≥ 1, default 2
         Number of rows (of weight above 0) that a label needs before it becomes a class. It applies
         to targets of one label a row, as soon as two labels have this many rows. A label with
-        fewer rows waits (see `classes_waiting_`), and its mean is taken out of all sums. So a
-        misspelt label of one row changes nothing until its second row comes. With 1 every label is
-        a class from its first row on.
+        fewer rows is no class yet (see `classes_waiting_`), and its mean is subtracted from all
+        sums. So a misspelt label of one row changes nothing until its second row comes. With 1
+        every label is a class from its first row on.
     target : {"auto", "class", "multilabel", "continuous"}, default "auto"
         Kind of targets. "auto" takes the kind of the first batch.
     feature_map : dict or None, default None
