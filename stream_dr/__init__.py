@@ -1,8 +1,8 @@
 """stream_dr: supervised dimensionality reduction on streams too large for memory.
 
 `__init__.pyi` lists the public names. Each is loaded when it is first used, so `import stream_dr`
-is quick. `dir(stream_dr)` lists those for use in Python. The others are parts of the service's
-engine and may be imported all the same.
+is quick. `dir(stream_dr)` lists the names for use in Python. The other names are parts of the
+service's engine and can be imported, too.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ ENGINE = frozenset(
         "warm_up",
     }
 )
-"""Names that the service is built from, which `dir` leaves out."""
+"""Names that the service is built from. `dir` does not list them."""
 
 
 def __dir__() -> list[str]:
@@ -47,7 +47,10 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name. Raises AttributeError, which suggests the closest one."""
+    """Load a public name.
+
+    Raises AttributeError for an unknown name. The message suggests the closest public name.
+    """
     if name in __all__:
         return _load(name)
     from stream_dr.errors import did_you_mean

@@ -1,4 +1,4 @@
-"""Types that many modules name: paths of files, and JSON objects."""
+"""Types that many modules use: paths of files, and JSON objects."""
 
 import os
 from typing import Any
@@ -7,4 +7,4 @@ FileName = str | os.PathLike[str]
 """Path of a file."""
 
 JsonDict = dict[str, Any]
-"""JSON object: a record, a response, parameters by name, the spec of a feature map."""
+"""JSON object, for example a response, or parameters by name."""

@@ -1,11 +1,11 @@
 """Checks of the fields of a State or a projection, before anything computes with them.
 
-Every NamedTuple that is read from a file has a method `check`, made of these functions, and
-`unpack` calls it. Each costs one pass over an array, less than the array's checksum.
+Every NamedTuple that is read from a file has a method `check`, which calls these functions.
+`unpack` calls `check`. A check costs one pass over an array, less than the array's checksum.
 
-Why this way: a checksum says that a file's bytes are those that were written, not who wrote them.
-Compiled loops and neighbour searches would read and write past the end of a bad array, so they see
-none that was not checked.
+Why this way: a checksum shows that a file's bytes are those that were written, but not who wrote
+them. A bad array would make compiled loops and neighbour searches read and write past its end. So
+every array is checked before they use it.
 """
 
 import sys
@@ -18,26 +18,26 @@ import numpy as np
 from stream_dr.errors import DamagedFile
 
 MOST_ROWS = 2**53
-"""Upper bound on counts of rows. A float64 holds every smaller one exactly."""
+"""Upper bound on counts of rows. A float64 represents every smaller count exactly."""
 
 WIDEST = 2**31
 """Upper bound on the number of features, because a sparse row's indices are int32."""
 
 EXACT_WIDTH = 4096
-"""Maximum number of features whose whole scatter is stored."""
+"""Maximum number of features whose whole scatter matrix is stored."""
 
 
 class WithLabels(Protocol):
-    """Fields with the labels of a stream."""
+    """Object with the labels of a stream."""
 
     @property
     def labels(self) -> tuple[object, ...]:
-        """Labels of one type."""
+        """Labels, all of one type."""
         ...
 
 
 class LearnedState(WithLabels, Protocol):
-    """State of an estimator, as far as `check_learned` checks it."""
+    """Fields of a State that `check_learned` checks."""
 
     @property
     def target_kind(self) -> str | None:
@@ -46,7 +46,7 @@ class LearnedState(WithLabels, Protocol):
 
 
 class CsrFields(Protocol):
-    """Rows as arrays of a CSR matrix, or dense rows as `values` alone."""
+    """Arrays of a CSR matrix, or dense rows as `values` alone."""
 
     @property
     def values(self) -> np.ndarray:
@@ -60,7 +60,7 @@ class CsrFields(Protocol):
 
     @property
     def indptr(self) -> np.ndarray | None:
-        """Boundaries of the rows in `values`."""
+        """Index of each row's first value, and the number of all values."""
         ...
 
 
@@ -78,7 +78,7 @@ def check_field_types(fields: object) -> None:
 
 
 def check_array_shapes(fields: object, dtype: type, **shapes: tuple[int, ...]) -> None:
-    """Raise DamagedFile unless arrays have this dtype and their shapes.
+    """Raise DamagedFile unless each array has this dtype and its given shape.
 
     shapes: shape of each array, by the name of its field.
     """
@@ -102,9 +102,9 @@ def require_matrix(fields: object, name: str) -> tuple[int, int]:
 
 
 def check_finite_arrays(fields: object, *names: str) -> None:
-    """Raise DamagedFile if an array of these names has NaN or infinity.
+    """Raise DamagedFile if an array has NaN or infinity.
 
-    A field may be None.
+    names: names of the arrays' fields. A field may be None.
     """
     for name in names:
         array = getattr(fields, name)
@@ -146,10 +146,10 @@ def check_equal(fields: object, name: str, needed: object) -> None:
 
 
 def check_csr_arrays(fields: CsrFields, rows: int, width: int) -> None:
-    """Raise DamagedFile unless the arrays are rows, CSR or dense.
+    """Raise DamagedFile unless the arrays are valid rows, CSR or dense.
 
-    CSR rows are finite, and the indices of each row ascend and are below `width`. Dense rows are
-    `values` (rows, width), with None for the others.
+    CSR rows must be finite. The indices of each CSR row must ascend and be below `width`. Dense
+    rows are `values` (rows, width), and their other arrays are None.
     """
     values = fields.values
     indices = fields.indices
@@ -169,7 +169,7 @@ def check_csr_arrays(fields: CsrFields, rows: int, width: int) -> None:
         raise field_error(fields, "indptr", "not ascending", f"ascending from 0 to {entries}")
     check_within(fields, 0, width, "indices")
 
-    # The first index of a row may be less than the one before it.
+    # Indices ascend only within a row, so the first index of each row is not compared.
     starts = np.zeros(entries + 1, dtype=bool)
     starts[indptr] = True
     if not (starts[1:-1] | (np.diff(indices) > 0)).all():
@@ -180,8 +180,8 @@ def check_csr_arrays(fields: CsrFields, rows: int, width: int) -> None:
 def check_learned(state: LearnedState, kinds: tuple[str, ...]) -> None:
     """Raise DamagedFile unless the fields that every state has are in range.
 
-    They are rows, width, kind of targets (one of `kinds`, or None), and labels, which are distinct
-    and of one type.
+    The fields are rows, width, kind of targets (a value of `kinds`, or None) and labels. The
+    labels must be distinct and of one type.
     """
     check_within(state, 0, MOST_ROWS, "rows", "rows_skipped")
     check_within(state, 0, WIDEST, "n_features")
@@ -198,9 +198,10 @@ def check_distinct_labels(fields: WithLabels) -> None:
 
 
 def field_error(fields: object, name: str, description: str, needed: str) -> DamagedFile:
-    """Return the error for a field.
+    """Return the error for a field of a State or a projection.
 
-    description: what the field is. needed: what it must be.
+    description: the field's value or shape, in words.
+    needed: the value or shape that the field must have, in words.
     """
     return DamagedFile(f"{type(fields).__name__}.{name} is {description}; it must be {needed}. Use an older copy.")
 
@@ -211,7 +212,7 @@ def _type_hints(kind: type) -> dict[str, object]:
 
 
 def _has_type(value: object, hint: object) -> bool:
-    """Return True if a value has an annotation's type."""
+    """Return True if a value has the type of a field's annotation."""
     origin = get_origin(hint)
     arguments = get_args(hint)
     if hint is Any:
@@ -221,7 +222,7 @@ def _has_type(value: object, hint: object) -> bool:
     if origin is tuple:
         return isinstance(value, tuple) and all(_has_type(part, arguments[0]) for part in value)
 
-    # bool is a subclass of int, but no field of a number holds one.
+    # bool is a subclass of int, but no numeric field has a bool.
     if hint is float:
         return isinstance(value, int | float) and type(value) in (int, float) and abs(value) <= sys.float_info.max
     if hint is int:

@@ -40,21 +40,25 @@ COMMANDS = (
 )
 """Names of the commands.
 
-Each is a function of that name in stream_dr/commands/NAME.py, or in the module of `_ELSEWHERE`.
+Each command is a function of the same name in stream_dr/commands/NAME.py, or in the module that
+`_ELSEWHERE` names.
 """
 
 _ELSEWHERE = {"suggest": "suggesting"}
-"""Modules of commands that bear the name of a public function, which no module may have."""
+"""Modules of commands whose name is also that of a public function.
+
+A module may not have the name of a public function.
+"""
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, the same as typer's."""
 
 IDLE_THREADS = "OPENBLAS_THREAD_TIMEOUT", "4"
-"""Environment variable that shortens the idle spinning of BLAS threads.
+"""Environment variable, and its value, that shortens the idle spinning of BLAS threads.
 
-It is read when numpy is loaded. Numpy and scipy each have a BLAS with threads of its own. They spin
-for 2**26 ticks after a product, on cores that the other needs. With this value they spin for 2**4
-ticks.
+The variable is read when numpy is loaded. Numpy and scipy each have a BLAS library with threads of
+its own. After a product, the threads of one library spin for 2**26 ticks on cores that the other
+library needs. With this value they spin for 2**4 ticks.
 """
 
 RESUMED = ("demo", "learn", "replay", "refine")
@@ -63,7 +67,7 @@ RESUMED = ("demo", "learn", "replay", "refine")
 
 @runtime_checkable
 class UsageError(Protocol):
-    """Error of wrong usage. Typer raises it and does not export its class."""
+    """Error of wrong usage. Typer raises such errors but does not export their class."""
 
     exit_code: int
 
@@ -73,7 +77,10 @@ class UsageError(Protocol):
 
 
 def make_app(only: str | None = None) -> typer.Typer:
-    """Return the typer application with all commands or only one."""
+    """Return the typer application.
+
+    only: name of the only command to include. None includes all commands.
+    """
     app = typer.Typer(
         name="stream-dr",
         help="Learn, serve and query supervised projections of streams that do not fit in memory.",
@@ -88,7 +95,7 @@ def make_app(only: str | None = None) -> typer.Typer:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command line and exit with its status."""
+    """Run a command line and exit with its exit status."""
     os.environ.setdefault(*IDLE_THREADS)
     words = sys.argv[1:] if arguments is None else arguments
     command = next((word for word in words if not word.startswith("-")), "")

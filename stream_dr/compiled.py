@@ -1,19 +1,20 @@
 """Compiled: the decorator of all compiled loops.
 
-Numba compiles them to run without the GIL and caches them on disk.
+Numba compiles the loops to run without the GIL and caches them on disk.
 
-A kernel compiles on its first call for each set of argument types (0.3-3 s). In later processes it
-loads from the cache (about 10 ms).
+A loop compiles on its first call for each set of argument types (0.3-3 s). In later processes it
+is loaded from the cache (about 10 ms).
 
 Functions that a compiled loop calls must be compiled with forceinline=True or inline="always".
-Without it the loop's object has its own copy of the callee under the callee's symbol. That copy is
-optimised a second time and sums in another order. The linker takes the copy that was loaded first:
-the callee's own if it was compiled in this process, the loop's if the loop came from the cache. So
-states differed by 3e-10 between a first process and the next.
+Without these options, the loop's object file has a copy of the called function, under the same
+symbol. This copy is optimised a second time and sums in another order. The linker uses the copy
+that was loaded first. This is the function's own copy if the function was compiled in this
+process, and the loop's copy if the loop came from the cache. So states differed by 3e-10 between a
+first process and the next.
 
-Why this way: numba raises at import if `cache=True` finds no directory it may write to, as in a
-read-only container. The loop works without a cache too, so it is then compiled without one, and
-one warning says how to get the cache back.
+Why this way: numba raises an error at import if `cache=True` finds no directory that it may write
+to, as in a read-only container. The loop works without a cache, too. It is then compiled without a
+cache, and one warning says how to enable the cache.
 """
 
 import warnings
@@ -26,12 +27,12 @@ import numpy as np
 def compiled(**options: bool | str | set[str]) -> Callable[[Callable[..., object]], Any]:
     """Return the decorator `numba.njit(nogil=True, cache=True, **options)`.
 
-    If no directory is writable, it compiles without cache and issues a RuntimeWarning, one in each
-    process.
+    If no directory is writable, the decorator compiles without cache and warns (RuntimeWarning),
+    once in each process.
 
-    options: any of numba.njit's, such as fastmath={"reassoc", "contract", "nsz"}.
+    options: options of numba.njit, such as fastmath={"reassoc", "contract", "nsz"}.
     """
-    # A process that compiles nothing, such as a client's, does not load numba.
+    # A process that compiles nothing, such as a client, should not load numba.
     import numba
 
     settings: dict[str, Any] = {"nogil": True, "cache": True, **options}
@@ -51,8 +52,9 @@ def compiled(**options: bool | str | set[str]) -> Callable[[Callable[..., object
 def readonly(array: np.ndarray) -> np.ndarray:
     """Return a read-only view of an array.
 
-    Numba compiles a loop for writable arrays and a second time for read-only ones. With such views
-    it compiles one loop for arrays of a mapped file, the network and the caller.
+    Numba compiles a loop once for writable arrays and once more for read-only arrays. Arrays of a
+    mapped file are read-only. If all arrays are passed as read-only views, a loop is compiled only
+    once.
     """
     view = array.view()
     view.flags.writeable = False
@@ -60,7 +62,7 @@ def readonly(array: np.ndarray) -> np.ndarray:
 
 
 def _warn_no_cache() -> None:
-    """Warn that there is no cache, if this process has not warned before."""
+    """Warn that there is no cache, unless this process has warned already."""
     global _warned
     if not _warned:
         _warned = True

@@ -3,16 +3,16 @@
 Documents:
 
 - The stream has 24,000 made-up rows of 47,236 words and four topics (datasets/generate.py).
-- Of six Arrow shards four are replayed through four models.
+- The rows are in six Arrow shards. Four shards are replayed through four models.
 - The other shards are posted to the service as Arrow, the last batch as JSON.
 - A table shows accuracy on 2,000 other documents, bytes per row and time per query. The label of
-  the nearest row is predicted, by each model's projection and by all words.
+  the nearest row is predicted, once with each model's projection and once with all words.
 
 Digits:
 
 - The stream is scikit-learn's, with 1,797 images of 8 × 8 and ten classes.
 - Every fifth row is held out and classified by the nearest class mean.
-- They have a directory of their own and a table with the same columns.
+- The digits have a directory of their own and a table with the same columns.
 """
 
 import json
@@ -52,14 +52,14 @@ MODELS: Models = {
     "ccipca": ("ccipca", {"n_components": 10}),
     "iskm": ("iskm", {"n_components": 3}),
 }
-"""Models of the documents. Only ccipca does not use their topics."""
+"""Models of the documents. All but ccipca use the documents' topics."""
 
 DIGIT_MODELS: Models = {
     "pca": ("pca", {"n_components": 9}),
     "lda": ("lda", {}),
     "lda_fourier": ("lda", {"feature_map": {"map": "random_fourier", "n_features": 500, "gamma": 0.0005}}),
 }
-"""Models of the digits. All project to nine numbers. Only pca does not use the labels."""
+"""Models of the digits. Each projects to nine numbers. All but pca use the labels."""
 
 ROWS = 24_000
 """Number of documents to learn."""
@@ -77,17 +77,18 @@ REPLAYED = 4
 """Number of shards that are replayed."""
 
 EVERY_WORD = "every word"
-"""Name in the table of the rows that are not projected."""
+"""Name of the line in the table for rows that are not projected."""
 
 _JSON = "application/json"
 
 
 class Line(NamedTuple):
-    """Row of the table.
+    """One line of the demo's table.
 
     Attributes
     ----------
     model : str
+        Name of the model.
     components : int
         Number of components of the projection.
     rows : int
@@ -97,9 +98,9 @@ class Line(NamedTuple):
     bytes : float
         Number of bytes of a projected row, in float64.
     seconds : float
-        Time of a query, with the projection over HTTP.
+        Time of a query in seconds, including the projection over HTTP.
     rate : float or None
-        Rows learned per second in this run's replay. None if it learned none.
+        Rows learned per second in this run's replay. None if no rows were learned.
     """
 
     model: str
@@ -124,7 +125,10 @@ class Labelled(NamedTuple):
 
 
 def documents() -> Labelled:
-    """Return made-up documents as weights of words. Held-out documents have another seed."""
+    """Return made-up documents as weights of words.
+
+    The held-out documents are made with another seed.
+    """
     return Labelled(*_concatenate(rcv1_like(ROWS, "top4", seed=0)), *_concatenate(rcv1_like(HELD_OUT, "top4", seed=1)))
 
 
@@ -166,10 +170,11 @@ def replay_shards(
 ) -> dict[str, float]:
     """Replay shards through models into a directory.
 
-    Return the rows learned per second, by the model's name. Models that learned no row are
-    dropped.
+    Returns the number of rows learned per second, by the model's name. The result does not include
+    models that learned no row.
 
-    watch: receives the progress. say: receives messages about compiling.
+    watch: function that receives the progress.
+    say: function that receives messages about compiling.
     """
     with Directory(path) as directory:
         for name, (key, params) in models.items():
@@ -180,11 +185,11 @@ def replay_shards(
 
 
 def post_shards(address: str, shards: list[Path]) -> Iterator[Mapping[str, object]]:
-    """Post each batch of the shards, and yield the service's receipts.
+    """Post each batch of the shards, and yield the service's responses.
 
     The last batch is posted as JSON, the others as Arrow.
     """
-    # The idempotency keys are fixed, so that a second run learns nothing twice.
+    # With fixed idempotency keys, the service ignores batches that an earlier run has posted.
     blocks = [block for _, block in open_dataset(shards).events()]
     with Client(address) as client:
         for number, block in enumerate(blocks[:-1]):
@@ -199,9 +204,9 @@ def post_shards(address: str, shards: list[Path]) -> Iterator[Mapping[str, objec
 
 
 def score_lines(address: str, data: Labelled, rates: dict[str, float]) -> list[Line]:
-    """Return a line per model, and a last one of all words.
+    """Return a line of the table for each model, and a last line for all words.
 
-    The service projects the rows, and the nearest row's label is the prediction.
+    The service projects the rows. The label of the nearest row is the prediction.
     """
     lines = []
     with Client(address) as client:
@@ -228,7 +233,7 @@ def score_lines(address: str, data: Labelled, rates: dict[str, float]) -> list[L
 def digits_table(path: Path) -> list[Line]:
     """Learn the digits into a directory and return the lines of their table.
 
-    There is a line per model, and a last one of all pixels.
+    There is a line for each model, and a last line for all pixels.
     """
     data = digits()
     lines = []
@@ -255,7 +260,7 @@ def digits_table(path: Path) -> list[Line]:
 def report(address: str, path: Path) -> Path:
     """Write the report of the served directory and return its path.
 
-    Snapshots are written before, so that the report covers all that was learned.
+    Snapshots are written first, so that the report covers all rows learned.
     """
     with Client(address) as client:
         for name in MODELS:
@@ -266,28 +271,28 @@ def report(address: str, path: Path) -> Path:
 
 
 def one_nearest(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> tuple[float, float]:
-    """Return the accuracy of the nearest row's label, and the seconds it took."""
+    """Return the accuracy of a nearest-neighbour classifier, and the seconds it took."""
     classifier = KNeighborsClassifier(1).fit(X, y)
     start = time.perf_counter()
     return float(classifier.score(X_test, y_test)), time.perf_counter() - start
 
 
 def nearest_class_mean(X: Rows, y: np.ndarray, X_test: Rows, y_test: np.ndarray) -> tuple[float, float]:
-    """Return the accuracy of the nearest class mean's label, and the seconds it took."""
+    """Return the accuracy of a nearest-mean classifier, and the seconds it took."""
     means = means_by_class(X, y, y.max() + 1)
     start = time.perf_counter()
     return float((nearest_mean(X_test, means) == y_test).mean()), time.perf_counter() - start
 
 
 def ask_one(address: str, row: Rows) -> JsonDict:
-    """Return the service's response to a row (1, features), through LDA."""
+    """Send a row (1, features) to the service's model LDA, and return the response."""
     response = httpx.get(f"{address}/transform", params={"model": "lda"} | _row_as_query(row), timeout=60)
     response.raise_for_status()
     return dict(response.json())
 
 
 def curl_lines(address: str, row: Rows) -> list[str]:
-    """Return three commands that work while the service runs."""
+    """Return three shell commands that send requests to the running service."""
     query = "&".join(f"{name}={numbers}" for name, numbers in _row_as_query(row).items())
     body = json.dumps({"rows": [_row_as_json(row)]})
     return [
@@ -298,7 +303,7 @@ def curl_lines(address: str, row: Rows) -> list[str]:
 
 
 def _request_sized_parts(X: Rows) -> list[Rows]:
-    """Return the rows in parts that fit into a request each."""
+    """Return the rows in parts, each small enough for one request."""
     return [X[start : start + 4_000] for start in range(0, X.shape[0], 4_000)]
 
 
@@ -308,5 +313,5 @@ def _row_as_json(row: Rows) -> dict[str, list[float]]:
 
 
 def _row_as_query(row: Rows) -> dict[str, str]:
-    """Return a sparse row (1, features) as parameters of a query."""
+    """Return a sparse row (1, features) as query parameters of a URL."""
     return {name: ",".join(f"{number:g}" for number in numbers) for name, numbers in _row_as_json(row).items()}

@@ -2,10 +2,11 @@
 
 `write_atomically` costs two fsyncs, a rename, and writing the file's bytes.
 
-Why this way: a file that is renamed into place after an fsync is either the old one or the whole
-new one. The fsync of the directory makes the rename survive a power cut. The lock is the kernel's
-(flock). It ends with the process, however that ended, so no stale lock file has to be removed. The
-process id in the file is only for messages.
+Why this way: if a file is moved to its final name only after an fsync, a reader sees either the
+old file or the whole new file. The fsync of the directory makes the rename survive a power cut.
+The lock is a lock of the kernel (flock). The kernel releases the lock when the process ends for
+any reason, so no stale lock file has to be removed. The process id in the lock file is only for
+messages.
 """
 
 import errno
@@ -21,25 +22,27 @@ from stream_dr.errors import DirectoryInUse, InsufficientStorage, SourceMissing
 from stream_dr.failpoints import failpoint
 
 TEMPORARY = ".tmp"
-"""Suffix of files being written. After a crash one may remain."""
+"""Suffix of files that are being written. Such a file may remain after a crash."""
 
 
 def write_atomically(path: FileName, write: Callable[[BinaryIO], object], point: str = "write") -> None:
     """Create or replace a file, whole or not at all.
 
-    A temporary file in the same folder is filled, synced and renamed. On any error the old file is
-    untouched and the temporary one is removed.
+    A temporary file in the same folder is filled, synced and renamed. After any error the old file
+    is unchanged and the temporary file is removed.
 
     Parameters
     ----------
     path : path
         File to create or replace.
     write : callable
-        Writes the contents to the binary file it is called with.
+        Function that writes the contents. Its argument is the open binary file.
     point : str
-        Name of the failpoints `point.tmp`, `point.rename` and `point.dir_fsync`.
+        Prefix of three names at which tests can simulate a crash (failpoints.py): `point.tmp`,
+        `point.rename` and `point.dir_fsync`.
 
-    Raises InsufficientStorage if the disk takes no more, and otherwise what `write` raises.
+    Raises InsufficientStorage if the disk is full or refuses to write. Other errors of `write` are
+    raised unchanged.
     """
     path = Path(path)
     temporary = path.with_name(path.name + TEMPORARY)
@@ -65,8 +68,8 @@ def write_atomically(path: FileName, write: Callable[[BinaryIO], object], point:
 def remove_unfinished(directory: FileName) -> None:
     """Remove files that an ended process was writing to a stream's directory.
 
-    The caller holds the directory's lock. Files of sources have names of the user's own, which may
-    end in any way, so those being written begin with a dot.
+    The caller holds the directory's lock. Users choose the names of source files, which may have
+    any suffix. So a temporary file of a source has a name that begins with a dot.
     """
     for folder in (".", "snapshots/*", "sources/*"):
         for leftover in Path(directory).glob(f"{folder}/*{TEMPORARY}"):
@@ -92,15 +95,16 @@ def check_folder(path: Path) -> None:
 
 
 def free_bytes(path: FileName) -> int:
-    """Return the bytes that this user can write to the file system of `path`."""
+    """Return the number of bytes that this user can still write to the file system of `path`."""
     status = os.statvfs(path)
     return status.f_bavail * status.f_frsize
 
 
 def check_room(path: FileName, needed: int, min_free_bytes: int = 0) -> None:
-    """Raise InsufficientStorage if `needed` bytes do not fit.
+    """Raise InsufficientStorage if `needed` bytes do not fit on the disk.
 
-    path: an existing path on the disk. min_free_bytes: bytes that must stay free on it.
+    path: an existing path on the disk.
+    min_free_bytes: number of bytes that must stay free on the disk.
     """
     free = free_bytes(path)
     needed = needed + min_free_bytes
@@ -114,10 +118,10 @@ def check_room(path: FileName, needed: int, min_free_bytes: int = 0) -> None:
 
 
 def is_full(error: BaseException) -> TypeGuard[OSError]:
-    """Return True if an error says that the disk takes no more.
+    """Return True if an error says that the disk accepts no more data.
 
-    The disk is full, a quota is reached, a file is too large, or the file system has become
-    read-only.
+    There are four such errors: the disk is full, a quota is reached, a file is too large, or the
+    file system has become read-only.
     """
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
@@ -125,15 +129,15 @@ def is_full(error: BaseException) -> TypeGuard[OSError]:
 def is_broken(error: BaseException) -> TypeGuard[OSError]:
     """Return True if an error is the system's "input/output error".
 
-    Reading may cause it, too.
+    Reading may also cause this error.
     """
     return isinstance(error, OSError) and error.errno == errno.EIO
 
 
 def storage_error(path: FileName, reason: str) -> InsufficientStorage:
-    """Return the error for a file that could not be written.
+    """Return the error for a file that cannot be written.
 
-    The disk is full or refuses to write.
+    The reason is that the disk is full or refuses to write.
 
     reason: message of the system or of SQLite.
     """
@@ -149,10 +153,11 @@ RESERVE = 1 << 19
 
 
 class Reserve:
-    """Space reserved for a start on a full disk. Context manager.
+    """Disk space reserved for the next start on a full disk. Context manager.
 
-    It is a file of RESERVE bytes, `directory/reserve`. If less than that is free, the file is
-    deleted while the directory is opened. Afterwards it is created again, as large as fits.
+    The space is a file of RESERVE bytes, `directory/reserve`. If less space is free on the disk,
+    this file is deleted while the directory is opened. Afterwards the file is created again, as
+    large as the disk allows.
     """
 
     def __init__(self, directory: FileName) -> None:
@@ -171,7 +176,7 @@ class Reserve:
         try:
             with open(self.path, "ab") as file:
                 os.posix_fallocate(file.fileno(), 0, size)
-        # The disk is full again, or the system has no such call.
+        # The disk is full again, or the system does not have the function `posix_fallocate`.
         except (OSError, AttributeError):
             self.path.unlink(missing_ok=True)
 
@@ -187,10 +192,10 @@ def lock_holder(directory: FileName) -> str:
 class DirectoryLock:
     """Exclusive right to write to a directory. Context manager.
 
-    One process at a time holds it, until `release` or the end of the process. It locks both the
-    directory itself and `directory/lock`, so a second process is refused even if the file was
-    removed. The directory must exist. The file says which process holds the lock. Costs two
-    flocks.
+    One process at a time has this right, until `release` or the end of the process. Locked are the
+    directory itself and the file `directory/lock`. So a second process is refused even if the file
+    was removed. The directory must exist. The file contains the id of the process that has the
+    lock. Costs two flocks.
 
     Raises DirectoryInUse with the other process's id, if it is known.
     """

@@ -7,7 +7,8 @@ A message says what the input was, what was needed and what to do. The service m
 HTTP status in one table (`service/problems.py`). The command line prints the code and exits with
 status 1.
 
-Why this way: callers match a class or a code, never words, and a code never changes its meaning.
+Why this way: callers can test for a class or a code and never need the words of a message. A code
+never changes its meaning.
 """
 
 from collections.abc import Iterable
@@ -21,19 +22,19 @@ _Error = TypeVar("_Error", bound=BaseException)
 _LONGEST = 4_000
 """Maximum number of characters in a message or a detail.
 
-The name of a column, which a message repeats, may be as long as a body.
+A message may repeat the name of a column, which may be as long as a request's body.
 """
 
 _LONGEST_NAME = 200
 _MOST_COMPARED = 10_000
-"""Maximum length and number of names that are compared letter by letter.
+"""Maximum length, and maximum number, of names that are compared letter by letter.
 
-More could cost seconds, and clients choose the names they send.
+Comparing longer names could take seconds, and clients choose the names that they send.
 """
 
 
 class StreamDRError(ValueError):
-    """Base of all errors, raised when no narrower class fits.
+    """Base of all errors. It is raised itself if no subclass fits.
 
     `details` holds machine-readable values, such as the row and the column.
     """
@@ -50,10 +51,10 @@ def _shorten(text: str) -> str:
 
 
 def did_you_mean(wrong: object, names: Iterable[object]) -> str:
-    """Return " (did you mean 'age'?)" with the known name closest to a wrong one.
+    """Return " (did you mean 'age'?)" with the known name closest to a wrong name.
 
-    Letter case is ignored. Returns "" if no name is close. A message puts it before any list that
-    is cut off.
+    Letter case is ignored. Returns "" if no name is close. Long messages are cut off at the end.
+    So put the result before a list that may be long.
     """
     text = str(wrong).casefold()
     folded = {str(name).casefold(): name for name in names}
@@ -64,11 +65,11 @@ def did_you_mean(wrong: object, names: Iterable[object]) -> str:
 
 
 def without_frames(error: _Error) -> _Error:
-    """Return the error without the frames that raised it and its causes.
+    """Return the error without the stack frames of this error and of its causes.
 
-    The frames hold the rows they worked on. Use it for an error that is stored or passed to
-    another thread: the frames of a context manager refer to the error itself, so only the garbage
-    collector would free them.
+    Frames refer to the rows that they worked on, and so keep the rows in memory. Use this function
+    for an error that is stored or passed to another thread. The frames of a context manager also
+    refer to the error itself, so only the garbage collector would free them.
     """
     current: BaseException | None = error
     seen = set[int]()
@@ -80,14 +81,14 @@ def without_frames(error: _Error) -> _Error:
 
 
 class FewerComponents(UserWarning):
-    """Issued once a fit if there are fewer components than `n_components`.
+    """Issued once after a fit if there are fewer components than `n_components`.
 
-    The message says how many there are and why.
+    The message says how many components there are and why.
     """
 
 
 class OtherColumns(UserWarning):
-    """Issued if a table lacks columns that the first rows had, or has others."""
+    """Issued if a table lacks columns of the first rows, or has other columns."""
 
 
 class NarrowKernel(UserWarning):
@@ -98,16 +99,16 @@ class NarrowKernel(UserWarning):
 
 
 class OnlyDiagonal(UserWarning):
-    """Issued if a table may become too wide to store the whole scatter.
+    """Issued if a table may become too wide to store its whole scatter matrix.
 
-    Then only its diagonal is stored.
+    Only the diagonal of the scatter matrix is then stored.
     """
 
 
 class Uncalibrated(UserWarning):
-    """Issued when probabilities come from the diagonal of the scatter alone.
+    """Issued when probabilities are computed from the diagonal of the scatter matrix alone.
 
-    They rank the classes, but their size means nothing.
+    The order of the probabilities is meaningful, but their size is not.
     """
 
 
@@ -121,9 +122,11 @@ class InvalidParameter(StreamDRError):
 
 
 def unknown_parameter(who: str, names: Iterable[str], known: Iterable[str]) -> InvalidParameter | None:
-    """Return the error for the first unknown name, or None.
+    """Return the error for the first unknown name, or None if all names are known.
 
-    who: subject of the message, which has the parameters `known`.
+    who: subject of the message, for example an estimator.
+    names: names to check.
+    known: names of the parameters that exist.
     """
     for name in names:
         if name not in known:
@@ -145,13 +148,13 @@ class UnknownModel(StreamDRError):
 
 
 class ModelExists(StreamDRError):
-    """Raised when a model of that name exists with another spec."""
+    """Raised when a model of that name exists already, with another spec."""
 
     code = "model_exists"
 
 
 class ModelFailed(StreamDRError):
-    """Raised when a model stopped at an event it could not apply."""
+    """Raised when a model stopped at an event that it could not apply."""
 
     code = "model_failed"
 
@@ -163,9 +166,9 @@ class InvalidRows(StreamDRError):
 
 
 class NotNumeric(InvalidRows, TypeError):
-    """Raised when rows hold things that are not numbers.
+    """Raised when rows contain values that are not numbers.
 
-    It is a TypeError too, because scikit-learn's checks of estimators expect one.
+    The error is also a TypeError, because scikit-learn's checks of estimators expect a TypeError.
     """
 
     code = "invalid_rows"
@@ -174,14 +177,18 @@ class NotNumeric(InvalidRows, TypeError):
 class WidthMismatch(StreamDRError):
     """Raised when a batch has another number of features than the model or stream.
 
-    Also raised if it has other columns.
+    Also raised if the batch has other columns.
     """
 
     code = "width_mismatch"
 
 
 def width_mismatch(width: int, known: int) -> WidthMismatch:
-    """Return the error for a batch of another width than the accumulator's."""
+    """Return the error for a batch with another number of features than the accumulator.
+
+    width: number of features of the batch.
+    known: number of features of the accumulator.
+    """
     return WidthMismatch(
         f"batch has {width} features; this model was started with {known}. Send those columns or start a new model."
     )
@@ -218,7 +225,7 @@ class TargetsRequired(StreamDRError):
 
 
 class TargetKindMismatch(StreamDRError):
-    """Raised when targets are of another kind than the model or stream takes.
+    """Raised when targets are of another kind than the model or stream accepts.
 
     Kinds are class, multilabel and continuous.
     """
@@ -229,7 +236,7 @@ class TargetKindMismatch(StreamDRError):
 class InvalidWeights(StreamDRError):
     """Raised when weights are invalid.
 
-    They are negative, not finite, of the wrong length, or not allowed for this stream or model.
+    They must be finite, not negative, one for each row, and allowed for this stream or model.
     """
 
     code = "invalid_weights"
@@ -250,7 +257,7 @@ class TooManyFeatures(StreamDRError):
 class LimitExceeded(StreamDRError):
     """Raised when a batch or a state would exceed a limit.
 
-    Limits are of features, labels and bytes.
+    There are limits on features, labels and bytes.
     """
 
     code = "limit_exceeded"
@@ -259,14 +266,14 @@ class LimitExceeded(StreamDRError):
 class CannotMerge(StreamDRError):
     """Raised when two states cannot be merged.
 
-    They differ in spec or width, or the estimator's state is sequential.
+    Their specs or widths differ, or the estimator updates its state row by row.
     """
 
     code = "cannot_merge"
 
 
 class CannotUnlearn(StreamDRError):
-    """Raised when more would be removed than was learned.
+    """Raised when more rows would be removed than were learned.
 
     Also raised if the estimator cannot remove rows.
     """
@@ -277,7 +284,8 @@ class CannotUnlearn(StreamDRError):
 class PrecisionLost(CannotUnlearn):
     """Raised when unlearning rows would leave too few correct digits.
 
-    The rows are much larger than those that would remain. Learn the remaining rows from scratch.
+    The removed rows are much larger than the remaining rows. Learn the remaining rows from
+    scratch.
     """
 
     code = "precision_lost"
@@ -286,40 +294,40 @@ class PrecisionLost(CannotUnlearn):
 class CannotPredict(StreamDRError):
     """Raised when a model cannot predict.
 
-    Its method has no rule for targets, or it has learned none.
+    Its method cannot predict targets, or the model has learned no targets.
     """
 
     code = "cannot_predict"
 
 
 class CannotRefine(StreamDRError):
-    """Raised when refine is impossible.
+    """Raised when refine (an exact solution by passes over the rows) is impossible.
 
-    The estimator has no out-of-core solution, or the source has other rows than the state learned.
+    The method has no refine, or the rows passed to refine are not the rows learned.
     """
 
     code = "cannot_refine"
 
 
 class NotFitted(StreamDRError):
-    """Raised when a projection is asked for before any row was learned."""
+    """Raised when a projection is needed before any row was learned."""
 
     code = "model_empty"
 
 
 class CatchingUp(NotFitted):
-    """Raised when a model has published no projection yet.
+    """Raised when a model has not published a projection yet.
 
-    It will, once it has learned and solved what the log holds.
+    The model will publish a projection when it has learned all events in the log.
     """
 
     code = "catching_up"
 
 
 class NeedsRefine(NotFitted):
-    """Raised when a method needs refine to give an answer.
+    """Raised when a method has no solution before refine (passes over the rows).
 
-    Only the diagonal of the scatter is stored, and the method cannot solve from it.
+    Only the diagonal of the scatter matrix is stored, and the method needs the whole matrix.
     """
 
     code = "needs_refine"
@@ -328,14 +336,14 @@ class NeedsRefine(NotFitted):
 class MalformedInput(StreamDRError):
     """Raised when bytes are not in the declared format.
 
-    The format may be that of a request (Arrow, JSON, gzip, zstd) or of a file.
+    The format is that of a request (Arrow, JSON, gzip, zstd) or of a file.
     """
 
     code = "malformed_input"
 
 
 class SchemaMismatch(StreamDRError):
-    """Raised when a batch's columns are not a known layout, or not the stream's.
+    """Raised when a batch's columns have no known layout, or are not those of the stream.
 
     The message names the column.
     """
@@ -346,7 +354,8 @@ class SchemaMismatch(StreamDRError):
 def columns_mismatch(known: tuple[str, ...], names: tuple[str, ...]) -> SchemaMismatch:
     """Return the error for rows that have none of a table's columns.
 
-    names: the rows' column names. Those of an array are x0, x1 …
+    known: names of the table's columns.
+    names: names of the rows' columns. The columns of an array are named x0, x1 …
     """
     way = "Send those"
     if names == tuple(f"x{i}" for i in range(len(names))):
@@ -379,7 +388,7 @@ class UnknownFormat(StreamDRError):
 class DamagedFile(StreamDRError):
     """Raised when a file is damaged.
 
-    Its checksum differs, or its arrays do not fit each other. The message names the array.
+    The file's checksum is wrong, or its arrays do not fit each other. The message names the array.
     """
 
     code = "damaged_file"
@@ -388,34 +397,35 @@ class DamagedFile(StreamDRError):
 class DirectoryInUse(StreamDRError):
     """Raised when another process writes to the directory, or has written to it.
 
-    Also raised if the directory was moved. The message names the process id.
+    Also raised if the directory was moved. The message has the process id.
     """
 
     code = "directory_in_use"
 
 
 class DirectoryMissing(StreamDRError):
-    """Raised when a directory holds no stream_dr log."""
+    """Raised when a directory does not contain a log of stream_dr."""
 
     code = "directory_missing"
 
 
 class KeyConflict(StreamDRError):
-    """Raised when an idempotency key comes again with another body."""
+    """Raised when a request repeats an idempotency key with different content."""
 
     code = "key_conflict"
 
 
 class HistoryGone(StreamDRError):
-    """Raised when events before the retained part of the log are needed."""
+    """Raised when events are needed that retention has removed from the log."""
 
     code = "history_gone"
 
 
 class InsufficientStorage(StreamDRError):
-    """Raised when the disk takes no more.
+    """Raised when the disk accepts no more data.
 
-    It has too little room, is over quota or refuses writes. See `min_free_bytes`.
+    The disk has too little space, a quota is reached, or the disk refuses to write. See
+    `min_free_bytes`.
     """
 
     code = "insufficient_storage"
@@ -428,7 +438,7 @@ class SourceMissing(StreamDRError):
 
 
 class Overloaded(StreamDRError):
-    """Raised when waiting bodies, or events not applied yet, are at their limit.
+    """Raised when too many requests wait, or models are too many events behind.
 
     Try again later.
     """
@@ -437,9 +447,9 @@ class Overloaded(StreamDRError):
 
 
 class ShuttingDown(StreamDRError):
-    """Raised when a batch or job comes while the engine is stopping.
+    """Raised when a batch or job arrives while the engine is stopping.
 
-    Send it again after the restart.
+    Send the batch or job again after the restart.
     """
 
     code = "shutting_down"
@@ -452,10 +462,11 @@ class UnknownJob(StreamDRError):
 
 
 class RemoteError(StreamDRError):
-    """Raised when a service refuses for a reason of its own, or does not answer.
+    """Raised when a service refuses a request or does not answer.
 
-    The reason may be access, size or media type. Raised by Client. `details` has the status and
-    the service's code, if it answered.
+    Only Client raises this error. A service may refuse a request because of its access rights,
+    size or media type. If the service
+    answered, `details` has the status and the service's code.
     """
 
     code = "remote_error"
@@ -468,15 +479,15 @@ class UnknownVersion(StreamDRError):
 
 
 class OutputExists(StreamDRError):
-    """Raised when files would be written where others of the same kind are already."""
+    """Raised when files would be written to a place that has files of the same kind."""
 
     code = "output_exists"
 
 
 class ClusterError(StreamDRError):
-    """Raised when a Dask cluster does not answer, or cannot do what is asked.
+    """Raised when a Dask cluster does not answer, or cannot do what is requested.
 
-    The message says which worker and why.
+    The message names the worker and the reason.
     """
 
     code = "cluster"

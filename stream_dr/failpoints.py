@@ -1,32 +1,32 @@
-"""Failpoints: named places where a test makes a write fail or the process die.
+"""Failpoints: named places in the code where a test can simulate a crash or a full disk.
 
-They are off unless the environment variable STREAM_DR_FAILPOINTS, read when this module is
-imported, or `armed(...)` names some. A name is armed by `NAME=ACTION[@N]`, and several are joined
-by commas:
+A failpoint does nothing unless it is armed. The environment variable STREAM_DR_FAILPOINTS, which
+is read when this module is imported, arms failpoints, and so does `armed(...)`. The syntax is
+`NAME=ACTION[@N]`, with commas between several failpoints:
 
     STREAM_DR_FAILPOINTS=log.before_commit=kill@3,snapshot.rename=raise
 
 ACTION is `kill` (SIGKILL to this process), `raise` (FailpointReached) or `enospc` (the OSError of
-a full disk). With @N it happens only the N-th time that the place is reached.
+a full disk). With @N the action runs only when the place is reached for the N-th time.
 
-| place | state when it is reached |
+| place | state when the place is reached |
 |---|---|
 | `log.bodies_write` | an append has written nothing |
-| `log.bodies_sync` | its bodies are written, not synced |
+| `log.bodies_sync` | the append's payloads are written, not synced |
 | `log.before_commit`, `log.after_commit` | around the commit of an append |
 | `log.rewrite` | a rewrite of events has written nothing |
-| `log.rewritten` | it is committed, the old bytes are still there |
-| `log.erased` | the old bytes are overwritten, and still noted |
+| `log.rewritten` | the rewrite is committed, the old bytes are still there |
+| `log.erased` | the old bytes are overwritten, and still listed for erasure |
 | `log.drop`, `log.dropped` | old events: before the commit, and before their files are deleted |
-| `models.reserved` | a model that begins with a saved estimator: its id is reserved |
-| `models.begun` | its file is written |
+| `models.reserved` | a model that starts from a saved estimator: its id is reserved |
+| `models.begun` | the file of the saved estimator is written |
 | `models.before_commit`, `models.after_commit` | around the commit of any new model |
 | `models.removing`, `models.removed` | a removal: before its commit, before its deletions |
-| `snapshot.noted` | a snapshot is noted, older ones are still there |
-| `backup.log`, `backup.copied` | a backup begins, and is copied and checked |
+| `snapshot.noted` | a new snapshot is written, older ones are still there |
+| `backup.log`, `backup.copied` | a backup starts, and is copied and checked |
 | `P.tmp` | a file of `write_atomically(..., point=P)`, or a backup, is written, not synced |
-| `P.rename` | it is synced, not renamed |
-| `P.dir_fsync` | it is renamed, its directory is not synced |
+| `P.rename` | the file is synced, not renamed |
+| `P.dir_fsync` | the file is renamed, its directory is not synced |
 
 A place that is not armed costs one truth test of an empty dict, about 40 ns.
 
@@ -40,26 +40,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _armed: dict[str, tuple[str, int]] = {}
-"""Action and number N of each armed place, 0 for every time."""
+"""Action that a test has set for each failpoint, by the failpoint's name.
+
+The action is a name such as "kill" and a number N. The action runs when the failpoint is reached
+for the N-th time, or every time if N is 0.
+"""
 
 _reached: dict[str, int] = {}
-"""Number of times that each armed place was reached."""
+"""Number of times that each failpoint with an action was reached, by the failpoint's name."""
 
 
 class FailpointReached(RuntimeError):
-    """Raised by an armed failpoint, in tests only."""
+    """Raised by a failpoint whose action is `raise`. This happens only in tests."""
 
 
 def failpoint(name: str) -> None:
-    """Run the action armed for this place, if there is one."""
+    """Run the action that a test has set for the place `name`, if any.
+
+    The action kills the process or raises an error, to simulate a crash or a full disk.
+    """
     if _armed:
         _act(name)
 
 
 def arm(spec: str) -> None:
-    """Arm the places in `spec` and disarm all others.
+    """Set the actions of the failpoints in `spec`, and remove all other actions.
 
-    spec: as in the module's docstring. "" disarms all.
+    spec: text such as "log.before_commit=kill@3,snapshot.rename=raise" (see the module's
+        docstring). "" removes all actions.
     """
     armed_now = {}
     for part in filter(None, spec.split(",")):
@@ -75,7 +83,11 @@ def arm(spec: str) -> None:
 
 @contextmanager
 def armed(spec: str) -> Iterator[None]:
-    """Arm the places in `spec` within a with-block."""
+    """Set the actions of the failpoints in `spec`, for the time of the with-block.
+
+    spec: text such as "log.before_commit=kill@3,snapshot.rename=raise" (see the module's
+        docstring).
+    """
     arm(spec)
     try:
         yield
@@ -84,7 +96,10 @@ def armed(spec: str) -> Iterator[None]:
 
 
 def _act(name: str) -> None:
-    """Run the action of a place, if it is armed and it is the N-th time."""
+    """Run the action of the failpoint `name`, if it has one and is due.
+
+    An action with @N is due only when the failpoint is reached for the N-th time.
+    """
     if name not in _armed:
         return
     action, count = _armed[name]

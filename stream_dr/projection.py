@@ -6,11 +6,11 @@
 - Projections of reservoir methods are in `stream_dr/solve`, with their solvers.
 
 Each has `kind`, `solution`, `n_features`, `n_components` and `apply(X)`, which returns (rows,
-components). A sparse index that the projection never saw contributes nothing. A dense width other
-than `n_features` is an error.
+components). In sparse rows, columns that the projection has not learned are ignored. Dense rows
+with another number of columns than `n_features` raise an error.
 
-Why this way: a reader that holds a Projection needs no lock, because publishing is the swap of one
-reference.
+Why this way: a projection never changes, and publishing replaces it by another object. So a thread
+that reads a projection needs no lock.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,10 @@ from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.raw_rows import raw_from_array, refuse_table
 
 ProjectionKind = Literal["linear", "columns", "mapped", "landmarks"]
-"""Form of a projection."""
+"""Form of a projection.
+
+"landmarks" is a projection that compares rows with sampled rows.
+"""
 
 
 @runtime_checkable
@@ -66,7 +69,7 @@ class Projection(Protocol):
 
     @property
     def n_features(self) -> int:
-        """Width of the rows it was learned from."""
+        """Number of features of the rows from which the projection was learned."""
         ...
 
     @property
@@ -79,9 +82,9 @@ class Projection(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise DamagedFile unless its arrays fit each other.
+        """Raise DamagedFile unless the projection's arrays fit each other.
 
-        Those of a file might not (see checks.py).
+        Arrays that are read from a file may not fit (see checks.py).
         """
         ...
 
@@ -95,19 +98,20 @@ class Orientable(Projection, Protocol):
         ...
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> Projection:
-        """Return the projection with reordered components and other signs.
+        """Return the projection with its components reordered and their signs changed.
 
-        order: (components,) indices. signs: (components,) ±1.
+        order: (components,) indices of the components.
+        signs: (components,) of ±1.
         """
         ...
 
 
 class LinearProjection(Projection, Protocol):
-    """Projection by loadings, of rows or of mapped rows."""
+    """Projection with loadings, of rows or of mapped rows."""
 
     @property
     def mean(self) -> np.ndarray:
-        """Point (features,) that rows are centred on."""
+        """Point (features,) that is subtracted from rows."""
         ...
 
     @property
@@ -122,20 +126,24 @@ class LinearProjection(Projection, Protocol):
 
     @property
     def readout(self) -> Readout | None:
-        """Prediction from the components, or None."""
+        """Function that predicts targets from the components, or None."""
         ...
 
     def scoring(self) -> Projection:
-        """Return the projection of rows to the scores of `readout`."""
+        """Return the projection of rows to the scores from which targets are predicted."""
         ...
 
 
 SOLUTIONS = ("exact", "diagonal", "refined", "recurrence")
-"""Kinds of solutions."""
+"""Kinds of solutions of a projection.
+
+"exact" is the method's solution. "diagonal" uses only the diagonal of the scatter matrix.
+"refined" was computed by further passes. "recurrence" is updated row by row.
+"""
 
 
 class Linear(NamedTuple):
-    """Linear projection z = (x − mean) · loadings.
+    """Linear projection z = (x − mean) · loadings of a row x.
 
     Attributes
     ----------
@@ -149,7 +157,7 @@ class Linear(NamedTuple):
     offset : (components,) float64 or None
         mean · loadings. If None, `apply` computes it each time.
     readout : Readout or None
-        Prediction from z. None if the method predicts nothing.
+        Function that predicts targets from z. None if the method predicts nothing.
     """
 
     mean: np.ndarray
@@ -160,7 +168,7 @@ class Linear(NamedTuple):
     readout: Readout | None = None
 
     def check(self) -> None:
-        """Raise DamagedFile unless its arrays are of the same features and components."""
+        """Raise DamagedFile unless the arrays have the same features and components."""
         check_one_of(self, "solution", SOLUTIONS)
         d, p = require_matrix(self, "loadings")
         check_array_shapes(self, np.float64, mean=(d,), eigenvalues=(p,))
@@ -177,7 +185,7 @@ class Linear(NamedTuple):
 
     @property
     def n_features(self) -> int:
-        """Width of the rows it was learned from."""
+        """Number of features of the rows from which the projection was learned."""
         return int(self.loadings.shape[0])
 
     @property
@@ -191,9 +199,10 @@ class Linear(NamedTuple):
         return self.loadings.T
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Linear":
-        """Return the projection with reordered components and other signs.
+        """Return the projection with its components reordered and their signs changed.
 
-        order: (components,) indices. signs: (components,) ±1.
+        order: (components,) indices of the components.
+        signs: (components,) of ±1.
         """
         is_unchanged = np.array_equal(order, np.arange(self.n_components)) and bool((signs > 0).all())
         if is_unchanged and self.loadings.flags.c_contiguous:
@@ -204,9 +213,10 @@ class Linear(NamedTuple):
         return self._replace(loadings=loadings, eigenvalues=self.eigenvalues[order], offset=None, readout=readout)
 
     def prepared(self) -> "Linear":
-        """Return the same projection with its offset stored.
+        """Return the same projection with mean · loadings stored in `offset`.
 
-        Then a sparse row costs its own entries and not O(features).
+        Projecting a sparse row then costs O(entries · components). Otherwise the cost would grow
+        with the number of features.
         """
         return self._replace(offset=self.mean @ self.loadings)
 
@@ -223,12 +233,12 @@ class Linear(NamedTuple):
         return (X.astype(np.float64, copy=False) - self.mean) @ self.loadings
 
     def scoring(self) -> "Scoring":
-        """Return the projection of rows to the scores (rows, k) of `readout`."""
+        """Return the projection of rows to the scores that predict targets."""
         return Scoring(self)
 
 
 class Scoring(NamedTuple):
-    """Projection of rows to the scores by which targets are predicted.
+    """Projection of rows to the scores from which targets are predicted.
 
     linear: a projection that has a readout.
     """
@@ -237,7 +247,7 @@ class Scoring(NamedTuple):
 
     @property
     def n_components(self) -> int:
-        """Number of scores a row, one for each label or number."""
+        """Number of scores of a row, one for each label or target column."""
         return len(self.linear.readout.offset) if self.linear.readout else 0
 
     def apply(self, X: Rows) -> np.ndarray:
@@ -257,7 +267,7 @@ class Scoring(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Selection of features.
+    """Projection that selects features.
 
     Attributes
     ----------
@@ -266,7 +276,7 @@ class Columns(NamedTuple):
     scores : (components,) float64
         Score of each selected feature.
     width : int
-        Number of features seen.
+        Number of features of the rows learned.
     solution : str
         Kind of solution.
     """
@@ -277,7 +287,7 @@ class Columns(NamedTuple):
     solution: str = "exact"
 
     def check(self) -> None:
-        """Raise DamagedFile unless its columns are below `width`."""
+        """Raise DamagedFile unless the indices of the selected features are below `width`."""
         check_one_of(self, "solution", SOLUTIONS)
         check_within(self, 0, WIDEST, "width")
         check_array_shapes(self, np.int64, columns=(self.columns.size,))
@@ -292,7 +302,7 @@ class Columns(NamedTuple):
 
     @property
     def n_features(self) -> int:
-        """Width of the rows it was learned from."""
+        """Number of features of the rows from which the projection was learned."""
         return self.width
 
     @property
@@ -301,14 +311,14 @@ class Columns(NamedTuple):
         return len(self.columns)
 
     def apply(self, X: Rows) -> np.ndarray:
-        """Return the selected columns of rows (rows, features), dense (rows, components).
+        """Return the selected columns (rows, components) of rows (rows, features), dense.
 
         Raises WidthMismatch.
         """
         if sp.issparse(X):
             X = _fit_width(X, self.width)
             out = np.zeros((X.shape[0], self.n_components))
-            # Columns past the width of these rows are zeros.
+            # Rows may have fewer columns than the projection. Missing columns are zeros.
             present = self.columns < X.shape[1]
             out[:, present] = X[:, self.columns[present]].toarray()
             return out
@@ -324,15 +334,16 @@ class Mapped(NamedTuple):
     feature_map : str
         Spec of the map as JSON.
     names : tuple of str or None
-        Names of the columns, if the map goes by name and all batches had the same.
+        Names of the columns, if the map uses names and all batches had the same names.
     width : int
-        Number of features seen.
+        Number of features of the rows learned, before the map.
     inner : Projection
-        Projection of mapped rows. `loadings`, `mean` and so on are its own.
+        Projection of mapped rows. `loadings`, `mean` and so on are those of `inner`.
     table : TableState or None
-        Statistics of a table at that time, if the map has some.
+        Statistics of a table's columns when the projection was solved, if the map uses them.
     landmarks : Landmarks or None
-        Landmarks at that time, if the map has some.
+        Landmarks (rows that others are compared with) when the projection was solved, if the map
+        uses landmarks.
     """
 
     feature_map: str
@@ -343,9 +354,10 @@ class Mapped(NamedTuple):
     landmarks: Landmarks | None = None
 
     def check(self) -> None:
-        """Raise DamagedFile unless the map and the inner projection are complete.
+        """Raise DamagedFile unless the feature map and the projection are complete.
 
-        The map must have the statistics that it needs.
+        The projection is that of mapped rows (`inner`). The map must have the statistics that it
+        needs.
         """
         check_within(self, 0, WIDEST, "width")
         mapping = check_map(self, self.width)
@@ -362,12 +374,12 @@ class Mapped(NamedTuple):
 
     @property
     def solution(self) -> str:
-        """Kind of solution of the inner projection."""
+        """Kind of solution of the projection of mapped rows."""
         return str(self.inner.solution)
 
     @property
     def n_features(self) -> int:
-        """Width of the rows it was learned from, before the map."""
+        """Number of features, before the map, of the rows that were learned."""
         return self.width
 
     @property
@@ -376,7 +388,7 @@ class Mapped(NamedTuple):
         return int(self.inner.n_components)
 
     def __getattr__(self, name: str) -> np.ndarray:
-        """Return an array of the inner projection by its name."""
+        """Return an array of the projection of mapped rows, by its name."""
         if name not in ("loadings", "components", "eigenvalues", "mean", "columns", "scores"):
             raise AttributeError(f"a mapped projection has no {name!r}")
         array: np.ndarray = getattr(self.inner, name)
@@ -384,33 +396,35 @@ class Mapped(NamedTuple):
 
     @property
     def readout(self) -> Readout | None:
-        """Prediction from z, or None."""
+        """Function that predicts targets from the components, or None."""
         return self.inner.readout if isinstance(self.inner, Linear) else None
 
     def scoring(self) -> "Mapped":
-        """Return the projection of rows to the scores (rows, k) of `readout`."""
+        """Return the projection of rows to the scores that predict targets."""
         return self._replace(inner=self.inner.scoring())
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Mapped":
-        """Return the projection with reordered components and other signs.
+        """Return the projection with its components reordered and their signs changed.
 
-        order: (components,) indices. signs: (components,) ±1.
+        order: (components,) indices of the components.
+        signs: (components,) of ±1.
         """
         return self._replace(inner=self.inner.oriented(order, signs))
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns that the map makes, or None if they have none.
+        """Names of the columns that the map makes, or None if they have no names.
 
-        They name the rows of `loadings`. Columns that came only with rows without a target are
-        last and are dropped, because nothing was learned of them.
+        The names belong to the rows of `loadings`. A column of a table may have had values only in
+        rows without a target, which are not learned. Its mapped columns come last, and their names
+        are dropped.
         """
         if self.table is None:
             return None
         return feature_names_of(feature_map(self.feature_map), self.table)[: self.inner.n_features]
 
     def unseen(self, X: Rows) -> int:
-        """Return the number of values in categories or columns that were never learned."""
+        """Return the number of values whose category or column was never learned."""
         return 0 if self.table is None else count_unseen(feature_map(self.feature_map), self.table, X)
 
     def apply(self, X: Rows, names: tuple[str, ...] | None = None) -> np.ndarray:
@@ -418,8 +432,8 @@ class Mapped(NamedTuple):
 
         A few thousand rows are mapped at a time. Raises WidthMismatch.
 
-        names: names of X's columns, for a map that goes by name. Any names may come. For a map
-        with statistics, X may be a table's rows.
+        X: rows. For a map with statistics, X may be the rows of a table.
+        names: names of X's columns, for a map that uses names. Unknown names are allowed.
         """
         out = np.empty((X.shape[0], self.n_components))
         for part, rows in self.mapped(X, names):
@@ -427,9 +441,9 @@ class Mapped(NamedTuple):
         return out
 
     def mapped(self, X: Rows, names: tuple[str, ...] | None = None) -> Iterator[tuple[slice, Rows]]:
-        """Yield mapped rows in the parts in which `apply` projects them.
+        """Yield mapped rows, some rows at a time.
 
-        Yields the slice of the rows, and these rows (rows, mapped features).
+        Each item is the slice of the rows, and these rows mapped, (rows, mapped features).
         """
         mapping = feature_map(self.feature_map)
         names = names or self.names
@@ -454,7 +468,10 @@ class Mapped(NamedTuple):
 
 
 def linear_part(projection: Projection | None) -> Linear | None:
-    """Return the linear projection of rows or mapped rows, or None."""
+    """Return the linear part of a projection, or None if it has none.
+
+    This is the projection itself if it is linear, or its linear projection of mapped rows.
+    """
     inner = projection.inner if isinstance(projection, Mapped) else projection
     return inner if isinstance(inner, Linear) else None
 
@@ -469,27 +486,27 @@ class MappedFields(Protocol):
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Names of the columns, if the map goes by name and all batches had the same."""
+        """Names of the columns, if the map uses names and all batches had the same names."""
         ...
 
     @property
     def table(self) -> TableState | None:
-        """Statistics of a table, if the map has some."""
+        """Running statistics of a table's columns, if the map uses them."""
         ...
 
     @property
     def landmarks(self) -> Landmarks | None:
-        """Landmarks, if the map has some."""
+        """Landmarks (rows that others are compared with), if the map uses them."""
         ...
 
 
 def check_map(state: MappedFields, width: int) -> FeatureMap:
-    """Return the map of a state or a projection.
+    """Return the feature map of a state or a projection, after checking it.
 
-    width: width of the rows before the map.
+    width: number of features of the rows before the map.
 
-    Raises DamagedFile unless the map is complete and the names and statistics are those of the
-    map.
+    Raises DamagedFile if the map is incomplete, or if the names and statistics are not those of
+    the map.
     """
     mapping: FeatureMap = feature_map(state.feature_map)
     if width and not mapping.settled:
@@ -512,9 +529,10 @@ def check_map(state: MappedFields, width: int) -> FeatureMap:
 
 
 def columns_of(projection: Projection, X: Rows) -> Iterator[Rows]:
-    """Yield rows X (rows, features) as the columns that the loadings belong to.
+    """Yield rows X (rows, features) with the columns that the loadings belong to.
 
-    A few thousand rows come at a time.
+    If the projection has a feature map, these are the mapped rows. A few thousand rows come at a
+    time.
     """
     if isinstance(projection, Mapped):
         for _, rows in projection.mapped(X):
@@ -524,29 +542,29 @@ def columns_of(projection: Projection, X: Rows) -> Iterator[Rows]:
 
 
 MAPPED_AT_ONCE = 1 << 22
-"""Number of mapped values held in memory while learning, 32 MB.
+"""Number of mapped values that are in memory at a time while learning (32 MB).
 
-Mapped rows may be much wider than the rows they came from.
+Mapped rows may be much wider than the rows before the map.
 """
 
 PROJECTED_AT_ONCE = 1 << 20
-"""Number of mapped values held in memory while projecting, 8 MB.
+"""Number of mapped values that are in memory at a time while projecting (8 MB).
 
-Several requests may project at the same time.
+The number is small because several requests may project at the same time.
 """
 
 
 def mapped_parts(rows: int, mapping: FeatureMap, most: int = MAPPED_AT_ONCE) -> list[slice]:
-    """Return the slices of rows that are mapped at a time.
+    """Return slices of rows, each to be mapped at one time.
 
-    most: maximum number of mapped values in a slice. Sparse maps are not bound by it.
+    most: maximum number of mapped values in a slice. A map whose result is sparse may exceed it.
     """
     step = 4096 if mapping.sparse else max(1, most // mapping.out_features(0))
     return [slice(start, start + step) for start in range(0, rows, step)]
 
 
 def check_width(X: Rows, n_features: int) -> None:
-    """Raise WidthMismatch if dense rows have another width than the projection."""
+    """Raise WidthMismatch if dense rows have another number of columns than the projection."""
     if X.shape[1] != n_features:
         raise WidthMismatch(
             f"X has {X.shape[1]} features, but this projection is expecting {n_features} features as input. "
@@ -555,5 +573,8 @@ def check_width(X: Rows, n_features: int) -> None:
 
 
 def _fit_width(X: sp.csr_matrix, n_features: int) -> sp.csr_matrix:
-    """Return CSR rows without the columns past n_features, which contribute nothing."""
+    """Return CSR rows without the columns past n_features.
+
+    The projection has no loadings for the removed columns.
+    """
     return X if X.shape[1] <= n_features else X[:, :n_features]

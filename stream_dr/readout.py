@@ -1,9 +1,13 @@
-"""Readout: prediction of targets from projected rows, a part of the projection.
+"""Readout: the part of a projection that predicts targets from projected rows.
 
 Scores are linear in a row's components, with one score for each class or target: scores = z ·
-weights + offset. For classes they are logarithms of posterior probabilities, up to a term that all
-classes share, or indicators predicted by regression. For numbers they are the numbers. So a
-published projection predicts without the state it was solved from.
+weights + offset for the components z. There are three kinds of scores:
+
+* logarithms of the classes' posterior probabilities, up to a term that all classes share,
+* labels' indicators, predicted by regression,
+* numbers, predicted by regression.
+
+So a published projection can predict without the state from which it was solved.
 """
 
 from typing import NamedTuple
@@ -23,20 +27,21 @@ from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.targets import KINDS
 
 TARGETS = "targets"
-"""Scores are the targets as regression predicts them."""
+"""Kind of scores: the targets as regression predicts them."""
 
 LOG_POSTERIORS = "log posteriors"
 """Scores are log posterior probabilities, up to a term that all classes share."""
 
 
 class Readout(NamedTuple):
-    """Prediction from z (rows, components).
+    """Prediction of targets from a row's components z (rows, components).
 
     Attributes
     ----------
     weights : (components, k) float64
-        (components + r, k) if there is `rest`.
+        Coefficients of k scores. If there is `rest`, the shape is (components + r, k).
     offset : (k,) float64
+        Constant of each score.
     kind : str
         Kind of targets: "class", "multilabel" or "continuous".
     labels : tuple of k labels, sorted
@@ -44,7 +49,7 @@ class Readout(NamedTuple):
     scores : str
         TARGETS or LOG_POSTERIORS.
     rest : (features, r) or None
-        Loadings of components that `n_components` leaves out and the prediction uses.
+        Loadings of r components that `n_components` excludes but that the prediction uses.
     """
 
     weights: np.ndarray
@@ -55,7 +60,7 @@ class Readout(NamedTuple):
     rest: np.ndarray | None = None
 
     def check(self, features: int, components: int) -> None:
-        """Raise DamagedFile unless its arrays fit these numbers of features and components."""
+        """Raise DamagedFile unless the arrays fit these numbers of features and components."""
         k = len(self.offset)
         n_rest = 0
         if self.rest is not None:
@@ -71,9 +76,10 @@ class Readout(NamedTuple):
             raise field_error(self, "labels", f"{len(self.labels)} labels", f"of {k} scores")
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Readout":
-        """Return the readout of components in another order and with other signs.
+        """Return the readout for components in another order and with other signs.
 
-        order: (components,) indices. signs: (components,) ±1.
+        order: (components,) indices of the components.
+        signs: (components,) of ±1.
         """
         p = len(order)
         return self._replace(weights=np.vstack([self.weights[order] * signs[:, None], self.weights[p:]]))
@@ -86,8 +92,12 @@ class Readout(NamedTuple):
     def predict(self, scores: np.ndarray) -> np.ndarray:
         """Return the targets predicted by scores (rows, k).
 
-        They are the labels (rows,) of the highest scores, or indicators (rows, k) int64 of several
-        labels a row, 1 for scores of at least a half, or numbers (rows,) or (rows, k).
+        The result depends on the kind of targets:
+
+        * One label per row: the label (rows,) of the highest score.
+        * Several labels per row: (rows, k) int64, 1 for scores of at least a half and 0 for
+          others.
+        * Numbers: (rows,), or (rows, k) for several columns.
         """
         if self.kind == "class":
             return self.classes[scores.argmax(axis=1)]
@@ -98,5 +108,8 @@ class Readout(NamedTuple):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Return posterior probabilities (rows, k) by scores that are their logarithms."""
+        """Return posterior probabilities (rows, k).
+
+        scores: (rows, k), logarithms of the probabilities, up to a term that all classes share.
+        """
         return np.asarray(softmax(scores, axis=1))

@@ -1,17 +1,16 @@
-"""Threads: names of all threads that the engine runs.
+"""Threads: names of all threads that the service's engine runs.
 
-| thread | number | work | module |
-|---|---|---|---|
-| `stream_dr-appender` | one | commits waiting drafts in groups | running/ingest.py |
-| `stream_dr-models` | one | reads the log, advances live models | running/model_thread.py |
-| `stream_dr-advance` | one a processor | advance models in parallel | running/advance.py |
-| `stream_dr-work` | `RunSettings.workers` | solve, publish, snapshot | running/driver.py |
-| `stream_dr-long` | twice as many | catch up, rebuild, refine | running/running.py |
-| `stream_dr-records` | one | writes the records of models' work | directory/records.py |
-| `stream_dr-ahead` | one a pass | reads shards or the log ahead | threads.py |
-| `stream_dr-look-ahead` | one a replay | finds the next shard's missing batches | directory/references.py |
+| thread | number | work | module | |---|---|---|---| | `stream_dr-appender` | one | commits
+waiting batches to the log in groups | running/ingest.py | | `stream_dr-models` | one | reads the
+log, advances live models | running/model_thread.py | | `stream_dr-advance` | one a processor |
+advance models in parallel | running/advance.py | | `stream_dr-work` | `RunSettings.workers` |
+solve, publish, snapshot | running/driver.py | | `stream_dr-long` | twice as many | catch up,
+rebuild, refine | running/running.py | | `stream_dr-records` | one | writes the records of models'
+work | directory/records.py | | `stream_dr-ahead` | one a pass | reads shards or the log ahead |
+threads.py | | `stream_dr-look-ahead` | one a replay | finds the next shard's missing batches |
+directory/references.py |
 
-Each waits for a future, a condition or a deadline that it has computed. None polls.
+Each thread waits for a future, a condition or a deadline that it has computed. No thread polls.
 """
 
 import os
@@ -26,9 +25,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SWITCH_INTERVAL = 2e-4
-"""Seconds for which a thread may hold the interpreter while another waits.
+"""Seconds for which a thread may hold the interpreter while another thread waits.
 
-With Python's default, learning waits behind reading after each kernel.
+With Python's default, the thread that learns would wait too long for threads that read.
 """
 
 _END = object()
@@ -36,23 +35,23 @@ _END = object()
 
 
 def engine_thread(name: str, run: Callable[[], None]) -> threading.Thread:
-    """Return a thread of the engine, not started yet."""
+    """Return a thread of the service's engine that is not started yet."""
     return threading.Thread(target=run, name=f"stream_dr-{name}", daemon=True)
 
 
 def thread_pool(name: str, threads: int | None = None) -> ThreadPoolExecutor:
-    """Return a pool of threads of the engine.
+    """Return a pool of threads of the service's engine.
 
-    threads: number of threads. None takes one a processor.
+    threads: number of threads. None means one for each processor.
     """
     return ThreadPoolExecutor(threads or len(os.sched_getaffinity(0)), thread_name_prefix=f"stream_dr-{name}")
 
 
 def compute_ahead(items: Generator[T, None, None], depth: int = 2) -> Generator[T, None, None]:
-    """Yield the same items, computed by a thread up to `depth` items ahead.
+    """Yield the items of a generator, computed by a thread up to `depth` items ahead.
 
-    An error of the thread is raised in the place of the item. Closing this generator closes
-    `items`.
+    If the thread raises an error, the error is raised in the place of the item. Closing this
+    generator closes `items`.
     """
     with closing(items), thread_pool("ahead", 1) as executor:
         futures = deque(executor.submit(next, items, _END) for _ in range(depth))
@@ -67,7 +66,7 @@ def compute_ahead(items: Generator[T, None, None], depth: int = 2) -> Generator[
 
 @contextmanager
 def fast_switching() -> Iterator[None]:
-    """Set SWITCH_INTERVAL within the context, unless the interval is shorter."""
+    """Set SWITCH_INTERVAL within the with-block, unless the interval is shorter already."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(min(SWITCH_INTERVAL, before))
     try:

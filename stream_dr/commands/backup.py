@@ -14,8 +14,9 @@ def backup(
 ) -> None:
     """Copy a directory as it is now, and check the copy.
 
-    The directory may be served meanwhile. The copy is a directory like any other. Commands such as
-    `verify`, `inspect`, `serve` and `restore` accept it. If the command fails, there is no copy.
+    A service may use the directory at the same time. The copy is a directory like any other.
+    Commands such as `verify`, `inspect`, `serve` and `restore` accept it. If the command fails,
+    there is no copy.
 
     Shards that were replayed are not copied. Back them up as well. Shards that `learn` has written
     into D are copied. Rows that were unlearned and overwritten are not in the copy.

@@ -1,4 +1,4 @@
-"""Command `stream-dr demo`, which shows the whole path on made-up documents and on digits."""
+"""Command `stream-dr demo`, which learns and serves made-up documents and digits."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ def demo(
     ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the service. 0 picks a free port.")] = 8000,
 ) -> None:
-    """Run the whole path, from shards to a table of results.
+    """Run all steps from shards to a table of results.
 
     The demo generates documents of 47,236 words, writes them as shards, replays the shards through
     four models, and serves the models until Ctrl-C. Further documents are posted and queried over

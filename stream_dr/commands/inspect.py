@@ -16,7 +16,8 @@ def inspect(
 ) -> None:
     """Show a directory's log, schema and models.
 
-    Models are shown as in their newest snapshots. The directory may be served meanwhile.
+    Models are shown as in their newest snapshots. A service may use the directory at the same
+    time.
     """
     from stream_dr.directory.inspect import inspect as describe
 

@@ -58,23 +58,24 @@ def learn(
     ] = 1,
     as_classes: AsClasses = False,
 ) -> None:
-    """Learn files through models, into a directory.
+    """Learn the rows of files with the models of a directory.
 
     The command prints on stderr how it reads each column. Then it stores the rows as shards in the
-    directory and replays them. After an interruption, the same command continues. Nothing is
-    learned twice.
+    directory, and the models learn the shards. After an interruption, the same command continues
+    with the first batch that was not learned.
 
-    The feature map depends on the table. A table of numbers has none. A table with words, dates or
-    gaps gets feature_map=table, with the options --one-hot, --hash, --keep, --text, --as and
-    --impute. A table that has only prose gets feature_map=text.
+    A feature map encodes the columns of a table as numbers. A table of numbers needs no feature
+    map. A table with words, dates or gaps gets feature_map=table, whose parameters are set by
+    --one-hot, --hash, --keep, --text, --as and --impute. A table that has only prose gets
+    feature_map=text.
 
     Without --model, a directory that has no model gets one of these: lda for one label per row,
     opls for numbers or several labels per row, and pca for rows without targets. Labels with a
     fraction count as numbers. lda and opls get gamma=1 for sparse rows and feature_map=text, and
     gamma=20 for words next to other columns. lda of 100 columns or more gets shrinkage=.1.
 
-    A model chosen this way may be solved from the diagonal of the scatter only. It is then refined
-    if that raises the score on held-out rows (every tenth row).
+    A model chosen this way may be solved from the diagonal of the scatter matrix only. If further
+    passes over the rows raise its score on held-out rows (every tenth row), they are made.
 
         stream-dr learn data.csv --label y --dir D -o projected.parquet
         stream-dr learn texts.csv --label y --dir D --model lda=lda:feature_map=text
@@ -122,7 +123,7 @@ def _check_name(name: str | None, sources: list[Path], read_as: ReadAs) -> None:
 
 
 def _with_continuous_labels(read_as: ReadAs, sources: list[Path]) -> ReadAs:
-    """Return options that read the labels as numbers if they have fractions, and say so."""
+    """Return options that read labels with fractions as numbers, and print this on stderr."""
     numbers = read_as.predicting_numbers(sources)
     if numbers is not read_as:
         y = read_as.options.label

@@ -16,7 +16,7 @@ def report(
     """Write one page with every figure of every model.
 
     The page also shows the schema, the state of the log, and the origin of each number. It needs
-    no other file and no network. The directory may be served meanwhile.
+    no other file and no network. A service may use the directory at the same time.
 
         stream-dr report D --out report.html
     """

@@ -41,7 +41,7 @@ def transform(
     .npz file has the arrays z, id and label, and is built in memory. The directory may be served
     meanwhile.
 
-    Columns of a table that the stream does not have are left out. Columns of the stream that the
+    Columns of a table that the stream does not have are ignored. Columns of the stream that the
     table does not have count as missing values.
 
         stream-dr transform D new.csv --model lda --out projected.parquet

@@ -1,12 +1,13 @@
-"""cluster: runs a plan on the workers of a Dask cluster (extra [distributed]).
+"""cluster: runs a task plan on the workers of a Dask cluster (extra [distributed]).
 
-Tasks and merges are futures that depend on each other. States go from worker to worker, and only
-the state of the whole plan goes to the client. If a worker is lost, Dask runs its tasks again on
-another worker. Dask gives a task up when four workers were lost while they ran it. A worker that
-hangs makes the run hang.
+A task learns some batches of a replay, and the results of tasks are merged in pairs. Tasks and
+merges are Dask futures that depend on each other. States go from worker to worker, and only the
+state of the whole plan goes to the client. If a worker is lost, Dask runs its tasks again on
+another worker. If four workers are lost while they run the same task, Dask gives this task up. A
+worker that hangs makes the run hang.
 
 Every worker must see the shards under the same paths or URIs. It must also have the client's
-versions of Python, numpy and stream_dr, since others may give other bits.
+versions of Python, numpy and stream_dr, since other versions may give other bits.
 """
 
 import platform
@@ -32,20 +33,20 @@ from stream_dr.statistics.protocol import State
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-# Two states that are merged, and the result.
+# A worker holds the two states that it merges, and the merged state.
 STATES_HELD = 3
-"""Number of states that a worker holds in memory."""
+"""Number of states of each model that a worker must have memory for."""
 
 CONNECT_SECONDS = 10
 
 TOPIC = "stream_dr"
-"""Prefix of the topics on which workers report, and of the keys of futures."""
+"""Prefix of the topics on which workers report, and of the keys of Dask futures."""
 
 
 def cluster_runner(address: str) -> PlanRunner:
-    """Return a function that runs plans on the workers of a scheduler.
+    """Return a function that runs task plans on the workers of a Dask cluster.
 
-    address: tcp://host:port.
+    address: address of the Dask scheduler, tcp://host:port.
 
     The function raises ClusterError.
     """
@@ -60,9 +61,9 @@ def cluster_runner(address: str) -> PlanRunner:
 
 @contextmanager
 def connect(address: str) -> Iterator["Client"]:
-    """Connect to the scheduler at an address.
+    """Connect to the Dask scheduler at an address, for the time of the with-block.
 
-    Raises ClusterError if there is none, or if it is lost meanwhile.
+    Raises ClusterError if there is no scheduler, or if it is lost in the with-block.
     """
     try:
         from distributed import Client
@@ -80,7 +81,7 @@ def connect(address: str) -> Iterator["Client"]:
     with client, client.as_current():
         try:
             yield client
-        # A lost scheduler raises a KeyError, an AttributeError … depending on the call.
+        # A lost scheduler raises different errors, such as KeyError, in different calls.
         except Exception as e:
             if isinstance(e, CancelledError) or (client.status != "running" and not isinstance(e, StreamDRError)):
                 raise ClusterError(
@@ -90,14 +91,16 @@ def connect(address: str) -> Iterator["Client"]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions in this process on which the bits of a state depend."""
+    """Return the versions of the software in this process that affect the bits of a state."""
     return {"stream_dr": __version__, "numpy": np.__version__, "Python": platform.python_version()}
 
 
 def check_workers(client: "Client", needed: int = 0) -> None:
     """Raise ClusterError if the workers cannot be used.
 
-    There must be one, and all must have the client's versions and `needed` bytes of memory.
+    There must be at least one worker. All workers must have the client's versions and memory.
+
+    needed: number of bytes of memory that each worker needs.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     if not workers:
@@ -105,7 +108,7 @@ def check_workers(client: "Client", needed: int = 0) -> None:
 
     here = versions()
     for address, there in client.run(versions, on_error="return").items():
-        # A worker that was lost meanwhile gives an error.
+        # The response of a worker that was lost in the meantime is an error.
         if not isinstance(there, dict):
             continue
         _check_versions(address, there, here)
@@ -120,7 +123,11 @@ def check_workers(client: "Client", needed: int = 0) -> None:
 
 
 def _check_versions(address: str, there: dict[str, str], here: dict[str, str]) -> None:
-    """Raise ClusterError if a worker's versions are not the client's."""
+    """Raise ClusterError if a worker's versions differ from the client's.
+
+    there: versions of the worker.
+    here: versions of the client.
+    """
     other = [f"{name} {version}" for name, version in there.items() if version != here[name]]
     if other:
         mine = ", ".join(f"{name} {here[name]}" for name in here)
@@ -128,15 +135,16 @@ def _check_versions(address: str, there: dict[str, str], here: dict[str, str]) -
 
 
 def _state_bytes(plan: TaskPlan) -> int:
-    """Return the bytes of one state of every model."""
+    """Return the number of bytes of one state of each model in the plan."""
     specs = [*plan.specs, *(recurrence.spec for recurrence in plan.recurrences)]
     return sum(bytes_needed(estimator_of(spec), plan.schema) for spec in specs)
 
 
 def gather_results(client: "Client", futures: "Sequence[Future]") -> list[Any]:
-    """Return the results of futures.
+    """Return the results of Dask futures.
 
-    Raises what their tasks raise, and ClusterError if one worker after the other is lost.
+    Raises the errors of their tasks. Raises ClusterError if Dask gives a task up because one
+    worker after the other is lost.
     """
     from distributed import KilledWorker
 
@@ -149,21 +157,24 @@ def gather_results(client: "Client", futures: "Sequence[Future]") -> list[Any]:
 
 
 def submit(client: "Client", act: Callable[..., Any], *arguments: Any, key: str | None = None) -> "Future":
-    """Call a function on a worker.
+    """Call a function on a worker, and return a Dask future of its result.
 
-    The future raises ClusterError if its versions differ.
+    The future raises ClusterError if the worker's versions differ from the client's.
     """
     return client.submit(_on_worker, versions(), act, *arguments, key=key, pure=False)
 
 
 def _on_worker(client_versions: dict[str, str], act: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a worker. A SourceMissing error names the worker."""
+    """Call a function in a worker. A SourceMissing error names the worker.
+
+    act, arguments: the function and its arguments.
+    """
     from distributed import get_worker
 
-    # Workers that joined during the run were not checked before.
+    # A worker that joined the cluster after the start of the run was not checked yet.
     address = get_worker().address
     _check_versions(address, versions(), client_versions)
-    # For the life of the process, since more threads of BLAS sum in another order.
+    # With more threads, BLAS would sum in another order and give other bits.
     threadpool_limits(1)
     try:
         return act(*arguments)
@@ -183,21 +194,22 @@ class _RunContext(NamedTuple):
 
 
 class _ClusterRun:
-    """One run of a plan."""
+    """One run of a task plan on a Dask cluster."""
 
     def __init__(self, client: "Client", plan: TaskPlan, on_batch: ProgressCallback) -> None:
         self._client = client
         self._plan = plan
         self._on_batch = on_batch
-        # Other runs may use the same scheduler, so this one's topic and keys are its own.
+        # Several runs may use one scheduler, so each run has a topic and keys of its own.
         self._context = _RunContext(plan.schema, plan.limits, f"{TOPIC}-{uuid.uuid4().hex}")
-        # Last batch of each running task, by (worker, name of the task).
+        # The last batch of each running task, by (worker, name of the task).
         self._last_batch: dict[tuple[str, str], Reference] = {}
 
     def result(self) -> Sequence[PartialResult]:
-        """Return the results of the root and of the recurrences.
+        """Return the merged result of all tasks, then the results of the recurrences.
 
-        Raises ClusterError if Dask gives a task up.
+        A recurrence is a model whose states cannot be merged. Raises ClusterError if Dask gives a
+        task up.
         """
         from distributed import KilledWorker
 
@@ -211,13 +223,17 @@ class _ClusterRun:
         except KilledWorker as e:
             raise self._lost_workers_error() from e
         finally:
-            # Nothing is left to cancel after a run that ended well.
+            # After an error, tasks that are still running are cancelled.
             for future in futures:
                 future.cancel()
             self._client.unsubscribe_topic(self._context.topic)
 
     def _submit_node(self, node: Node) -> "Future":
-        """Submit a node of the merge tree and all nodes under it."""
+        """Submit a node of the merge tree and all nodes under it.
+
+        A node at the bottom of the tree learns batches. Every other node merges the results of two
+        nodes.
+        """
         plan = self._plan
         level, number = node
         name = f"{self._context.topic}-{level}-{number}"
@@ -230,17 +246,22 @@ class _ClusterRun:
         return submit(self._client, merge, older, self._submit_node((level - 1, 2 * number + 1)), key=name)
 
     def _submit_recurrence(self, number: int) -> "Future":
-        """Submit the task that learns all batches with one recurrence."""
+        """Submit the task that learns all batches with one recurrence.
+
+        A recurrence is a model whose states cannot be merged.
+
+        number: index of the model in the plan's `recurrences`.
+        """
         plan = self._plan
         spec, state = plan.recurrences[number]
         states = [] if state is None else [self._client.scatter(state)]
-        # Each batch is counted once: by the tasks, or else by the first recurrence.
+        # Each batch is reported once. Without other tasks, the first recurrence reports.
         counts = not plan.specs and number == 0
         name = f"{self._context.topic}-recurrence-{number}"
         return submit(self._client, _learn, plan.whole, (spec,), self._context, states, counts, key=name)
 
     def _on_report(self, event: tuple[float, tuple[str, str, bool, tuple[Any, ...] | None]]) -> None:
-        """Handle a worker's report of the batch that it begins, or that its task has ended."""
+        """Handle a worker's report that it starts a batch, or that its task has ended."""
         worker, name, counts, fields = event[1]
         if fields is None:
             self._last_batch.pop((worker, name), None)
@@ -251,7 +272,10 @@ class _ClusterRun:
             self._on_batch(reference)
 
     def _lost_workers_error(self) -> ClusterError:
-        """Return the error that names the last batch of each task of a lost worker."""
+        """Return the error for a task that Dask gave up.
+
+        The error names the last batch of each task of a lost worker.
+        """
         there = self._client.scheduler_info(n_workers=-1)["workers"]
         batches = {f"{r.uri}, batch {r.batch}" for (worker, _), r in self._last_batch.items() if worker not in there}
         return ClusterError(
@@ -264,9 +288,9 @@ class _ClusterRun:
 def _learn(
     task: Task, specs: Sequence[Spec], context: _RunContext, states: Sequence[State], counts: bool
 ) -> PartialResult:
-    """Learn a task on a worker, and report its batches to the client.
+    """Learn a task on a worker, and report each batch to the client.
 
-    counts: True if the client counts the rows of this task's batches.
+    counts: True if the client adds the rows of this task's batches to the progress.
     """
     from distributed import get_worker
 

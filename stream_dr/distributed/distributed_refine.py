@@ -1,12 +1,13 @@
 """Refine a model on Dask: each pass over the rows is one map and reduce.
 
-In each pass, every worker receives the current columns of the projection once. Each task sums over
-its rows, the sums are merged in pairs, and one sum is sent back to this process.
+To refine is to solve a model exactly by passes over its rows. In each pass, every worker receives
+the current columns of the projection once. Each task sums over its rows, the sums are merged in
+pairs, and one sum is sent back to this process.
 
 Workers read the shards that the log refers to. Rows that the log itself holds are summed in this
 process.
 
-The tasks, and the tree in which their sums are merged, depend on the log alone. So any number of
+The tasks, and the tree in which their sums are merged, depend only on the log. So any number of
 workers gives the same bits.
 """
 
@@ -55,8 +56,8 @@ def refine_on(
     Raises the errors of `refine_model`, and in addition
 
     - CannotMerge if the estimator's states cannot be merged,
-    - CannotRefine if the estimator has decay or a feature map of tables. With either, what a row
-      adds to the sums depends on the rows before that row.
+    - CannotRefine if the estimator has decay or a feature map of tables. In these two cases a row's
+      terms in the sums depend on the rows before this row.
     - ClusterError if the cluster cannot be used.
     """
     check_splits(model.estimator)
@@ -70,7 +71,7 @@ def refine_on(
 
 
 def check_splits(estimator: Estimator) -> None:
-    """Raise an error if passes cannot be divided among workers.
+    """Raise an error if the passes of a refine cannot be divided among workers.
 
     Raises CannotMerge if the estimator's states cannot be merged, and CannotRefine if the
     estimator has decay.
@@ -106,7 +107,7 @@ class _ClusterSums:
         self._client = client
         self._context = _TaskContext(model.spec, directory.schema, frozen.state)
 
-        # Workers cannot read the log, so this process sums the events that have no reference.
+        # Workers cannot read the log, so this process sums the rows that are not in shards.
         references = list(directory.history.references(model.start - 1, frozen.position, frozen.unlearn_horizon))
         logged = frozenset(position for position, reference in references if reference is None)
         self._logged = _LoggedRows(directory, model.estimator, logged, frozen)

@@ -6,8 +6,8 @@ The result is the same directory as after a replay in one thread.
 2. The events of all batches are appended to the log in one transaction.
 3. The state of each model is merged with the state that the tasks learned.
 
-If a batch is refused, the error names that batch and the directory does not change. A kill before
-the transaction of step 2 does not change the directory either. After a kill between that
+If a batch cannot be learned, an error names that batch and the directory does not change. A kill
+before the transaction of step 2 does not change the directory either. After a kill between that
 transaction and the models' next snapshots, the models learn the new events from the log, as in any
 recovery.
 """
@@ -36,12 +36,12 @@ def replay_in_parts(
     settings: ReplaySettings,
     watch: Watch | None = None,
 ) -> ReplayReport:
-    """Replay a data set into a directory, divided into tasks.
+    """Replay a data set into a directory, in tasks that run at the same time.
 
     run: function that runs the tasks, in threads or on Dask.
     watch: as in `running.replay.replay`.
 
-    Raises the errors of `running.replay.replay` and of `run`.
+    Raises the errors of `run`, and the same errors as `running.replay.replay`.
     """
     replay = Replay(directory, dataset, settings, watch)
     return replay.run(_PartedReplay(replay, run).append_and_learn_all)
@@ -56,8 +56,8 @@ class _PartedReplay:
         self._directory = replay.directory
         self._dataset = replay.dataset
         self._models = replay.models
-        # Keys of the batches whose rows are in the count of learned rows.
-        self._with_inner_counts: set[str] = set()
+        # These are the keys of the batches whose rows are counted already.
+        self._counted_keys: set[str] = set()
 
     def append_and_learn_all(self) -> None:
         """Learn the batches that the log lacks, then append their events."""
@@ -89,13 +89,12 @@ class _PartedReplay:
             _merge_into_model(model, state, self._directory.position)
 
     def _schema(self, shard: Shard, reference: Reference) -> Schema:
-        """Return the stream's schema, extended by the first batch.
+        """Return the stream's schema, which includes the first missing batch.
 
-        All tasks put their columns in the order of this schema.
+        All tasks put their columns in the order of this schema. If the stream cannot accept the
+        batch, the reason is raised as an error.
 
         shard, reference: the first batch that the log lacks.
-
-        Raises the error that refuses this batch.
         """
         try:
             return admit_block(
@@ -117,10 +116,10 @@ class _PartedReplay:
         return tasks_of([reference for _, reference in missing], row_bytes, state_bytes)
 
     def _count_batch(self, reference: Reference) -> None:
-        """Add a batch to the number of learned rows and report progress."""
+        """Add the rows of a batch to the number of learned rows, and report progress."""
         # If a worker is lost, its batches are learned again. Their rows are counted only once.
-        if reference.key not in self._with_inner_counts:
-            self._with_inner_counts.add(reference.key)
+        if reference.key not in self._counted_keys:
+            self._counted_keys.add(reference.key)
             self._replay.rows += reference.rows
         self._replay.show("learning")
 
@@ -128,11 +127,11 @@ class _PartedReplay:
 def _merge_into_model(model: Model, state: AdditiveState, position: int) -> None:
     """Merge a state that the tasks have learned into a model.
 
+    If the model's states cannot be merged, or if the model has learned no rows, `state` replaces
+    the model's state.
+
     state: state after the missing batches.
     position: position of the last event that the model has learned afterwards.
-
-    If the model's states cannot be merged, or the model has learned no rows, `state` replaces the
-    model's state.
     """
     current = model.freeze().state
     if merges_parts(model.estimator) and current.rows + current.rows_skipped:

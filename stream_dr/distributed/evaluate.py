@@ -50,7 +50,7 @@ def evaluate_on(
     ]
     if settings.full:
         jobs.append(({}, settings))
-    # All models have the same baseline, so only the last task computes the baseline.
+    # All models have the same baseline, so only the last task computes it.
     without_baseline = [(specs, own._replace(baseline=False)) for specs, own in jobs[:-1]]
 
     with connect(address) as client:

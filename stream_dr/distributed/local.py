@@ -1,8 +1,9 @@
 """local: runs a task plan in threads of this process.
 
-The results of the tasks are merged in pairs, along a binary tree (task_plan.py). Each thread takes
-the next task. If the neighbouring result in the tree is ready, the thread merges the two results,
-then goes on with the merged result, as far up the tree as possible.
+A task learns some batches of a replay. The results of the tasks are merged in pairs, along a
+binary tree (task_plan.py). Each thread takes the next task. If the neighbouring result in the tree
+is ready, the thread merges the two results, then goes on with the merged result, as far up the
+tree as possible.
 
 Memory: at most one result for each thread, and one for each level of the tree.
 """
@@ -31,15 +32,17 @@ class _PlanRun:
         self._on_batch = on_batch
         self.refusals: dict[int, PartialResult] = {}
         self.stopped = False
-        # Results that wait for the neighbouring result, by node.
+        # _unmerged holds results that wait for the neighbouring result, by their node in the tree.
         self._unmerged: dict[Node, PartialResult] = {}
         self._lock = threading.Lock()
 
     def run_task(self, number: int) -> PartialResult | None:
-        """Learn the batches of a task, then merge upwards.
+        """Learn the batches of a task, then merge its result with those of other tasks.
 
-        Returns the result of the whole plan if this task was the last one missing, else None.
-        Nothing is done if an earlier task was refused.
+        Returns the result of the whole plan if this task was the last one missing, else None. If a
+        batch of an earlier task could not be learned, nothing is done.
+
+        number: index of the task.
         """
         plan = self.plan
         if number > min(self.refusals, default=number):
@@ -58,16 +61,17 @@ class _PlanRun:
         """
         plan = self.plan
         spec, state = plan.recurrences[number]
-        # Each batch is reported once. Tasks of models that merge report it, if there are any.
-        # Otherwise the first model whose states cannot be merged reports it.
+        # Each batch is reported once, by the tasks. Without tasks, the first recurrence reports.
         on_batch = self._raise_if_stopped if plan.specs or number else self._begin_batch
         return learn(plan.whole, [spec], plan.schema, plan.limits, [state], on_batch)
 
     def _merge_up(self, result: PartialResult, node: Node) -> PartialResult | None:
-        """Merge a result with its neighbour, and so on up the tree.
+        """Merge a result with its neighbour in the tree, and so on up the tree.
 
         Returns the result of the root. If a neighbouring result is not ready, the result is stored
         for the thread that will complete the neighbour, and None is returned.
+
+        node: place of the result in the tree (task_plan.py).
         """
         while node != self.plan.root:
             level, number = node
@@ -111,8 +115,8 @@ def run(plan: TaskPlan, threads: int, on_batch: ProgressCallback = lambda refere
     on_batch: function that receives each batch before the batch is learned.
 
     Returns the merged result of the tasks, if the plan has models whose states merge, and then one
-    result for each recurrence. If a batch is refused, returns only the result with the error.
-    Raises the other errors of learning.
+    result for each recurrence (a model whose states cannot be merged). If a batch cannot be
+    learned, returns only the result with the error. Raises the other errors of learning.
     """
     plan_run = _PlanRun(plan, on_batch)
     numbers = range(len(plan.tasks)) if plan.specs else ()

@@ -1,9 +1,9 @@
 """Partial results: the result of learning some batches, and the merge of two such results.
 
 A partial result has a state for each model. It also has an outline for each batch, which is a
-small Block with one of the batch's rows. The outline is enough to admit the batch to a log,
-because it has everything that the batch would change in the stream's schema: features, labels and
-kind of targets. So the process that appends the batches does not need their rows.
+small Block with one of the batch's rows. To append a batch to the log, its change of the stream's
+schema must be known: features, labels and kind of targets. The outline has all of these. So the
+process that appends the batches does not need their rows.
 
 Memory: one state for each model.
 
@@ -36,7 +36,7 @@ class PartialResult(NamedTuple):
     """Result of learning consecutive batches.
 
     states: state of each model, in the order of the plan's specs.
-    outlines: outline of each batch (a Block with a few of the batch's rows).
+    outlines: outline of each batch (a Block with one of the batch's rows).
     refusal: error that names the first batch that cannot be learned, or None. With an error,
         `states` and `outlines` are empty.
     """
@@ -50,15 +50,19 @@ PlanRunner = Callable[[TaskPlan, ProgressCallback], Sequence[PartialResult]]
 """Function that runs a task plan.
 
 It receives the plan and the function to call with each batch. It returns the merged result of the
-tasks, if the plan has models whose states merge, and then one result for each recurrence.
+tasks, if the plan has models whose states merge, and then one result for each recurrence (a model
+whose states cannot be merged).
 """
 
 
 class _Learner(NamedTuple):
-    """Estimator with the attributes of a model that `admit_block` reads."""
+    """Estimator with the attributes of a model that `admit_block` reads.
+
+    `admit_block` checks whether the stream and its models can learn a batch.
+    """
 
     estimator: Estimator
-    # `admit_block` needs the state only for the first batch, which was admitted before the plan.
+    # `admit_block` reads the state only for a stream's first batch, which was checked earlier.
     initial_state: None = None
 
 
@@ -74,10 +78,11 @@ def learn(
 
     specs: models that learn the batches.
     schema: the stream's schema, which includes its first batch.
+    limits: limits above which a batch is refused.
     states: state of each model to continue from. Empty to start without learned rows.
     on_batch: function that receives each batch before the batch is learned.
 
-    If the stream or a model refuses a batch, the error is returned as the result's `refusal`.
+    If the stream or a model cannot learn a batch, the error is returned in the field `refusal`.
     Raises SourceMissing or DamagedShard if a shard cannot be read.
     """
     learners = [_Learner(estimator_of(spec)) for spec in specs]
@@ -106,7 +111,7 @@ def learn(
 def merge(older: PartialResult, newer: PartialResult) -> PartialResult:
     """Return the result of learning first `older`'s and then `newer`'s batches.
 
-    If one of the two has a refusal (an error), the result has that refusal.
+    If one of the two has an error (`refusal`), the result has this error.
     """
     refusal = older.refusal or newer.refusal
     if refusal is not None:

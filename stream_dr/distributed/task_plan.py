@@ -29,7 +29,10 @@ ROW_BYTES_RATIO = 4
 """Minimum bytes of a task's rows, as a multiple of the bytes of its models' states."""
 
 Node = tuple[int, int]
-"""(level, number) of a node in the tree of merges. Level 0 has one node for each task."""
+"""(level, number) of a node in the binary tree along which results of tasks are merged.
+
+Level 0 has one node for each task.
+"""
 
 
 class Task(NamedTuple):
@@ -85,11 +88,11 @@ class TaskPlan(NamedTuple):
 
     @property
     def root(self) -> Node:
-        """Node whose result is the merged result of all tasks."""
+        """Node of the tree whose result is the merged result of all tasks."""
         return (max(len(self.tasks) - 1, 0).bit_length(), 0)
 
     def has_no_neighbour(self, node: Node) -> bool:
-        """Return True if the parent of a node has no other child.
+        """Return True if the parent of a node in the tree has no other child.
 
         Then the parent has the same result as the node.
         """

@@ -96,7 +96,7 @@ class Landmarks(NamedTuple):
     indptr: np.ndarray | None = None
 
     def check(self, width: int, most: int) -> None:
-        """Raise DamagedFile unless the arrays fit each other and the stated sizes.
+        """Raise DamagedFile unless the arrays fit each other and the given sizes.
 
         width: number of features.
         most: largest number of landmarks.
@@ -197,10 +197,11 @@ class Nystroem(FeatureMap):
             landmark_rows(self.landmarks)
 
     def bytes(self, width: int) -> int:
-        """Return the largest number of bytes of the landmark rows and their Cholesky factor.
+        """Return the largest number of bytes of the landmark rows and of their factor.
 
-        The factor is that of the landmarks' kernel matrix. The result is 8 · landmarks · (features
-        + landmarks). Rows of more than 4,096 features count as sparse rows with 4,096 entries.
+        The factor is the Cholesky factor of the landmarks' kernel matrix. The result is 8 ·
+        landmarks · (features + landmarks). Rows of more than 4,096 features count as sparse rows
+        with 4,096 entries.
         """
         return self.most * ((8 * width if width <= _WIDEST_DENSE else 12 * _WIDEST_DENSE) + 8 * self.most)
 

@@ -1,13 +1,15 @@
-"""Files of bodies: append-only files that hold the rows that were appended.
+"""Payload files: append-only files that hold the bodies (payloads) of events.
 
-A file begins with 16 bytes that say that it is one of ours and 16 bytes of identity, which the
-index has, too. Bodies follow one another without frames. Only the index says where each body lies.
-So a body exists once the transaction that names it is committed. Bytes past the last named body
-are what a crash left, and are cut when the log is next opened.
+A file begins with 16 bytes that mark the format and 16 bytes of identity, which the log's index
+(index.py) stores, too. Bodies follow one another without frames. Only the index has the offset and
+size of each body. So a body exists when the transaction that stores its offset is committed. A
+crash may leave bytes after the last body in the index. They are cut off when the log is next
+opened.
 
 A file without frames has no format to recover, so its recovery cannot be wrong. A body can be
-overwritten in place. SQLite would write each byte of a body twice, in pages, and move them. The
-files are not memory-mapped, because retention removes a file while events read from it live on.
+overwritten in place. SQLite would write each byte of a body twice, in pages, and move the pages.
+The files are not memory-mapped, because retention may remove a file while events that were read
+from it are still used.
 
 Cost: a write is one fdatasync. A read is one pread for each body. A file is opened for each.
 """
@@ -28,15 +30,15 @@ from stream_dr.log.sqlite_file import damaged_file, translate_errors
 MAGIC = b"stream_dr bodies"
 IDENTITY_BYTES = 16
 BEGIN = len(MAGIC) + IDENTITY_BYTES
-"""Offset of the first body."""
+"""Offset of the first body (event payload) in a file."""
 
 _ZEROS = 1 << 20
 
 
 class BodyFile(NamedTuple):
-    """File of bodies.
+    """File of bodies (event payloads).
 
-    identity: the 16 bytes that the file and the index hold.
+    identity: the 16 bytes that the file and the log's index both hold.
 
     The methods raise DamagedFile, ForeignFile, InsufficientStorage.
     """
@@ -45,9 +47,9 @@ class BodyFile(NamedTuple):
     identity: bytes
 
     def write(self, bodies: Sequence[Body], end: int) -> list[int]:
-        """Write bodies from the offset `end` on, and return their offsets.
+        """Write bodies (event payloads) from the offset `end` on, and return their offsets.
 
-        They are durable on return. After an error the file ends at `end` again.
+        The bodies are durable on return. After an error the file ends at `end` again.
         """
         starts = [end]
         with self.opened(os.O_RDWR) as file:
@@ -58,8 +60,8 @@ class BodyFile(NamedTuple):
                 failpoint("log.bodies_sync")
                 os.fdatasync(file)
 
-                # Drop the bytes from the page cache: hardly anything reads them again, and a
-                # stream larger than memory would push out what is read. macOS lacks the call.
+                # The bytes are hardly ever read again. This call removes them from the page cache.
+                # Otherwise a long stream would replace useful pages. macOS lacks the call.
                 if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(file, end, starts[-1] - end, os.POSIX_FADV_DONTNEED)
             except BaseException as e:
@@ -71,8 +73,9 @@ class BodyFile(NamedTuple):
         return starts[:-1]
 
     def check(self, end: int, cut: bool = False) -> None:
-        """Raise an error if the file is not this one or ends before `end`.
+        """Raise an error if the file has another identity or ends before `end`.
 
+        end: offset of the end of the last body in the index.
         cut: remove the bytes past `end`.
         """
         with self.opened(os.O_RDWR if cut else os.O_RDONLY) as file:
@@ -91,10 +94,10 @@ class BodyFile(NamedTuple):
 
     @contextmanager
     def opened(self, flags: int) -> Iterator[int]:
-        """Open the file, check that it is this one, and yield its descriptor."""
+        """Open the file, check its identity, and yield its descriptor."""
         with translate_errors(self.path):
             try:
-                # Without O_NONBLOCK, opening a FIFO would wait for its other end.
+                # Without O_NONBLOCK, opening a FIFO would block until another process opens it.
                 file = os.open(self.path, flags | os.O_CLOEXEC | os.O_NONBLOCK)
             except (FileNotFoundError, PermissionError) as e:
                 raise damaged_file(
@@ -108,7 +111,10 @@ class BodyFile(NamedTuple):
                 os.close(file)
 
     def _check_header(self, header: bytes) -> None:
-        """Raise an error unless the file begins as this one must."""
+        """Raise an error unless the first bytes have the right format and identity.
+
+        header: first bytes of the file.
+        """
         if len(header) < BEGIN:
             raise self.too_short(len(header), BEGIN)
         if header[: len(MAGIC)] != MAGIC:
@@ -120,14 +126,18 @@ class BodyFile(NamedTuple):
             )
 
     def too_short(self, size: int, end: int) -> DamagedFile:
-        """Return the error that says that the file ends before `end`."""
+        """Return the error for a file that is shorter than the index says.
+
+        size: size of the file.
+        end: offset of the end of the last body in the index.
+        """
         return damaged_file(self.path, f"it ends after {size} bytes; {end} were written")
 
 
 class Reader:
-    """Reader of bodies, for the time of a with-block.
+    """Reader of event bodies (payloads), for the time of a with-block.
 
-    file_of: returns the file of bodies with a number.
+    file_of: function that returns the file of bodies with a number.
     """
 
     def __init__(self, file_of: Callable[[int], BodyFile]) -> None:
@@ -161,12 +171,18 @@ class Reader:
 
 
 def bodies_path(folder: Path, first: int) -> Path:
-    """Return the path of the file of bodies that begins at a position."""
+    """Return the path of a file of bodies (event payloads).
+
+    first: position of the first event in the file.
+    """
     return folder / f"{first:020d}.bodies"
 
 
 def create_bodies(path: Path) -> BodyFile:
-    """Create an empty file with an identity of its own, durable on return."""
+    """Create an empty file of bodies (event payloads), durable on return.
+
+    The file gets a random identity.
+    """
     body_file = BodyFile(path, os.urandom(IDENTITY_BYTES))
     with translate_errors(path), open(path, "wb") as file:
         file.write(MAGIC + body_file.identity)
@@ -177,7 +193,7 @@ def create_bodies(path: Path) -> BodyFile:
 
 
 def _write(file: int, body: Body, at: int) -> int:
-    """Write all of a body at offset `at`, and return the offset of its end."""
+    """Write the whole body at offset `at`, and return the offset of its end."""
     rest = memoryview(body)
     while len(rest):
         written = os.pwrite(file, rest, at)

@@ -1,12 +1,19 @@
 """Copy of a log as it is at one moment, also while another process writes to it.
 
-The files of bodies are copied first. They only grow, and bytes that the index names are not
-changed. Then the index is copied as seen at one moment, and the bytes that were appended to the
-files meanwhile. Bodies are nearly all of a log. If one view of the index were held while they are
-copied, SQLite could not shorten its WAL all that time.
+A log has an index (a SQLite file) and files of bodies (the payloads of events). The copy is made
+in two steps:
 
-Bytes that the index does not name are zeros in the copy. So rows that were unlearned are not in
-it, even if they were read before they were overwritten.
+1. The files of bodies are copied. They only grow, and bytes of a body never change except when the
+   body is erased.
+2. The index is copied as it is at one moment. Bytes that were appended to the files of bodies
+since
+   step 1 are copied, too.
+
+Nearly all bytes of a log are bodies. If one view of the index were open during step 1, SQLite
+could not shorten its write-ahead log for all this time.
+
+Bytes that belong to no body in the index are zeros in the copy. So unlearned rows are not in the
+copy, even if they were copied before they were overwritten.
 
 Cost: one read of the log and one write of the copy.
 """
@@ -34,8 +41,8 @@ Progress = Callable[[int, int], object]
 class LogCopy:
     """Copy of the log in the folder `source`, in the new folder `target`.
 
-    Call `copy_bodies` first, then `copy_rest` within `view`, which completes the copy. Raises DamagedFile,
-    ForeignFile, UnknownFormat, InsufficientStorage.
+    Call `copy_bodies` first. Then call `copy_rest` within the with-block of `view`, which
+    completes the copy. Raises DamagedFile, ForeignFile, UnknownFormat, InsufficientStorage.
     """
 
     def __init__(self, source: Path, target: Path, progress: Progress = lambda done, total: None) -> None:
@@ -46,7 +53,7 @@ class LogCopy:
 
     @contextmanager
     def view(self) -> Iterator[Index]:
-        """Open the source's index at one moment, for the time of the with-block."""
+        """Open the source's index as it is at one moment, for the time of the with-block."""
         database = tables.database(self._source, writable=False)
         try:
             with database.connection() as connection, read_one_view(connection):
@@ -57,16 +64,19 @@ class LogCopy:
             database.close()
 
     def copy_bodies(self) -> None:
-        """Copy the files of bodies as they are now.
+        """Copy the files of event payloads as they are now.
 
-        Files that are dropped meanwhile are left out.
+        Files that retention removes during the copying are not copied.
         """
         with self.view() as index:
             files = index.files()
         self._copy(files, dropped=True)
 
     def copy_rest(self, index: Index) -> None:
-        """Copy the viewed index, and all that it names and the copy lacks."""
+        """Copy the index, and all payloads in the index that the copy lacks.
+
+        index: view of the source's index at one moment.
+        """
         files = index.files()
         self._copy(files)
         index.copy_to(self._target)
@@ -85,9 +95,9 @@ class LogCopy:
         fsync_directory(self._target)
 
     def _copy(self, files: Sequence[Current], dropped: bool = False) -> None:
-        """Copy files of bodies.
+        """Copy files of event payloads.
 
-        dropped: skip files that were dropped meanwhile.
+        dropped: if true, skip files that retention removes during the copying.
         """
         done = 0
         total = sum(listed.end for listed in files)
@@ -100,9 +110,10 @@ class LogCopy:
             done += listed.end
 
     def _extend_copy(self, listed: Current, done: int, total: int) -> None:
-        """Copy the part of a file that the copy lacks.
+        """Copy the part of a file of event payloads that the copy lacks.
 
-        done: number of bytes of the files before it.
+        listed: the file, and the end of its last payload.
+        done: number of bytes of the files before this file.
         total: number of bytes of all files.
         """
         path = self._target / listed.file.path.name
@@ -120,9 +131,10 @@ class LogCopy:
             os.fsync(copy.fileno())
 
     def _clear_gaps(self, listed: Current, places: Sequence[tuple[int, int]]) -> None:
-        """Overwrite the bytes between the places that the index names.
+        """Overwrite the bytes that belong to no event payload with zeros.
 
-        places: (start, size) of each body, in order.
+        listed: the file.
+        places: (start, size) of each payload, in order.
         """
         copied = listed.file._replace(path=self._target / listed.file.path.name)
         at = BEGIN

@@ -1,13 +1,16 @@
 """Event: one entry of the log, before and after it has a position.
 
-An event has two digests. The fingerprint answers whether two bodies of one key are the same. The
-caller chooses it: of the bytes as they were sent, or of a reference's identity. The checksum
-answers whether the stored bytes are those that were written. It is set if the two differ.
+An event has two digests.
+
+* The fingerprint shows whether two requests with the same idempotency key have the same content.
+  The caller chooses its input: the bytes as they were sent, or the identity of a shard's batch.
+* The checksum shows whether the stored bytes are those that were written. It is stored only if it
+  differs from the fingerprint.
 
 A batch's fingerprint is XXH64, which takes a fifth of the time of SHA-256 (a tenth of the whole
-cost of taking a batch in). Keys are used again by mistake, not by attackers, and one mistake in
-2^64 is missed. Directories whose batches have SHA-256 are read as well. The number of digits tells
-the two apart.
+cost of appending a batch). Keys are used again by mistake, not by attackers, and one mistake in
+2^64 is not detected. Directories whose batches have SHA-256 can be read as well. The number of
+digits shows which of the two a digest is.
 """
 
 import hashlib
@@ -33,14 +36,14 @@ names rows to take out of the models.
 class Event(NamedTuple):
     """Entry of the log.
 
-    position: its number, from 0 without gap.
+    position: number of the event, from 0 without gap.
     kind: kind of the event, which decides what `body` means.
     key: idempotency key or None.
-    fingerprint: hex digest by which two bodies of one key are compared.
+    fingerprint: hex digest by which the contents of two requests with one key are compared.
     rows: number of rows.
-    body: the stored bytes.
-    schema: JSON text of its change of the stream's schema, or None.
-    checksum: hex digest of `body`, or None if that is the fingerprint.
+    body: the stored bytes (payload).
+    schema: JSON text of the event's change of the stream's schema, or None.
+    checksum: hex digest of `body`, or None if the fingerprint is the digest of `body`.
 
     A digest of 16 digits is XXH64, one of 64 digits SHA-256.
     """
@@ -56,16 +59,16 @@ class Event(NamedTuple):
 
     @property
     def intact(self) -> bool:
-        """True if `body` is what was written. Costs one pass over it."""
+        """True if `body` is what was written. Costs one pass over the body."""
         return matches_digest(self.body, self.checksum or self.fingerprint)
 
 
 class EventDraft(NamedTuple):
     """Event that has no position yet.
 
-    Fields as in Event. `draft` fills in the fingerprint.
+    The fields are those of Event, and `ids`. The function `draft` computes the fingerprint.
 
-    ids: (rows,) hashes of its rows' ids (`ids.id_hashes`), or None if they have none.
+    ids: (rows,) hashes of the rows' ids (`ids.id_hashes`), or None if rows have no ids.
     """
 
     kind: EventKind
@@ -79,31 +82,30 @@ class EventDraft(NamedTuple):
 
 
 def draft(kind: EventKind, body: Body, rows: int, key: str | None = None, schema: str | None = None) -> EventDraft:
-    """Return an EventDraft whose fingerprint is that of its body.
+    """Return an EventDraft whose fingerprint is the SHA-256 of its body (payload).
 
-    The fingerprint is a SHA-256, so call this outside of the appending thread.
+    Computing a SHA-256 takes time, so do not call this in the thread that appends events.
     """
     return EventDraft(kind, key, sha256_of(body), rows, body, schema)
 
 
 def event_at(position: int, d: EventDraft) -> Event:
-    """Return the event that a draft becomes at a position."""
-    # Only of rows is the fingerprint sure to be that of the body. Other bodies are small, so they
-    # are hashed here.
+    """Return the event with the content of a draft and a position."""
+    # For rows the fingerprint is a digest of the body. Other bodies are hashed here.
     checksum = d.checksum if d.checksum or d.kind == "rows" else sha256_of(d.body)
     return Event(position, d.kind, d.key, d.fingerprint, d.rows, d.body, d.schema, checksum)
 
 
 def matches_digest(body: Body, digest: str) -> bool:
-    """Return True if a digest of either kind is that of a body."""
+    """Return True if `digest`, an XXH64 or a SHA-256, is the digest of `body`."""
     return digest == (sha256_of(body) if len(digest) == _SHA256_DIGITS else quick_digest(body))
 
 
 def row_digest(*fields: object) -> int:
-    """Return 63 bits of the XXH64 of a stored row's fields. O(bytes).
+    """Return 63 bits of the XXH64 of the fields of a stored row. O(bytes).
 
-    Fields are ints, strings, bytes or None. The digest is stored with them, because SQLite detects
-    a broken page but not a flipped bit inside a value.
+    Fields are ints, strings, bytes or None. The digest is stored with the fields, because SQLite
+    detects a broken page but not a flipped bit inside a value.
     """
     return xxhash.xxh64_intdigest(ascii(fields).encode()) >> 1
 

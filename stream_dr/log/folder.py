@@ -2,7 +2,7 @@
 
 index.sqlite                  events, keys, schema changes (index.py)
 index.sqlite-wal, -shm        SQLite's own files
-00000000000000000000.bodies   rows, in files named by the position they begin with (bodies.py)
+00000000000000000000.bodies   payloads of events, named by the first position (bodies.py)
 head                          last acknowledged position (head.py)
 """
 
@@ -19,9 +19,9 @@ from stream_dr.log.sqlite_file import damaged_file
 
 
 def prepare_log(folder: Path, writable: bool, at_least: int, fill: Callable[[sqlite3.Connection], object]) -> None:
-    """Create the log if there is none, and check its end.
+    """Create the log if there is none, and check that it is not too short.
 
-    at_least: position that the log has reached.
+    at_least: position that the log must have reached.
     fill: creates further tables in a new index.
 
     Raises DirectoryMissing, UnknownFormat, DamagedFile.
@@ -46,8 +46,7 @@ def prepare_log(folder: Path, writable: bool, at_least: int, fill: Callable[[sql
 
 def check_end(folder: Path, known: int) -> None:
     """Raise DamagedFile if the log ends before the position `known`."""
-    # SQLite deletes a WAL that it does not believe when the last writing connection closes. So the
-    # end is read by a reader before a writer opens the file.
+    # A closing writer deletes a damaged write-ahead log, so a reader reads the end first.
     database = tables.database(folder, writable=False)
     with database.connection() as connection:
         last = Index(folder, connection).ends().last
@@ -57,9 +56,11 @@ def check_end(folder: Path, known: int) -> None:
 
 
 def remove_unnamed_files(folder: Path, files: Sequence[Current]) -> None:
-    """Remove files of bodies that the index does not name.
+    """Remove files of event payloads that are not in the index.
 
     An index that was not completed is removed, too.
+
+    files: the files of payloads that are in the index.
     """
     named = {listed.file.path for listed in files}
     for path in (*folder.glob("*.bodies"), *folder.glob(f"{INDEX_NAME}.tmp*")):

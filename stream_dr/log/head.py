@@ -1,14 +1,15 @@
 """Head: the last acknowledged position, stored next to the log.
 
-SQLite takes a WAL with a flipped bit for one that a crash cut short, and opens the part before it
-without an error. So the log could lose its end unnoticed. An error can be answered by restoring a
-copy. Rows that are silently gone cannot. Therefore the last acknowledged position is written after
-each commit, as 16 bytes of a file. They survive a killed process. After a power cut they may be
-older than the log, but never newer.
+If a bit of SQLite's write-ahead log (WAL) is flipped, SQLite takes the WAL for one that a crash
+cut short. It opens the part before the flipped bit without an error. So the log could lose its end
+unnoticed. If an error is raised, the user can restore a copy. Without an error, rows would be
+lost. Therefore the last acknowledged position is written after each commit, as 16 bytes of a file.
+These bytes survive a killed process. After a power cut the position may be older than the log, but
+never newer.
 
-The file also says which file the index is, by the numbers that the file system gave it, so that a
-copied index is noticed. Copying a live directory captures SQLite's file and its WAL at different
-moments, and SQLite accepts the inconsistent pair without complaint.
+The file also stores the device and inode numbers of the log's index, so that a copied index is
+detected. Copying a live directory captures SQLite's file and its WAL at different moments, and
+SQLite accepts the inconsistent pair without complaint.
 
 Cost: one write of 16 bytes for each commit, without a sync.
 """
@@ -28,9 +29,11 @@ _FILE = struct.Struct("<QQq")
 
 
 class HeadFile:
-    """The file `head` in a log's folder. Written by one process.
+    """The file `head` in a log's folder, which stores the last acknowledged position.
 
-    existed: True if the file was there.
+    One process at a time writes this file.
+
+    existed: True if the file existed before.
     """
 
     def __init__(self, folder: Path, writable: bool) -> None:
@@ -40,7 +43,7 @@ class HeadFile:
         self._file = os.open(self._path, flags, 0o666) if writable else -1
 
     def read_position(self) -> int:
-        """Return the last position written, −1 if none is legible."""
+        """Return the last acknowledged position, −1 if the file has no valid one."""
         with suppress(struct.error, OSError):
             position, check = _FORM.unpack_from(self._bytes())
             if row_digest(position) == check:
@@ -50,33 +53,37 @@ class HeadFile:
     def _bytes(self) -> bytes:
         """Return the content of the file.
 
-        Empty if it is not a regular file. Reading a FIFO would wait for its other end.
+        The content is empty if the file is not a regular file. Reading a FIFO would block.
         """
         return self._path.read_bytes() if self._path.is_file() else b""
 
     def write_position(self, position: int) -> None:
-        """Write a position.
+        """Write the last acknowledged position.
 
-        If the disk does not take it, the position before stays.
+        If the disk cannot be written, the file has the position before.
         """
         with suppress(OSError):
             os.pwrite(self._file, _FORM.pack(position, row_digest(position)), 0)
 
     def is_index(self, index: Path) -> bool:
-        """Return True if `index` is the file that was noted as the index."""
+        """Return True if `index` is the index file whose numbers are stored here.
+
+        The device and inode numbers are stored by `note_index`. A copy of an index has other
+        numbers.
+        """
         with suppress(struct.error, OSError):
             *noted, check = _FILE.unpack_from(self._bytes(), _FORM.size)
             return tuple(noted) == file_numbers(index) and row_digest(*noted) == check
         return False
 
     def note_index(self, index: Path) -> None:
-        """Write which file the index is."""
+        """Store the device and inode numbers of the log's index file."""
         numbers = file_numbers(index)
         with suppress(OSError):
             os.pwrite(self._file, _FILE.pack(*numbers, row_digest(*numbers)), _FORM.size)
 
     def close(self) -> None:
-        """Close the file. May be called again."""
+        """Close the file. Closing it again does nothing."""
         if self._file >= 0:
             os.close(self._file)
         self._file = -1
@@ -112,7 +119,9 @@ def history_gone(after: int, first: int) -> HistoryGone:
 def truncated_error(path: Path, last: int, known: int) -> DamagedFile:
     """Return the error that says that a log ends too early.
 
-    path: path of its index or its folder.
+    path: path of the log's index or folder.
+    last: position of the last event in the log.
+    known: last acknowledged position.
     """
     return DamagedFile(
         f"{path} ends at position {last}, and the event at position {known} was acknowledged: the log has lost its end. "

@@ -1,17 +1,19 @@
-"""Index of the log, in one SQLite file: events, keys, schema changes, files of bodies, erasures.
+"""Index of the log, in one SQLite file: events, keys, schema changes, payload files, erasures.
 
-Each append is one transaction. A table row has the fields of one item and a digest of them
-(`event.row_digest`), which each read checks, because SQLite detects a broken page but not a
-flipped bit inside a value. The digest of a body is a field of its event, which `verify` checks.
+Each append is one transaction. A table row has the fields of one item and a digest of these fields
+(`event.row_digest`). Each read checks this digest, because SQLite detects a broken page but not a
+flipped bit inside a value. The digest of a body (an event's payload) is a field of its event,
+which `verify` checks.
 
 * events: `total` is the number of rows of all events up to this one, as they were appended. It
-survives events that are dropped or rewritten. Bodies of rows lie in files of bodies: `file` is the
-number in the file's name, and `start` the offset. Other bodies lie in their table row. Rows may
-have to be erased, and SQLite leaves copies of what it moves from page to page, even with
-secure_delete, so rows are never stored in it.
-* keys: the newest ones by count, and all keys of references to shards, because a repeated replay
-asks for each. `number` counts those that may be forgotten. A count depends on the stream alone,
-whereas a clock would let the time of a retry decide whether its key is known.
+  does not change when events are dropped or rewritten. Bodies of rows are in files of bodies:
+  `file` is the number in the file's name, and `start` the offset. Other bodies are in the table
+  row. Rows may have to be erased. SQLite leaves copies of data that it moves from page to page,
+  even with secure_delete, so rows are never stored in it.
+* keys: the newest idempotency keys, up to a fixed number, and all keys of references to shards,
+  because a repeated replay asks for each. `number` counts the keys that may be forgotten. A limit
+  by number depends only on the stream. With a limit by time, the time of a retry would decide
+  whether its key is known.
 * erasures: ranges of bytes that are still to be overwritten.
 * ids: see ids.py.
 
@@ -35,7 +37,7 @@ from stream_dr.log.sqlite_file import Database, check_integrity, create_file, da
 
 INDEX_NAME = "index.sqlite"
 
-# The characters "SDRK".
+# These bytes are the characters "SDRK".
 APPLICATION = 0x5344524B
 LOG_FORMAT = 4
 
@@ -43,12 +45,12 @@ LASTING = "reference:"
 """Prefix of keys that are never forgotten."""
 
 KEYS = 1_000_000
-"""Number of other keys to keep.
+"""Number of idempotency keys to store, not counting keys that are never forgotten.
 
-Once the limit is reached the table always holds exactly this many.
+When the limit is reached, the table always holds exactly this number.
 """
 
-# Number of events, and of pages, that one transaction of retention removes.
+# One transaction of retention removes at most this number of events, or of pages.
 ENTRIES_A_STEP = 64
 _TABLES = """
 CREATE TABLE events(
@@ -70,7 +72,7 @@ SELECT key FROM events WHERE key IS NOT NULL AND key NOT IN (SELECT keys.key FRO
   AND position >= COALESCE((SELECT position FROM keys WHERE number IS NOT NULL ORDER BY number LIMIT 1), 0) LIMIT 1
 """
 _NUMBERS = "SELECT COUNT(number), COALESCE(MIN(number), 1), COALESCE(MAX(number), 0) FROM keys"
-# The bound excludes a damaged number that is text, which sorts behind all numbers.
+# A damaged number may be text, which SQLite sorts behind all numbers. The bound excludes it.
 _LAST_NUMBER = "SELECT MAX(number) FROM keys WHERE number < 1 << 62"
 _WITHOUT_SCHEMA = """
 SELECT position FROM events WHERE schema IS NOT NULL AND position NOT IN (SELECT schemas.position FROM schemas) LIMIT 1
@@ -79,15 +81,15 @@ SELECT position FROM events WHERE schema IS NOT NULL AND position NOT IN (SELECT
 Row = tuple[Any, ...]
 
 Hashes = dict[int, np.ndarray]
-"""Hashes of ids, uint32 (rows,), by position of their event."""
+"""Hashes of row ids, uint32 (rows,), by position of their event."""
 
 
 class Known(NamedTuple):
-    """Event that an idempotency key became.
+    """Event that was appended with an idempotency key.
 
     position: position of the event.
-    fingerprint: fingerprint of its body.
-    rows: number of its rows.
+    fingerprint: digest of the request's content.
+    rows: number of rows of the event.
     """
 
     position: int
@@ -96,9 +98,9 @@ class Known(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Place of a body.
+    """Place where the body (payload) of an event is stored.
 
-    file: number of its file, None if the body is in its table row.
+    file: number of the file of bodies, None if the body is in the event's table row.
     start: offset in the file.
     """
 
@@ -109,8 +111,9 @@ class Place(NamedTuple):
 class Ends(NamedTuple):
     """Bounds of the log.
 
-    first: position of the first event, 0 if there is none. last: position of the last event, −1 if
-    there is none. rows: number of rows of all events ever appended.
+    first: position of the first event, 0 if there is none.
+    last: position of the last event, −1 if there is none.
+    rows: number of rows of all events ever appended.
     """
 
     first: int
@@ -119,10 +122,10 @@ class Ends(NamedTuple):
 
 
 class Current(NamedTuple):
-    """File of bodies, and where its bodies end.
+    """File of bodies (event payloads), and the end of its last body.
 
-    first: position that the file is named by.
-    end: offset of the end of its last body.
+    first: position of the first event in the file, which is part of the file's name.
+    end: offset of the end of the last body.
     """
 
     first: int
@@ -131,12 +134,15 @@ class Current(NamedTuple):
 
 
 def database(folder: Path, writable: bool) -> Database:
-    """Return the index in a log's folder."""
+    """Return the SQLite file of the index in a log's folder."""
     return Database(folder / INDEX_NAME, writable, APPLICATION, LOG_FORMAT)
 
 
 def create_index(folder: Path, fill: Callable[[sqlite3.Connection], object] = lambda connection: None) -> None:
-    """Create the index, filled by `fill` before it is in its place."""
+    """Create the log's index (a SQLite file) in a folder.
+
+    `fill` writes the tables' content to a temporary file, which is then moved to its final name.
+    """
     with create_file(folder / INDEX_NAME, APPLICATION, LOG_FORMAT, "auto_vacuum=INCREMENTAL") as connection:
         connection.executescript(_TABLES + ids.TABLES)
         fill(connection)
@@ -144,20 +150,20 @@ def create_index(folder: Path, fill: Callable[[sqlite3.Connection], object] = la
 
 
 def has_body_in_file(event: Event) -> bool:
-    """Return True if an event's body belongs in a file of bodies."""
+    """Return True if an event's body (payload) is stored in a file of bodies."""
     return event.kind == "rows" and len(event.body) > 0
 
 
 def write_bodies(
     folder: Path, events: Sequence[Event], current: Current | None, file_bytes: int, following: int
 ) -> tuple[list[Place], Current | None]:
-    """Write bodies to a file of bodies, and return where each event's body lies.
+    """Write bodies (event payloads) to a file, and return each event's place.
 
-    The file that was written is returned too, or None if no body belongs in a file.
+    The file that was written is also returned, or None if no body belongs in a file.
 
     current: file to append to, or None.
     file_bytes: size at which a new file is started.
-    following: next position of the log, by which a new file is named.
+    following: next position of the log. A new file is named by it.
     """
     bodies = [e.body for e in events if has_body_in_file(e)]
     if not bodies:
@@ -172,7 +178,11 @@ def write_bodies(
 
 
 def row_of(event: Event, total: int, place: Place) -> Row:
-    """Return the table row of an event."""
+    """Return the table row of an event.
+
+    total: number of rows of all events up to this one.
+    place: place where the event's body is stored.
+    """
     e = event
     header = (e.position, e.kind, e.key, e.fingerprint, e.rows, e.schema, e.checksum, total, *place, len(e.body))
     return (*header, row_digest(*header), e.body if place.file is None else None)
@@ -187,12 +197,14 @@ def append(
     keys: int,
     hashes: Hashes,
 ) -> None:
-    """Add events and all that follows from them. Call it within a transaction.
+    """Add events, their keys, schema changes and row ids to the index.
+
+    Call this function within a transaction.
 
     rows: the events' table rows.
-    current: file of bodies that was written, or None.
-    keys: number of keys that are remembered.
-    hashes: hashes of ids.
+    current: file of bodies (event payloads) that was written, or None.
+    keys: number of idempotency keys to store.
+    hashes: hashes of the rows' ids.
     """
     insert_events(connection, rows)
     remember_keys(
@@ -212,9 +224,9 @@ def insert_events(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
 
 
 def remember_keys(connection: sqlite3.Connection, new_keys: Iterable[tuple[str, Known]], keys: int) -> None:
-    """Add keys, and forget the oldest ones above the number `keys`.
+    """Add idempotency keys, and forget the oldest ones above the number `keys`.
 
-    A key that is there keeps its first event.
+    A key that is in the index already does not change.
     """
     last = connection.execute(_LAST_NUMBER).fetchone()[0] or 0
     number = last
@@ -234,21 +246,24 @@ def note_schemas(connection: sqlite3.Connection, changes: Iterable[tuple[int, st
 
 
 def note_file(connection: sqlite3.Connection, current: Current) -> None:
-    """Store up to where a file of bodies is written."""
+    """Store the end of the last body (payload) in a file of bodies."""
     row = _with_digest(current.first, current.file.identity, current.end)
     connection.execute("INSERT OR REPLACE INTO files VALUES (?,?,?,?)", row)
 
 
 def note_pending_erasure(connection: sqlite3.Connection, file: int, start: int, size: int) -> None:
-    """Store that bytes of a file are to be overwritten."""
+    """Store that a range of bytes in a file of bodies must be overwritten."""
     id = connection.execute("SELECT COALESCE(MAX(id), 0) + 1 FROM erasures").fetchone()[0]
     connection.execute("INSERT INTO erasures VALUES (?,?,?,?,?)", _with_digest(id, file, start, size))
 
 
 def replace(connection: sqlite3.Connection, folder: Path, event: Event, place: Place, current: Current | None) -> None:
-    """Replace the event at the position of `event`, and note the old body for erasure.
+    """Replace the event at the position of `event`, and mark its old body for erasure.
 
-    Call it within a transaction.
+    Call this function within a transaction.
+
+    place: place where the new body is stored.
+    current: file of bodies (event payloads) that was written, or None.
     """
     *_, total, file, start, size = Index(folder, connection).header(event.position)
     if file is not None:
@@ -261,7 +276,9 @@ def replace(connection: sqlite3.Connection, folder: Path, event: Event, place: P
 
 
 def checkpoint(connection: sqlite3.Connection, patience_ms: int) -> bool:
-    """Empty SQLite's WAL, and return True if all readers see the last transaction.
+    """Empty SQLite's write-ahead log.
+
+    Returns True if all readers see the last transaction.
 
     patience_ms: milliseconds to wait for readers.
     """
@@ -274,9 +291,10 @@ def checkpoint(connection: sqlite3.Connection, patience_ms: int) -> bool:
 
 
 def drop_some(connection: sqlite3.Connection, before: int) -> tuple[int, list[int]]:
-    """Remove a few of the events before a position. Call it within a transaction.
+    """Remove a few of the events before a position.
 
-    Return the number of events removed, and the files that only they named.
+    Call this function within a transaction. Returns the number of events removed, and the files of
+    bodies (payloads) that only these events used.
     """
     first = connection.execute("SELECT MIN(position) FROM events").fetchone()[0] or 0
     first = max(first, min(before, first + ENTRIES_A_STEP))
@@ -293,22 +311,22 @@ def drop_some(connection: sqlite3.Connection, before: int) -> tuple[int, list[in
 
 
 def free_space(connection: sqlite3.Connection, folder: Path, files: Iterable[int]) -> bool:
-    """Remove files of bodies and free pages of the index.
+    """Remove files of bodies (event payloads) and free pages of the index.
 
-    Return True if more pages can be given back to the file system.
+    Returns True if more pages can be given back to the file system.
     """
     for file in files:
         bodies_path(folder, file).unlink(missing_ok=True)
     free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
-    # Only `executescript` runs this pragma to its end.
+    # `execute` stops this pragma after its first step. `executescript` runs it to its end.
     connection.executescript(f"PRAGMA incremental_vacuum({ENTRIES_A_STEP})")
     return 0 < int(connection.execute("PRAGMA freelist_count").fetchone()[0]) < free
 
 
 class Index:
-    """Reader of the index in `folder`, through one connection.
+    """Reader of the log's index in `folder`, through one connection.
 
-    Raises DamagedFile if a table row is not what was written.
+    Raises DamagedFile if a table row does not have the digest with which it was written.
     """
 
     def __init__(self, folder: Path, connection: sqlite3.Connection) -> None:
@@ -317,7 +335,7 @@ class Index:
         self._connection = connection
 
     def ends(self) -> Ends:
-        """Return where the log begins and ends."""
+        """Return the positions of the log's first and last event."""
         query = "SELECT (SELECT MIN(position) FROM events), (SELECT MAX(position) FROM events)"
         first, last = self._connection.execute(query).fetchone()
         return Ends(0, -1, 0) if last is None else Ends(first, last, self.total_rows(last))
@@ -333,7 +351,7 @@ class Index:
         raise damaged_file(self._path, f"position {position} is missing")
 
     def damaged_body(self, position: int) -> DamagedFile:
-        """Return the error that says that an event's body is damaged."""
+        """Return the error for an event whose body (payload) is damaged."""
         file = self.header(position)[8]
         path = self._path if file is None else bodies_path(self._folder, file)
         return damaged_file(path, f"the body of event {position} is not what was written")
@@ -342,7 +360,7 @@ class Index:
         """Yield events in order.
 
         where: SQL condition and order, with `values` for its placeholders.
-        body_at: reads a body from the files of bodies, given (file, start, size).
+        body_at: function that reads a body from the files of bodies, given (file, start, size).
         """
         query = f"{_EVENT}, body FROM events WHERE {where}"
         with closing(self._connection.execute(query, values)) as cursor:
@@ -357,9 +375,8 @@ class Index:
                 yield Event(position, kind, key, fingerprint, rows, body, schema, checksum)
 
     def find_key(self, key: str) -> Known | None:
-        """Return what is known of a key, or None."""
-        # A damaged key is not found in its place, but the row in that place is. So both neighbours
-        # are checked before the key counts as new.
+        """Return the event that was appended with an idempotency key, or None."""
+        # A damaged key is sorted to another place, so the neighbours are checked, too.
         for query in ("key >= ? ORDER BY key", "key <= ? ORDER BY key DESC"):
             for nearest, *known, _ in self._rows(f"SELECT * FROM keys WHERE {query} LIMIT 1", (key,)):
                 if nearest == key:
@@ -378,45 +395,45 @@ class Index:
         return [text for _, text in self._rows("SELECT * FROM schemas ORDER BY position")]
 
     def files(self) -> list[Current]:
-        """Return the files of bodies, oldest first."""
+        """Return the files of bodies (event payloads), oldest first."""
         return [self._file(*row) for row in self._rows("SELECT * FROM files ORDER BY first")]
 
     def current(self) -> Current | None:
-        """Return the newest file of bodies, or None."""
+        """Return the newest file of bodies (event payloads), or None."""
         newest = self._rows("SELECT * FROM files ORDER BY first DESC LIMIT 1")
         return self._file(*newest[0]) if newest else None
 
     def file(self, first: int) -> BodyFile:
-        """Return the file of bodies with this number."""
+        """Return the file of bodies (event payloads) with this number."""
         for row in self._rows("SELECT * FROM files WHERE first=?", (first,)):
             return self._file(*row).file
         raise damaged_file(self._path, f"the file of bodies {first} is not listed")
 
     def pending_erasures(self) -> list[Row]:
-        """Return (id, file, start, size) of the ranges to be overwritten."""
+        """Return (id, file, start, size) of the ranges of bytes that must be overwritten."""
         return self._rows("SELECT * FROM erasures")
 
     def places(self, file: int) -> list[tuple[int, int]]:
-        """Return (start, size) of the bodies in a file, in order."""
+        """Return (start, size) of the bodies (event payloads) in a file, in order."""
         query = "SELECT start, size FROM events WHERE file=? ORDER BY start"
         return self._connection.execute(query, (file,)).fetchall()
 
     def copy_to(self, folder: Path) -> None:
-        """Copy the index to another folder, as this connection sees it."""
+        """Copy the index to another folder, as this connection sees the index."""
         with create_file(folder / INDEX_NAME, APPLICATION, LOG_FORMAT) as copy:
             self._connection.backup(copy)
             copy.execute("PRAGMA journal_mode=WAL")
 
     def check(self, keys: int = KEYS) -> None:
-        """Check the index as a whole. Raises DamagedFile.
+        """Check the whole index. Raises DamagedFile.
 
         These checks are made:
 
         * SQLite's own check of the file
         * the digest of each table row
         * no position is missing
-        * each event's key and schema change is there
-        * of the keys that may be forgotten, none of the last `keys` is missing
+        * the key and the schema change of each event are in their tables
+        * the newest `keys` of the keys that may be forgotten are all in the table
         """
         check_integrity(self._connection, self._path)
 
@@ -446,18 +463,18 @@ class Index:
             pass
 
     def _file(self, first: int, identity: bytes, end: int) -> Current:
-        """Return the file of bodies of a table row."""
+        """Return the file of bodies (event payloads) that a table row describes."""
         return Current(first, BodyFile(bodies_path(self._folder, first), identity), end)
 
     def _rows(self, query: str, values: Row = ()) -> list[Row]:
-        """Return the rows of a query, without their digests.
+        """Return the table rows of a query, without their digests.
 
-        The last field of each row is its digest, which is checked.
+        The last field of each table row is its digest, which is checked.
         """
         return [self._check_row(row) for row in self._connection.execute(query, values).fetchall()]
 
     def _check_row(self, row: Sequence[Any]) -> Row:
-        """Return the row without its digest, or raise DamagedFile if that is wrong."""
+        """Return a table row without its digest. Raise DamagedFile if the digest is wrong."""
         *fields, digest = row
         if row_digest(*fields) != digest:
             raise damaged_file(self._path, f"the entry of {fields[0]!r} is not what was written")

@@ -1,16 +1,16 @@
 """Log: the durable, ordered record of all events of a directory. A write-ahead log.
 
-It is the queue between appending and learning. Events have positions 0, 1, 2 … without gap.
-`append` returns when they are on the disk.
+The log is the queue between appending and learning. Events have positions 0, 1, 2 … without gap.
+When `append` returns, the events are on the disk.
 
 Recovery: after kill -9 at any moment, the log holds a prefix of the transactions, with all
 acknowledged ones. SQLite does the recovery, because it is well tested: a hand-written log once
-read a zero-filled tail as 42 records. A log that ends before the last acknowledged event (head.py)
-raises, and so does a reader that finds a position missing.
+read a zero-filled tail as 42 records. If a log ends before the last acknowledged event (head.py),
+opening it raises an error. A reader that finds a position missing raises an error, too.
 
-Cost: an append of a group is one fdatasync of its rows' bodies and one transaction. `python
--m benchmarks.perf log_append` prints appends/s and MB/s by size of body and group. A read of n
-events holds no lock, no cursor and no file on return.
+Cost: an append of a group of events is one fdatasync of the events' bodies (payloads) and one
+transaction. `python -m benchmarks.perf log_append` prints appends/s and MB/s by size of body and
+group. A read of n events holds no lock, no cursor and no file on return.
 """
 
 import os
@@ -38,19 +38,19 @@ from stream_dr.log.sqlite_file import commit_or_rollback, damaged_file, read_one
 
 __all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
 
-# A limit that no position and no number of bytes reaches.
+# No position and no number of bytes reaches this limit.
 _ALL = 2**63 - 1
 
 PATIENCE_MS = 200
-"""Milliseconds that `erase` waits for readers. Appends wait with it."""
+"""Milliseconds that `erase` waits for readers. Appends wait during this time, too."""
 
 
 class Verified(NamedTuple):
-    """Amount that `verify` read.
+    """Numbers of items that `verify` has read.
 
     events: number of events.
     rows: number of rows of all events ever appended.
-    bytes: number of bytes of bodies.
+    bytes: number of bytes of event payloads.
     """
 
     events: int
@@ -63,9 +63,10 @@ class Log(AbstractContextManager["Log"]):
 
     The caller holds the directory's lock if the log is writable.
 
-    A writer checks on opening that each file of bodies is there, is this log's own, and is as long
-    as it was written. It checks an index that was copied as a whole, once, in O(events + keys).
-    Each event, key and body is checked when it is read. `verify` checks all of them.
+    On opening, a writer checks that each file of bodies (event payloads) exists, belongs to this
+    log, and is as long as it was written. If the index was copied, the writer checks the whole
+    index once, in O(events + keys). Each event, key and body is checked when it is read. `verify`
+    checks all of them.
 
     Parameters
     ----------
@@ -75,9 +76,9 @@ class Log(AbstractContextManager["Log"]):
     file_bytes : int
         Size of a file of bodies at which a new one is started.
     keys : int
-        Number of idempotency keys that are remembered.
+        Number of idempotency keys to store.
     at_least : int
-        Position that the log has reached, as the caller knows from elsewhere.
+        Position that the log must have reached, as the caller knows from other files.
     fill : callable
         Creates further tables in the SQLite file of a new log.
 
@@ -110,12 +111,11 @@ class Log(AbstractContextManager["Log"]):
         self._ends = Ends(0, -1, 0)
         self._current: Current | None = None
 
-        # A write that raised may be committed nevertheless. Then the log ends at `_possible_end`,
-        # and `_reconcile` reads from the files where it does.
+        # True if a write raised an error, because the write may be committed nevertheless.
         self._commit_uncertain = writable
         self._possible_end = self._ends
 
-        # True if the index notes bytes that are still to be overwritten, or may do so.
+        # False only if the index certainly has no bytes that must still be overwritten.
         self._erasures_noted = writable
         self.displaced: DirectoryInUse | None = None
         self._closed = False
@@ -160,11 +160,11 @@ class Log(AbstractContextManager["Log"]):
     def append(self, drafts: Sequence[EventDraft]) -> list[int]:
         """Append events in order in one transaction, and return their positions.
 
-        All or none are appended. They are durable on return.
+        Either all events are appended or none. On return the events are durable.
 
-        Raises InsufficientStorage if the disk is full. The log is then as before, and can be
-        appended to when there is room. Raises DirectoryInUse, as each later write does, if another
-        process has written to the log, or if the log was moved.
+        Raises InsufficientStorage if the disk is full. The log is then unchanged, and events can
+        be appended when there is room. Raises DirectoryInUse if another process has written to the
+        log, or if the log was moved. Each later write then raises DirectoryInUse, too.
         """
         with self._lock:
             if not drafts:
@@ -190,7 +190,7 @@ class Log(AbstractContextManager["Log"]):
             self._head.write_position(self._ends.last)
             failpoint("log.after_commit")
 
-        # The append has succeeded, whatever becomes of the erasure.
+        # The events are appended already, so an error of the erasure must not be raised.
         if self._erasures_noted:
             with suppress(StreamDRError, sqlite3.Error, OSError):
                 self.erase(patience_ms=0)
@@ -199,8 +199,8 @@ class Log(AbstractContextManager["Log"]):
     def read(self, after: int, until: int | None = None, limit: int = 100, max_bytes: int = 64 << 20) -> list[Event]:
         """Return at most `limit` events with after < position ≤ until, in order.
 
-        Fewer are returned once their bodies exceed max_bytes bytes. An empty list means that there
-        are none yet.
+        Fewer events are returned if their bodies (payloads) exceed max_bytes bytes. An empty list
+        means that there are no such events yet.
 
         Raises HistoryGone if after + 1 was dropped. Raises DamagedFile if a position is missing.
         """
@@ -220,7 +220,7 @@ class Log(AbstractContextManager["Log"]):
                 if position != expected:
                     raise damaged_file(self._database.path, f"position {expected} is missing")
         except DamagedFile:
-            # The events may have been dropped meanwhile.
+            # The events may have been dropped while they were read.
             if after + 1 < self.first:
                 raise history_gone(after, self.first) from None
             raise
@@ -229,16 +229,16 @@ class Log(AbstractContextManager["Log"]):
     def read_kind(self, kind: EventKind, before: int, after: int = -1) -> list[Event]:
         """Return the stored events of a kind with after < position < before.
 
-        Meant for kinds with few events. Unlearn events have an index of their own.
+        This is meant for kinds with few events. Unlearn events have a SQL index of their own.
         """
-        # SQLite uses a partial index only if the query has the literal.
+        # SQLite uses a partial index only if the query contains the value itself.
         where = "kind='unlearn'" if kind == "unlearn" else "kind=?"
         first = max(self.first, after + 1)
         values = (first, before) if kind == "unlearn" else (first, before, kind)
         try:
             return self._events(f"position >= ? AND position < ? AND {where} ORDER BY position", values)
         except DamagedFile:
-            # The events may have been dropped meanwhile.
+            # The events may have been dropped while they were read.
             if first < self.first:
                 return self.read_kind(kind, before, after)
             raise
@@ -259,16 +259,16 @@ class Log(AbstractContextManager["Log"]):
         return [e for e in events if e.kind == kind]
 
     def first_position_keeping(self, rows: int) -> int:
-        """Return the last position from which the log still holds `rows` rows.
+        """Return the last position such that events from it on have `rows` rows.
 
-        Return `first` if it holds fewer.
+        If the log holds fewer rows, return `first`.
         """
         with self._view() as index:
             ends = self._read_ends()
             return ends.first + bisect_right(range(ends.first, ends.last + 1), ends.rows - rows, key=index.total_rows)
 
     def find_key(self, key: str) -> Known | None:
-        """Return what is known of an idempotency key, or None."""
+        """Return the event that was appended with an idempotency key, or None."""
         with self._lock:
             self._reconcile()
         with self._view() as index:
@@ -285,18 +285,19 @@ class Log(AbstractContextManager["Log"]):
     def schema_changes(self) -> list[str]:
         """Return the JSON texts of all changes of the stream's schema, oldest first.
 
-        Those of dropped events are included.
+        Changes by events that were dropped are included.
         """
         with self._view() as index:
             return index.schemas()
 
     def rewrite(self, position: int, body: bytes, rows: int, erase: bool = True) -> None:
-        """Replace an event's body and number of rows, after rows were unlearned.
+        """Replace an event's body (payload) and number of rows, after rows were unlearned.
 
-        Its key and fingerprint stay. The log's `rows` still counts the rows as appended.
+        The event's key and fingerprint do not change. The log's `rows` still counts the rows as
+        appended.
 
         erase: overwrite the old bytes on the disk now. If False, the caller calls `erase` after
-        several rewrites.
+            several rewrites.
         """
         with self._lock:
             (event,) = self._events("position = ?", (position,))
@@ -313,11 +314,12 @@ class Log(AbstractContextManager["Log"]):
             self.erase()
 
     def erase(self, patience_ms: int = PATIENCE_MS) -> bool:
-        """Overwrite the old bytes of rewritten events, also those from before a crash.
+        """Overwrite the old bytes of rewritten events, also of events rewritten before a crash.
 
-        Return True if none of these bytes is left on the disk. Bytes that a reader may still need
-        stay. They are noted in the index until the next call, append or opening. A damaged file is
-        reported when it is read.
+        Returns True if none of these bytes is left on the disk. Bytes that a reader may still need
+        are not overwritten now. The index stores their place, and the next `erase` or `append`, or
+        the next opening of the log, tries again. A damaged file raises no error here, but when it
+        is read.
 
         patience_ms: milliseconds to wait for readers.
         """
@@ -339,9 +341,9 @@ class Log(AbstractContextManager["Log"]):
             self._erase_lock.release()
 
     def hide_before(self, position: int) -> int:
-        """Stop reading events before a position, except the last event.
+        """Make events before a position unreadable, except the last event.
 
-        Return the position of the first event that can be read now.
+        Returns the position of the first event that can be read now.
         """
         with self._lock:
             self._reconcile()
@@ -349,11 +351,11 @@ class Log(AbstractContextManager["Log"]):
             return self._ends.first
 
     def drop_before(self, position: int) -> int:
-        """Remove the events before a position, never the last one.
+        """Remove the events before a position, but never the last event.
 
-        Return the number removed. Their space is given back to the file system. The work is done
-        in short transactions, between which others append. It takes at most half of the disk's
-        time.
+        Returns the number of events removed. Their space is given back to the file system. The
+        work is done in short transactions, so that other threads can append between them. It takes
+        at most half of the disk's time.
         """
         first = self.hide_before(position)
         dropped = 0
@@ -374,10 +376,10 @@ class Log(AbstractContextManager["Log"]):
         return dropped
 
     def verify(self) -> Verified:
-        """Read everything and check it.
+        """Read the whole log and check it.
 
-        SQLite's check of the index, no position missing, and the digest of each row and each body.
-        Memory: about 1 MB, or one event.
+        Checked are SQLite's file, the positions (none may be missing), and the digest of each
+        table row and each body (payload). Memory: about 1 MB, or one event.
 
         Raises DamagedFile that names file and position.
         """
@@ -390,7 +392,7 @@ class Log(AbstractContextManager["Log"]):
             try:
                 listed.file.check(listed.end)
             except StreamDRError:
-                # The file may have been dropped meanwhile.
+                # An error does not matter if retention has removed the file since it was listed.
                 if listed.first in (now.first for now in self._files()):
                     raise
 
@@ -419,7 +421,7 @@ class Log(AbstractContextManager["Log"]):
     def check_writer(self) -> None:
         """Raise DirectoryInUse if this process may no longer write.
 
-        Another process has written to the log, or it was moved.
+        The reason is that another process has written to the log, or that the log was moved.
         """
         with self._lock, self._write():
             pass
@@ -436,7 +438,7 @@ class Log(AbstractContextManager["Log"]):
 
     @contextmanager
     def _view(self) -> Iterator[Index]:
-        """Open the index for reading at one moment, for the time of the with-block."""
+        """Open the index as it is at one moment, for the time of the with-block."""
         with self._database.connection() as connection, read_one_view(connection):
             yield Index(self.path, connection)
 
@@ -444,15 +446,15 @@ class Log(AbstractContextManager["Log"]):
     def _write(self) -> Iterator[sqlite3.Connection]:
         """Open a transaction, unless another process has written to the log.
 
-        The lock on the directory does not exclude that: a file system may lack locks, or the
-        directory may have been copied into place. After an error in the with-block it is unknown
-        whether the transaction was committed. Raises DirectoryInUse.
+        The lock on the directory does not exclude other writers: a file system may lack locks, or
+        the directory may have been copied into place. After an error in the with-block it is
+        unknown whether the transaction was committed. Raises DirectoryInUse.
         """
         self._reconcile()
         try:
             with self._transaction() as (connection, index):
-                # The log ends elsewhere than where this writer left it. `first` is left out of the
-                # comparison, because `hide_before` moves it ahead of the index.
+                # If the log's end has moved since the last append, another process has written.
+                # `first` is left out, because `hide_before` moves it ahead of the index.
                 if (index.ends()[1:], index.current()) != (self._ends[1:], self._current):
                     self._stop("another process has written to it")
                 yield connection
@@ -474,14 +476,14 @@ class Log(AbstractContextManager["Log"]):
             yield connection, Index(self.path, connection)
 
     def _stop(self, why: str) -> NoReturn:
-        """Raise DirectoryInUse now and at each later write."""
+        """Raise DirectoryInUse for the reason `why`, now and at each later write."""
         self.displaced = displaced_error(self.path, why)
         raise self.displaced
 
     def _read_ends(self) -> Ends:
-        """Return where the log begins and ends.
+        """Return the positions of the log's first and last event.
 
-        A read-only log reads it each time, because another process may have appended.
+        A read-only log reads them each time, because another process may have appended.
         """
         if self.writable:
             return self._ends
@@ -489,20 +491,20 @@ class Log(AbstractContextManager["Log"]):
             return index.ends()
 
     def _files(self) -> list[Current]:
-        """Return the files of bodies, oldest first."""
+        """Return the files of bodies (event payloads), oldest first."""
         with self._view() as index:
             return index.files()
 
     def _reconcile(self, opening: bool = False) -> None:
-        """Read from the files where the log ends, and remove what is past it.
+        """Read the end of the log from its files, and remove everything after it.
 
-        This is the recovery: done on opening, and before a write if an earlier write raised.
+        This is the recovery. It runs on opening, and before a write if an earlier write raised an
+        error.
         """
         if not self._commit_uncertain:
             return
 
-        # Within a transaction no other process is about to commit, so bytes past the end belong to
-        # nobody.
+        # No other process can commit now, so bytes past the end belong to no event.
         with self._transaction() as (_, index):
             ends = index.ends()
             files = index.files()
@@ -518,7 +520,10 @@ class Log(AbstractContextManager["Log"]):
         self._commit_uncertain = False
 
     def _events(self, where: str, values: tuple[object, ...], max_bytes: int = _ALL) -> list[Event]:
-        """Return events in order, until their bodies exceed max_bytes bytes."""
+        """Return events in order, until their bodies (payloads) exceed max_bytes bytes.
+
+        where: SQL condition and order, with `values` for its placeholders.
+        """
         events = list[Event]()
         size = 0
         with self._view() as index, Reader(index.file) as bodies:
@@ -530,13 +535,15 @@ class Log(AbstractContextManager["Log"]):
         return events
 
     def _overwrite(self, erasures: list[tuple[int, int, int, int]]) -> bool:
-        """Overwrite bytes that no reader can reach, and delete the notes of them.
+        """Overwrite bytes that no reader can reach, and delete their table rows.
 
-        erasures: (id, file, start, size) of each range. Return True if nothing was noted since.
+        Returns True if no erasure is pending afterwards.
+
+        erasures: (id, file, start, size) of each range.
         """
         files = {listed.first: listed.file for listed in self._files()}
         for _, file, start, size in erasures:
-            # A file that is not listed was dropped.
+            # If the index no longer has a file, retention has removed it and its bytes.
             if file in files:
                 with suppress(DamagedFile):
                     files[file].erase(start, size)

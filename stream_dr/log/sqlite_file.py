@@ -1,14 +1,15 @@
-"""SQLite files of ours: how they are opened, and their errors.
+"""SQLite files of this library: how they are opened, and their errors.
 
-SQLite identifies its own files by `application_id` and leaves `user_version` to the application.
-So a file of someone else, a file of another release and a damaged file are told apart before
-anything is read. SQLite's error codes become our errors in one place, and each names the file.
+SQLite identifies the owner of a file by `application_id` and leaves `user_version` to the owner.
+So a foreign file, a file of another release and a damaged file can be distinguished before
+anything is read. SQLite's error codes are translated to our errors in one place, and each error
+names the file.
 
-Only SQLite may open such a file. The system drops all locks of a process on a file when the
-process closes any descriptor of it, and another process that then closes the database deletes the
-WAL under the writer.
+Only SQLite may open such a file. When a process closes any descriptor of a file, the system drops
+all locks of the process on this file. Another process that then closes the database deletes the
+write-ahead log while the writer still uses it.
 
-Cost: an idle connection is used again without opening the file. It keeps up to 2 MB of pages.
+Cost: an idle connection is used again without opening the file. It holds up to 2 MB of pages.
 """
 
 import errno
@@ -23,9 +24,9 @@ from stream_dr.disk import TEMPORARY, fsync_directory, is_full, storage_error
 from stream_dr.errors import DamagedFile, ForeignFile, Overloaded, StreamDRError, UnknownFormat
 
 JOURNAL_BYTES = 16 << 20
-"""Size to which a WAL is cut when it starts again.
+"""Size in bytes to which the write-ahead log is cut when it starts again.
 
-A slow reader may have made it grow past that.
+A slow reader may have made it grow larger.
 """
 
 _SETTINGS = (
@@ -48,7 +49,7 @@ _NOT_WRITTEN = (
     sqlite3.SQLITE_IOERR_COMMIT_ATOMIC,
     sqlite3.SQLITE_IOERR_ROLLBACK_ATOMIC,
 )
-"""Error codes of a write that the disk refused. The file's content is as before."""
+"""Error codes of a write that the disk refused. The file's content does not change."""
 
 _DAMAGE = (
     sqlite3.SQLITE_CORRUPT,
@@ -57,9 +58,9 @@ _DAMAGE = (
     sqlite3.SQLITE_SCHEMA,
     sqlite3.SQLITE_TOOBIG,
 )
-"""Error codes of a file that is not as it was written.
+"""SQLite's error codes for a damaged file.
 
-SQLITE_TOOBIG is among them because no length that we write is too big.
+SQLITE_TOOBIG is included, because this library never writes a length that is too big.
 """
 
 _BROKEN = ("no such table", "no such column", "Could not decode to UTF-8", "unsupported file format")
@@ -68,8 +69,9 @@ _BROKEN = ("no such table", "no such column", "Could not decode to UTF-8", "unsu
 class Database:
     """SQLite file at `path` with this application_id and user_version. Thread-safe.
 
-    It keeps idle connections, each used by one thread at a time. A connection for each thread
-    would not do: threads come and go in a service, and idle connections can be closed.
+    Idle connections are stored and used again, each by one thread at a time. One connection per
+    thread would not work well: threads start and end in a service, and idle connections can be
+    closed.
     """
 
     def __init__(self, path: Path, writable: bool, application: int, version: int) -> None:
@@ -81,10 +83,10 @@ class Database:
 
     @contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection for the time of the with-block.
+        """Yield a connection for the time of the with-block.
 
-        Errors about the file become ours. Raises ForeignFile, UnknownFormat, DamagedFile,
-        InsufficientStorage, Overloaded.
+        SQLite's errors about the file are replaced by ForeignFile, UnknownFormat, DamagedFile,
+        InsufficientStorage or Overloaded.
         """
         with translate_errors(self.path):
             try:
@@ -115,9 +117,10 @@ class Database:
 
 @contextmanager
 def create_file(path: Path, application: int, version: int, *settings: str) -> Iterator[sqlite3.Connection]:
-    """Create a file that the with-block fills, then move it into its place.
+    """Create a file that the with-block fills, then move it to its final name.
 
-    It is durable after the with-block. An error there leaves what was before.
+    The file is durable after the with-block. After an error in the with-block, an older file at
+    `path` is unchanged.
 
     settings: pragmas that must come before all others.
     """
@@ -130,7 +133,7 @@ def create_file(path: Path, application: int, version: int, *settings: str) -> I
             connection.execute(f"PRAGMA {setting}")
         yield connection
 
-    # A WAL without its file would be taken for the new file's.
+    # SQLite would read the write-ahead log of a removed file as that of the new file.
     for leftover in path.parent.glob(f"{path.name}-*"):
         leftover.unlink()
     temporary.rename(path)
@@ -138,7 +141,7 @@ def create_file(path: Path, application: int, version: int, *settings: str) -> I
 
 
 def open_connection(path: Path, writable: bool, application: int, version: int) -> sqlite3.Connection:
-    """Return a connection to one of our SQLite files.
+    """Return a connection to a SQLite file of this library.
 
     Raises ForeignFile, UnknownFormat or DamagedFile.
     """
@@ -167,7 +170,10 @@ def open_connection(path: Path, writable: bool, application: int, version: int) 
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path, application: int, version: int) -> None:
-    """Raise ForeignFile or UnknownFormat unless the file is ours and of this version."""
+    """Raise an error unless the file belongs to this library and has this version.
+
+    The error is ForeignFile or UnknownFormat.
+    """
     file_application = connection.execute("PRAGMA application_id").fetchone()[0]
     if file_application != application:
         raise ForeignFile(f"{path} is a SQLite file that stream_dr did not write; move it away.", path=str(path))
@@ -190,10 +196,10 @@ def unknown_format(path: Path, file_version: int, version: int) -> UnknownFormat
 
 
 def _open(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
-    """Open a file.
+    """Open a file and return the connection.
 
-    A reader in a directory that it may not write to has no room for the WAL's index, so it opens
-    the file as immutable.
+    A reader that may not write to the folder cannot create the index of the write-ahead log. So it
+    opens the file as immutable.
     """
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=30)
     if writable:
@@ -214,9 +220,9 @@ def _open(uri: str, path: Path, writable: bool) -> sqlite3.Connection:
 
 
 def _check_is_sqlite(path: Path) -> None:
-    """Raise ForeignFile if a file that SQLite refuses was never a database.
+    """Raise ForeignFile if a file that SQLite cannot open is not a SQLite file.
 
-    Opening it here is safe, because nobody holds a lock on it.
+    Opening the file outside of SQLite is safe here, because nobody holds a lock on it.
     """
     with open(path, "rb") as file:
         start = file.read(16)
@@ -225,7 +231,7 @@ def _check_is_sqlite(path: Path) -> None:
 
 
 def damaged_file(path: Path, why: str) -> DamagedFile:
-    """Return the error that says that a file is not what was written."""
+    """Return the error for a file whose content is not what was written."""
     return DamagedFile(
         f"{path} is damaged ({why}). Restore it from a copy; models keep serving from their snapshots.", path=str(path)
     )
@@ -233,9 +239,9 @@ def damaged_file(path: Path, why: str) -> DamagedFile:
 
 @contextmanager
 def translate_errors(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and the system about a file into ours.
+    """Replace errors of SQLite and the system about a file by errors of this library.
 
-    An error that none of ours fits is raised unchanged.
+    If no error of this library fits, the error is raised unchanged.
     """
     try:
         yield
@@ -245,7 +251,7 @@ def translate_errors(path: Path) -> Iterator[None]:
             raise
         raise ours from e
     except UnicodeDecodeError as e:
-        # The text of a broken schema, which SQLite may also quote in a message.
+        # SQLite's message may quote a broken schema, whose text may be anything.
         raise damaged_file(path, str(e)) from e
     except OSError as e:
         ours = _system_error(e, path)
@@ -256,7 +262,7 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def commit_or_rollback(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit what the with-block writes, or none of it after an error."""
+    """Commit everything that the with-block writes, or nothing after an error."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -269,9 +275,9 @@ def commit_or_rollback(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def read_one_view(connection: sqlite3.Connection) -> Iterator[None]:
-    """Let all reads of the with-block see the same commits.
+    """Make all reads in the with-block see the same commits.
 
-    A checkpoint that would remove these waits.
+    A checkpoint of the write-ahead log that would remove these commits waits.
     """
     connection.execute("BEGIN")
     yield
@@ -289,7 +295,10 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
-    """Return SQLite's error about a file as ours, or None if none fits."""
+    """Return SQLite's error about a file as an error of this library.
+
+    Returns None if no error of this library fits.
+    """
     extended = getattr(error, "sqlite_errorcode", 0)
     code = extended & 0xFF
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
@@ -313,7 +322,7 @@ def _sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | N
 def _open_error(path: Path) -> StreamDRError | None:
     """Return the reason why SQLite could not open a file or its journal.
 
-    SQLite does not tell it. None if no reason is apparent.
+    SQLite's own message does not contain the reason. Returns None if no reason is apparent.
     """
     if not path.is_file():
         return damaged_file(path, "it is no file" if path.exists() else "it is missing")
@@ -325,7 +334,10 @@ def _open_error(path: Path) -> StreamDRError | None:
 
 
 def _system_error(error: OSError, path: Path) -> StreamDRError | None:
-    """Return the system's error about a file as ours, or None if none fits."""
+    """Return the system's error about a file as an error of this library.
+
+    Returns None if no error of this library fits.
+    """
     if is_full(error):
         return storage_error(path, str(error))
     if error.errno in (errno.EISDIR, errno.ENOTDIR):

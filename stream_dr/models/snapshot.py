@@ -44,7 +44,7 @@ from stream_dr.projection import Linear
 from stream_dr.statistics.protocol import Accumulator, State, pack, unpack
 
 SNAPSHOTS_KEPT = 2
-"""Number of snapshots kept for each model."""
+"""Number of snapshots stored for each model."""
 
 DAMAGED = ".damaged"
 """Suffix of a damaged snapshot, instead of .safetensors."""

@@ -1,4 +1,4 @@
 """Solvers that compute projections from the statistics of the rows.
 
-They are pure functions of arrays.
+The solvers are pure functions of arrays.
 """

@@ -85,7 +85,7 @@ def to_landmarks(rows: Rows) -> SampledLandmarks:
     else:
         medians = column_medians(rows)
         # A feature map may return the same row with different last digits.
-        # So rows whose distance is only 1e-10 of the landmarks' distance from medians are equal.
+        # Rows count as equal up to 1e-10 of the landmarks' distance from their medians.
         same = 1e-20 * float(squared_norms(subtract_shift(rows, medians)).mean())
     if sp.issparse(rows):
         return SampledLandmarks(

@@ -25,8 +25,8 @@ def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.
     """Return the nonzero eigenpairs of a positive semidefinite matrix.
 
     matrix: (m, m).
-    floor: eigenvalues up to this size count as rounding errors, in addition to those below the
-    rank cut.
+    floor: size up to which eigenvalues are dropped as rounding errors. Eigenvalues up to the size
+        that `rank_cut` returns are always dropped.
 
     Returns the eigenvalues (r,), largest first, and the eigenvectors (m, r). Costs O(m³).
     """
@@ -57,8 +57,8 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if min(m, k) == 0:
         return np.zeros((m, 0)), np.zeros(0)
 
-    # For a large tall matrix, the Gram matrix MᵀM (k, k) is faster. It squares singular values,
-    # so if one of them is close to the rank cut, LAPACK factorises the matrix itself.
+    # For a large tall matrix, the Gram matrix MᵀM (k, k) is faster, but squares singular values.
+    # LAPACK factorises the matrix itself if a singular value is close to the rank cut.
     pairs = _left_singular_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if pairs is None:
         vectors, values, _ = thin_svd(matrix)
@@ -95,8 +95,8 @@ def indefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.nd
     """Return the nonzero eigenpairs of a symmetric indefinite matrix.
 
     matrix: (m, m).
-    floor: eigenvalues whose absolute value is at most this size are dropped, like those within
-        rounding of zero.
+    floor: absolute value up to which eigenvalues are dropped. Eigenvalues within rounding of zero
+        are always dropped.
 
     Returns the eigenvalues (r,), in descending algebraic order, and the eigenvectors (m, r). Costs
     O(m³).

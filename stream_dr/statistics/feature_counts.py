@@ -87,7 +87,7 @@ class FeatureCounts(NamedTuple):
         check_finite_arrays(self, "label_weights")
 
     def merge(self, other: "FeatureCounts") -> "FeatureCounts":
-        """Return the counts of the rows of both states.
+        """Return the counts of the rows of `self` and `other`.
 
         Labels are matched by value. Costs O(features · labels). Raises CannotMerge.
         """

@@ -89,7 +89,7 @@ class MappedState(NamedTuple):
             raise field_error(self, "table", "None", "there, rows having been learned")
 
     def merge(self, other: "MappedState") -> "MappedState":
-        """Return the state of the rows of both states.
+        """Return the state of the rows of `self` and `other`.
 
         Raises CannotMerge if the maps differ or the inner states cannot be merged.
         """
@@ -325,7 +325,7 @@ class LandmarkAccumulator(MappedAccumulator):
         super().__init__(spec, build, state)
         landmarks = None if state is None else state.landmarks
         self.landmarks: Landmarks = self._map.begin() if landmarks is None else landmarks
-        # The user has given landmarks as dense rows. They decide the number of features.
+        # Landmarks that the user has given as dense rows decide the number of features.
         if landmarks is None and self.landmarks.indices is None:
             self.n_features = self.landmarks.n_features
 

@@ -76,7 +76,7 @@ class AdditiveState(State, Protocol):
     """
 
     def merge(self, other: Any) -> Self:
-        """Return the state of the rows of both streams. Raises CannotMerge."""
+        """Return the state of the rows of `self` and `other`. Raises CannotMerge."""
         ...
 
 

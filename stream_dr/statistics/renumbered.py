@@ -62,7 +62,7 @@ def renumber_features(state: Any, new_index: np.ndarray, width: int) -> Any:
 def _placed(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarray, width: int) -> np.ndarray:
     """Return the array with features renumbered along some axes.
 
-    An empty array is returned as it is.
+    An empty array is returned unchanged.
 
     axes: axes that run over features.
     new_index: new index of each feature.

@@ -282,7 +282,7 @@ def _stream_seed(seed: int, first: Rows) -> int:
 
 
 def _fresh_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:
-    """Return new random keys for the sampled rows of both samples.
+    """Return new random keys for the rows of sample a and for the rows of sample b.
 
     If a sample was drawn from N rows, its keys are the smallest order statistics of N exponentials
     (Rényi), in random order.
@@ -326,7 +326,7 @@ def _widen(X: Rows, width: int) -> sp.csr_matrix:
 
 
 def _all_rows(a: Reservoir, b: Reservoir) -> Rows:
-    """Return the rows of two samples, first those of a and then those of b.
+    """Return the rows of sample a, followed by the rows of sample b.
 
     If the rows of a or b are CSR, the result is CSR. Raises CannotMerge for dense rows of
     different widths.

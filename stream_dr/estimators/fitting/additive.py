@@ -1,8 +1,8 @@
 """Base class of estimators whose state is a sum over rows.
 
-Such an estimator takes weights, and two states can be added or subtracted. Estimators that are
-updated row by row (CCIPCA, IncrementalSKM) cannot do this. They have no weights argument, so that
-no signature offers what would raise an error.
+Such an estimator takes weights, and two of its states can be added or subtracted. Estimators that
+are updated row by row (CCIPCA, IncrementalSKM) cannot do this. Their methods have no argument for
+weights, so that no signature offers an argument that would raise an error.
 """
 
 from typing import ClassVar, Self, cast
@@ -17,7 +17,10 @@ from stream_dr.statistics.protocol import AdditiveState
 
 
 class AdditiveEstimator(Estimator):
-    """Base of estimators that take weights, merge and unlearn, because their state is a sum."""
+    """Base of the estimators whose state is a sum over rows.
+
+    They take weights, merge states and unlearn rows.
+    """
 
     additive: ClassVar[bool] = True
     merges: ClassVar[bool] = True
@@ -25,7 +28,8 @@ class AdditiveEstimator(Estimator):
     def fit(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
         """Forget all learned rows, then learn rows X (rows, features).
 
-        y: targets (rows,). sample_weight: weights (rows,).
+        y: targets (rows,).
+        sample_weight: weights (rows,).
         """
         return self._fit(X, y, sample_weight)
 
@@ -40,8 +44,8 @@ class AdditiveEstimator(Estimator):
         """Add the rows that `other` has learned to this estimator.
 
         `other` is unchanged. Components keep the signs of this estimator. Columns are matched by
-        position. If the columns of both have names, the shorter list of names must be the
-        beginning of the longer list. Raises CannotMerge.
+        position. If the columns of the two estimators have names, the shorter list of names must
+        be the beginning of the longer list. Raises CannotMerge.
         """
         if type(other) is not type(self) or not same_parameters(other, self):
             raise CannotMerge(
@@ -67,8 +71,8 @@ class AdditiveEstimator(Estimator):
     def unlearn(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
         """Remove rows X (rows, features) that were learned with these targets and weights.
 
-        With decay < 1, the rows are taken to be the newest ones learned, in the order in which
-        they were learned. Raises CannotUnlearn.
+        If decay < 1, X must be the newest rows, in the order in which they were learned. Raises
+        CannotUnlearn.
         """
         fitted = self.fitted()
         fitted.check_parameters_unchanged(self)

@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.refining import Refining
 
 Directions = tuple[np.ndarray, np.ndarray]
-"""Loadings (features, components) and eigenvalues (components,), largest first.
+"""Loadings (features, components) and eigenvalues (components,).
 
-Methods that order components otherwise say so.
+The largest eigenvalue comes first, except in methods whose docstring says otherwise.
 """
 
 
@@ -63,7 +63,7 @@ class ClosedForm(AdditiveEstimator):
         effect for methods that do not invert Cxx.
     scatter : {"auto", "exact", "diagonal"}, default "auto"
         Part of the scatter matrix Cxx of the rows that is stored. "auto" stores all of it
-        ("exact") for dense rows, and for sparse rows whose width is stated, if there are at most
+        ("exact") for dense rows, and for sparse rows of a declared width, if there are at most
         4,096 features. Otherwise it stores only the diagonal. The first batch decides.
     standardize : bool, default False
         Solve as if every feature had variance 1.
@@ -72,9 +72,9 @@ class ClosedForm(AdditiveEstimator):
     min_class_rows : int ≥ 1, default 2
         Number of rows (of weight above 0) that a label needs before it becomes a class. It applies
         to targets of one label a row, as soon as two labels have this many rows. A label with
-        fewer rows waits (see `classes_waiting_`), and its mean is taken out of all sums. So a
-        misspelt label of one row changes nothing until its second row comes. With 1 every label is
-        a class from its first row on.
+        fewer rows is no class yet (see `classes_waiting_`), and its mean is subtracted from all
+        sums. So a misspelt label of one row changes nothing until its second row comes. With 1
+        every label is a class from its first row on.
     target : {"auto", "class", "multilabel", "continuous"}, default "auto"
         Kind of targets. "auto" takes the kind of the first batch.
     feature_map : dict or None, default None
@@ -95,11 +95,11 @@ class ClosedForm(AdditiveEstimator):
     encoding: ClassVar[str] = "indicator"
     """How targets become columns, by default one column of 0 and 1 for each label (encoding.py)."""
     needs_scatter: ClassVar[bool] = True
-    """True if the method needs all of Cxx. Otherwise only its diagonal is stored."""
+    """True if the method needs the whole scatter matrix of the rows, and not only its diagonal."""
     solves_eigenproblem: ClassVar[bool] = True
     """True if components of equal eigenvalue may be rotated within their span."""
     predicts_with_all: ClassVar[bool] = False
-    """True if the estimator predicts with all components, also past n_components."""
+    """True if predictions use all components, also those that n_components excludes."""
     standardize_choices: ClassVar[tuple[bool | None, ...]] = (False, True)
     """Values that `standardize` may have."""
 
@@ -157,7 +157,7 @@ class ClosedForm(AdditiveEstimator):
         return self.scatter if self.reads_scatter() else "diagonal"
 
     def keeps_label_sets(self) -> bool:
-        """True if the state stores the sum of the rows of each distinct label set."""
+        """True if the state stores a sum of rows for each distinct set of labels."""
         return False
 
     def keeps_class_scatter(self) -> bool:
@@ -165,17 +165,18 @@ class ClosedForm(AdditiveEstimator):
         return False
 
     def reads_scatter(self) -> bool:
-        """True if the method needs the scatter Cxx with the current parameters."""
+        """True if, with the current parameters, the method needs the scatter of the rows."""
         return self.needs_scatter
 
     def target_encoding(self) -> Encoding:
-        """Return how targets become the columns of the cross-scatter."""
+        """Return the encoding of targets as numeric columns."""
         return self.encoding
 
     def solve(self, state: State) -> Projection:
-        """Return the projection of `state`, as a pure function.
+        """Return the projection computed from `state`.
 
-        If the state holds only rounding error, the projection has no component.
+        This is a pure function. If the state holds only rounding error, the projection has no
+        component.
         """
         # With a feature map, `inner` is the state of the mapped rows.
         inner = cast(MomentState, inner_state(state))
@@ -188,7 +189,10 @@ class ClosedForm(AdditiveEstimator):
         return add_map(state, self.make_projection(moments, directions, "exact" if exact else "diagonal"))
 
     def moments(self, state: State) -> Moments:
-        """Return the moments (centred sums) from which `state` is solved."""
+        """Return the moments (centred sums of rows and targets) that `state` holds.
+
+        The methods compute their components from the moments.
+        """
         return moments_of(state, bool(self.standardize), self.min_class_rows)
 
     def classes_waiting(self, learned: State | Accumulator) -> tuple[Label, ...]:
@@ -207,8 +211,8 @@ class ClosedForm(AdditiveEstimator):
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return Cxx @ columns (features, m), for the scatter Cxx of the rows.
 
-        If only the diagonal of Cxx is stored, the product is with the diagonal. Costs O(d k) for d
-        features and k targets, and O(d² m) with exact scatter.
+        If only the diagonal of Cxx is stored, the diagonal is used. Costs O(d k) for d features
+        and k targets, and O(d² m) if all of Cxx is stored.
         """
         scatter = moments_of(state, min_class_rows=self.min_class_rows).scatter_or_diagonal
         d = len(columns)
@@ -220,6 +224,8 @@ class ClosedForm(AdditiveEstimator):
         The projection has at most n_components components. Their basis (for equal eigenvalues),
         length and signs are fixed here.
 
+        moments: centred sums from which the directions were computed.
+        directions: loadings and eigenvalues.
         solution: "exact", "diagonal" or "refined".
         """
         loadings, eigenvalues = directions
@@ -231,7 +237,7 @@ class ClosedForm(AdditiveEstimator):
         q = len(eigenvalues) if self.predicts_with_all else p
         loadings = with_fixed_signs(self.scale_loadings(loadings[:, :q], moments, solution) * moments.scale[:, None])
 
-        # The readout predicts with all components, so it stores those past n_components.
+        # Predictions may use components that n_components excludes, so their loadings are stored.
         readout = self.readout(moments, loadings, eigenvalues[:q])
         if readout is not None and p < q:
             readout = readout._replace(rest=np.ascontiguousarray(loadings[:, p:]))
@@ -240,39 +246,50 @@ class ClosedForm(AdditiveEstimator):
         return Linear(self.centre(moments), loadings, eigenvalues[:p].copy(), solution, readout=readout)
 
     def component_count(self, eigenvalues: np.ndarray, moments: Moments) -> int:
-        """Return the number of components, largest first, that the projection takes."""
+        """Return the number of components of the projection, at most n_components.
+
+        eigenvalues: eigenvalues of all components, largest first.
+        """
         return len(eigenvalues) if self.n_components is None else min(self.n_components, len(eigenvalues))
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout | None:
-        """Return the predictor on the components (a `Readout`), or None.
+        """Return the predictor of targets from components (a `Readout`), or None.
 
-        loadings: (features, q). eigenvalues: (q,).
+        loadings: (features, q), loadings of q components.
+        eigenvalues: (q,).
         """
         return None
 
     @abstractmethod
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the method's loadings and eigenvalues, largest first, from the moments."""
+        """Return the method's loadings and eigenvalues, computed from the moments.
+
+        The largest eigenvalue comes first.
+
+        moments: centred sums of the rows and targets.
+        """
 
     def directions_on(self, moments: Moments, state: MomentState) -> Directions:
         """Return the method's directions in the coordinates of a basis.
 
-        `refine` calls this with moments of the rows projected on the basis, whose scatter refine
-        has measured.
+        `refine` calls this method. The moments are those of the rows projected on the basis.
+        Passes over the rows have measured their scatter exactly.
         """
         return self.directions(moments, state)
 
     def row_factors(self, moments: Moments) -> dict[Label, float] | None:
-        """Return the factor of each class's rows in the scatter, or None.
+        """Return the factor of each class's rows in the scatter matrix that is solved, or None.
 
-        `refine` multiplies columns with this scatter. None means a factor of 1 for all classes.
+        `refine` multiplies columns with this scatter matrix. None means a factor of 1 for all
+        classes.
         """
         return None
 
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
         """Return loadings (features, p) scaled to their final length.
 
-        The loadings are those of the scaled features. The default leaves them unchanged.
+        loadings: loadings for features that are multiplied by `moments.scale`. By default they are
+            returned unchanged.
         """
         return loadings
 
@@ -308,10 +325,9 @@ class ClosedForm(AdditiveEstimator):
         CannotRefine
             If the source has other rows than those learned. Nothing is changed then.
 
-        Notes
-        -----
-        A pass takes O(entries · rank of XH) time and O(d k) memory, for d features, k targets and
-        the right-hand sides XH of the method.
+        Notes ----- A pass takes O(entries · rank of XH) time and O(d k) memory, for d features and
+        k targets. XH (features, targets) is the product of the centred rows and the method's
+        factor of the targets.
         """
         from stream_dr.estimators.fitting.refining import check_refinable, is_exact, run_all_passes
 
@@ -334,9 +350,9 @@ class ClosedForm(AdditiveEstimator):
     def state_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the largest size in bytes that the state can have.
 
-        The size is 8·(d·(k + 5) + k² + 4·k), and 8·d² more with exact scatter. d is the number of
-        features (after the feature map if there is one) and k the number of targets. HSL's sums
-        per label set are not included.
+        The size is 8·(d·(k + 5) + k² + 4·k). d is the number of features (after the feature map,
+        if there is one) and k the number of targets. An exact scatter matrix needs 8·d² more. The
+        sums per label set that HSL stores are not included.
         """
         return mapped_bytes(self.feature_map, self.moment_bytes, n_features, n_targets)
 
@@ -345,7 +361,7 @@ class ClosedForm(AdditiveEstimator):
 
         A batch of more features raises an error.
 
-        stated: width that sparse rows state, or 0.
+        stated: number of features that sparse rows declare, or 0.
         """
         if self.feature_map is not None or not self.reads_scatter():
             return None
@@ -353,9 +369,9 @@ class ClosedForm(AdditiveEstimator):
         return EXACT_WIDTH if exact else None
 
     def moment_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the size in bytes of the moments of rows with this many features."""
+        """Return the number of bytes of the moments (centred sums) of these rows."""
         scatter = self.stored_scatter()
-        # Exact scatter is limited to EXACT_WIDTH features, and wider rows raise an error.
+        # Wider rows raise an error if the whole scatter is stored, so its size has an upper bound.
         width = min(n_features, EXACT_WIDTH) if scatter == "exact" else n_features
         exact = scatter != "diagonal" and width <= EXACT_WIDTH
         return moment_bytes(self.target_encoding(), width, n_targets, exact, self.keeps_class_scatter())

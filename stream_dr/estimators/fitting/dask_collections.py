@@ -1,7 +1,7 @@
 """Dask arrays and dataframes, learned block by block and projected lazily.
 
-A new estimator learns each block of rows, in whichever Dask worker has the block. The states are
-then merged in pairs of neighbours. So states go from worker to worker, and only the last one is
+A new estimator learns each block of rows, in the Dask worker that has the block. The states are
+then merged in pairs of neighbours. So states go from worker to worker, and only the last state is
 returned to the caller. A block is dense, CSR, or a part of a dataframe with column names.
 
 Each block costs a merge in addition to learning. If a block is smaller than a state, merging costs
@@ -139,7 +139,7 @@ def _blocks_along(name: str, collection: Collection, X: Collection) -> list[Dela
 
     If `collection` is None, return None for each block of X.
     """
-    # A dataframe does not know the number of rows in its blocks.
+    # A Dask dataframe does not have the numbers of rows in its blocks, so they are not compared.
     rows = getattr(X, "chunks", ((np.nan,),))[0]
     count = X.npartitions
     if collection is None:
@@ -162,7 +162,7 @@ def _blocks_along(name: str, collection: Collection, X: Collection) -> list[Dela
 def _with_kind(estimator: "Estimator", y: Collection) -> "Estimator":
     """Return a new estimator with the same parameters and a fixed kind of targets.
 
-    The first block decides the kind, as the first batch of a stream does.
+    The first block of y decides the kind, like the first batch of a stream.
     """
     learner = clone(estimator)
     if y is not None and estimator.target == "auto" and estimator.target_kinds:

@@ -21,9 +21,10 @@ class DependenceMethod(ClosedForm):
     def hsic_(self) -> float:
         """Hilbert-Schmidt independence criterion of projected rows and targets, ≥ 0.
 
-        The value is ‖Cxyᵀ W‖² / (N − 1)², where Cxy is the cross-scatter of rows and targets, W
-        (features, components) are the loadings and N is the weight of the rows. It equals
-        tr(K H L H) / (N − 1)² with the linear kernel K of projected rows. Needs N > 1.
+        The value is ‖Cxyᵀ W‖² / (N − 1)². Cxy (features, targets) is the cross-scatter of rows and
+        targets, W (features, components) are the loadings and N is the weight of the rows. The
+        value equals tr(K H L H) / (N − 1)² for the linear kernel K of the projected rows, the
+        kernel L of the targets and the centring matrix H. Needs N > 1.
         """
         projection = self.linear_projection()
         moments = self.moments(self.state_)

@@ -1,8 +1,8 @@
 """Class docstrings that also list inherited parameters and attributes.
 
 A class describes its own parameters and attributes in numpydoc's sections Parameters and
-Attributes. `help`, tooltips and the reference show these and the inherited ones. The description
-in a class replaces the description of the same name in its bases.
+Attributes. `help`, tooltips and the reference show these descriptions and the inherited ones. If a
+class and its base describe the same name, the description in the class is used.
 """
 
 import inspect
@@ -14,7 +14,10 @@ NOTES = "Notes\n-----\n"
 
 
 def documented_sections(cls: type) -> dict[str, dict[str, str]]:
-    """Return the descriptions of a class and its bases by section and name."""
+    """Return the descriptions in a class's docstring and its bases' docstrings.
+
+    The result has the descriptions by section and name.
+    """
     sections: dict[str, dict[str, str]] = {"Parameters": {}, "Attributes": {}}
     for base in reversed(cls.__mro__):
         if base.__module__.startswith("stream_dr."):

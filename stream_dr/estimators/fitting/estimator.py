@@ -8,8 +8,8 @@ A subclass provides:
 - the class attributes `target_kinds` and `additive`.
 
 The base class does everything else: parsing rows, targets and weights, fitted attributes, caching
-the projection, merge, unlearn and save. The engine uses only `check_parameters`, `accumulator`,
-`solve` and `state_bytes`.
+the projection, merge, unlearn and save. The service's engine uses only `check_parameters`,
+`accumulator`, `solve` and `state_bytes`.
 """
 
 from abc import ABC, abstractmethod
@@ -89,19 +89,22 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     target_kinds: ClassVar[tuple[str, ...]] = ()
     """Kinds of targets that the estimator learns from. Empty for methods that ignore y."""
     additive: ClassVar[bool] = False
-    """True if the state is a sum, so that states merge, unlearn and take weights."""
+    """True if the state is a sum over rows.
+
+    Two such states can be merged, rows can be unlearned, and rows can have weights.
+    """
     merges: ClassVar[bool] = False
-    """True if states learned from two streams can be merged."""
+    """True if two states, learned from two streams, can be merged."""
     merges_as: ClassVar[str] = ""
-    """Name of the estimator to use instead if states must merge. Empty if its own states merge."""
+    """Name of a similar estimator whose states can be merged, if those of this class cannot."""
     fixed: ClassVar[tuple[str, ...]] = ()
     """Parameters of the accumulator, which may not change after rows were learned."""
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = None
-    """Solver of refine (refining_methods.py). None for methods that cannot be refined."""
+    """Solver that `refine` uses (refining_methods.py). None if the method has no refine."""
     limit: ClassVar[str] = "there are no more directions of positive eigenvalue"
-    """Reason why there may be fewer components than n_components, for warnings."""
+    """Reason, for warnings, why there may be fewer components than n_components."""
 
-    # Defaults for estimators that do not have these parameters.
+    # Estimators that do not have these parameters use these defaults.
     feature_map: JsonDict | None = None
     n_components: int | float | None = None
     radius: float | None = None
@@ -123,7 +126,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @abstractmethod
     def solve(self, state: State) -> Projection:
-        """Return the projection of `state`, as a pure function."""
+        """Return the projection computed from `state`. This is a pure function."""
 
     @abstractmethod
     def state_bytes(self, n_features: int, n_targets: int) -> int:
@@ -144,17 +147,16 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
         A batch of more features raises an error.
 
-        stated: width that sparse rows state, or 0.
+        stated: number of features that sparse rows declare, or 0.
         """
         return None
 
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return Cxx @ columns (features, m), up to a constant factor.
 
-        Cxx is the scatter of the rows learned (of the mapped rows if there is a feature map), as
-        far as it is known. The product measures how similar components are to those of the
-        previous projection, which decides their signs and order. The default takes Cxx as the
-        identity.
+        Cxx is the scatter of the rows learned, or of the mapped rows if there is a feature map. By
+        the product, components are compared with those of the previous projection, to choose their
+        signs and order. By default Cxx is taken as the identity.
         """
         return columns
 
@@ -223,23 +225,23 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self.project(projection, X, keep_dtype=True)
 
     def merge(self, other: "Estimator") -> Self:
-        """Raise CannotMerge, because states updated row by row cannot be merged."""
+        """Raise CannotMerge, because states that are updated row by row cannot be merged."""
         raise CannotMerge(
             f"{type(self).__name__} is a sequential recurrence: two of its states cannot be merged into that of one "
             "stream. Use an additive estimator: PCA or SKM."
         )
 
     def unlearn(self, X: RowsLike, y: TargetsLike = None) -> Self:
-        """Raise CannotUnlearn, because states updated row by row cannot forget rows."""
+        """Raise CannotUnlearn, because a state that is updated row by row cannot forget rows."""
         raise CannotUnlearn(
             f"{type(self).__name__} is a sequential recurrence: rows cannot be taken out again. "
             "Use an additive estimator (PCA or SKM), or rebuild from the log without those rows."
         )
 
     def refine(self, source: RefineSource, tol: float = 1e-6, max_passes: int = 20) -> Self:
-        """Raise CannotRefine, because the method has no refine.
+        """Raise CannotRefine, because this method has no refine.
 
-        Methods with refine replace their projection by the exact one.
+        Methods with a refine replace their projection by the exact one.
         """
         from stream_dr.estimators.fitting.refining import cannot_refine_error
 
@@ -333,8 +335,8 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def classes_(self) -> np.ndarray:
         """Labels learned so far, sorted.
 
-        Labels that have too few rows to count as classes are left out, and so are labels whose
-        rows were all unlearned.
+        Two kinds of labels are not included: labels that have too few rows to count as classes,
+        and labels whose rows were all unlearned.
         """
         accumulator = self.fitted().accumulator
         labels = set(accumulator.labels_left)
@@ -349,8 +351,8 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def mapped_names_(self) -> np.ndarray:
         """Names (mapped features,) of the columns that a feature map of tables makes.
 
-        They are the names of the columns of `components_`. Raises AttributeError if there is no
-        such map.
+        They name the columns of `components_`. Raises AttributeError if there is no feature map of
+        tables.
         """
         names = getattr(self.projection(), "feature_names", None)
         if names is None:
@@ -428,7 +430,9 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
         The block's columns are in the order of `fitted.names`.
 
-        kind: kind of the block's X, None to decide it.
+        fitted: what the estimator has learned, with the names of its features.
+        rows: rows, targets and weights as the caller passed them.
+        kind: kind of the rows' X, None to decide it.
         refuse_empty: if true, raise EmptyInput unless there are rows and features.
         need_targets: if true and the method learns from targets, raise TargetsRequired for rows
             without any target.
@@ -453,7 +457,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return block, None if by_name else names
 
     def _any_columns(self, block: Block) -> bool:
-        """True if the block may have any columns, because they are identified by name."""
+        """True if the block may have any columns, because a feature map reads their names."""
         return self.columns_by_name() and bool(block.names) and block.names != default_names(block.X)
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
@@ -474,9 +478,10 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def project(self, projection: Any, X: RowsLike, keep_dtype: bool = False) -> np.ndarray:
         """Return the rows X (or a Block of rows) projected in float64.
 
-        Named columns are first brought into the stream's order, unless a feature map identifies
+        Named columns are first put into the stream's order, unless a feature map identifies
         columns by name.
 
+        projection: projection to apply.
         keep_dtype: if true, float32 rows give float32.
         """
         by_name, learned = self.columns_by_name(), self.n_features_in_
@@ -493,11 +498,11 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return z.astype(block.X.dtype, copy=False) if keep_dtype else z
 
     def columns_by_name(self) -> bool:
-        """True if a feature map identifies columns by name, so that new columns may come."""
+        """True if a feature map identifies columns by name. Batches may then have new columns."""
         return self.feature_map is not None and feature_map(self.feature_map).by_name
 
     def fitted(self) -> FittedState:
-        """Return the accumulator with its solutions. Raises NotFitted before fit."""
+        """Return the learned state and its cached projections. Raises NotFitted before fit."""
         if "fitted_" not in vars(self):
             raise NotFitted(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' or 'partial_fit' with rows first."
@@ -520,7 +525,10 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return fitted.cache_projection(fitted.refined or self.solve(state), partial(self.scatter_product, state))
 
     def linear_projection(self) -> LinearProjection:
-        """Return the projection, typed as linear, for methods that have linear projections."""
+        """Return the projection with the type LinearProjection.
+
+        Only methods whose projections are linear may call this.
+        """
         return cast(LinearProjection, self.projection())
 
     def _linear(self, name: str) -> np.ndarray:

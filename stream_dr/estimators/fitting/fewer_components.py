@@ -1,4 +1,4 @@
-"""Warning, once after a fit, that there are fewer components than n_components."""
+"""Warning that there are fewer components than n_components, issued once after a fit."""
 
 import inspect
 import warnings
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def warn_fewer_components(estimator: "Estimator", components: int, stacklevel: int = 4) -> None:
     """Warn FewerComponents if there are fewer components than n_components.
 
-    Each value of n_components is warned about once.
+    The warning is issued once for each value of n_components.
 
     components: number of components.
     """
@@ -36,20 +36,24 @@ def warn_fewer_components(estimator: "Estimator", components: int, stacklevel: i
 
 
 def warn_fewer_components_early(estimator: "Estimator") -> None:
-    """Warn FewerComponents after fit if rows, features or labels may be too few.
+    """Warn FewerComponents after fit if there are too few rows, features or labels.
 
-    A projection is solved for this warning only if their number is too small for n_components.
+    To issue this warning a projection must be solved. It is solved only if the number of rows,
+    features or labels is too small for n_components.
     """
     learned = estimator.fitted().accumulator
     enough = min(learned.rows, learned.n_features, len(learned.labels) if estimator.target_kinds else learned.rows)
     if _asks_for_more(estimator, enough - 1):
-        # An estimator without a solution raises when its projection is read.
+        # `rank_` raises an error if there is no solution. There is nothing to warn of then.
         with suppress(StreamDRError):
             warn_fewer_components(estimator, estimator.rank_, stacklevel=5)
 
 
 def _asks_for_more(estimator: "Estimator", components: int) -> bool:
-    """True if n_components is a number above `components` and not the default."""
+    """True if n_components is set to a number above `components`.
+
+    A default value of n_components does not count as set.
+    """
     asked = estimator.n_components
     if not isinstance(asked, Integral) or asked <= components:
         return False

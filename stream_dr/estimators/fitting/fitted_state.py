@@ -1,9 +1,10 @@
 """The learned part of an estimator.
 
-It is replaced as one reference. It stores the values of the parameters that its accumulator was
-built with (`Estimator.fixed`). If these parameters change, they no longer describe the state.
-`set_params` before a new `fit` must stay allowed. So the change raises an error only when the
-state is used, that is when rows are learned or the state is solved, merged or saved.
+An estimator has one FittedState, which is replaced as a whole. The FittedState stores the values
+of the parameters that its accumulator was built with (`Estimator.fixed`). If these parameters
+change, they no longer describe the state. `set_params` before a new `fit` must stay allowed. So
+the change raises an error only when the state is used. This is when rows are learned or the state
+is solved, merged or saved.
 """
 
 from copy import deepcopy
@@ -48,9 +49,10 @@ class FittedState:
     refined : Projection or None
         Projection computed by `refine`.
     shown : Projection or None
-        Last projection that was returned. It stays when more rows are learned, because the next
-        projection takes over its signs and order. It takes 8 · features · components bytes. For a
-        projection by landmarks it also takes the size of the sample.
+        Last projection that was returned to the user. It stays when more rows are learned, because
+        the next projection takes over its signs and order. It takes 8 · features · components
+        bytes. A projection that compares rows with sampled rows (landmarks) also takes the size of
+        the sample.
     neighbour_search : KNeighborsClassifier or None
         Fitted scikit-learn classifier of KNearest, for its current sample.
     warned_n_components : int or None
@@ -65,7 +67,7 @@ class FittedState:
         self.fixed_parameters = fixed_parameters or {}
         self._now = attrgetter(*self.fixed_parameters) if fixed_parameters else None
         values = tuple(self.fixed_parameters.values())
-        # attrgetter returns a bare value for one name.
+        # For a single name, attrgetter returns the value and not a tuple of one value.
         self._then = values[0] if len(values) == 1 else values
 
         # Identities of the estimator's attributes when they were last checked, and the attributes.
@@ -80,12 +82,13 @@ class FittedState:
     def cache_projection(self, solved: Projection, covariance_product: Product) -> Projection:
         """Cache a projection until more rows are learned, and return it.
 
-        Its components take over the signs and order of the last projection returned. Components
-        that are updated row by row (solution "recurrence") stay unchanged, because they move
-        smoothly by themselves.
+        Its components get the signs and order of the last projection that was returned to the
+        user. Components that are updated row by row (solution "recurrence") are not changed,
+        because each row changes them only a little.
 
-        covariance_product: function that multiplies columns by the rows' scatter, by which the
-        components of both projections are compared (solve/orientation.py).
+        solved: the new projection.
+        covariance_product: function that multiplies columns by the rows' scatter. The components
+            of the two projections are compared by it (solve/orientation.py).
         """
         if solved is not self.shown and solved.solution != "recurrence":
             solved = self.shown = oriented(solved, self.shown, covariance_product)
@@ -93,7 +96,7 @@ class FittedState:
         return self.projection
 
     def copy(self, estimator: AccumulatingEstimator) -> "FittedState":
-        """Return a copy with a copied state, which may learn without changing this one."""
+        """Return a copy. Rows that the copy learns do not change this object."""
         copied = FittedState(estimator.accumulator(self.accumulator.freeze()), self.names, self.fixed_parameters)
         copied.shown = self.shown
         copied.warned_n_components = self.warned_n_components
@@ -134,8 +137,8 @@ def new_fitted_state(
 ) -> FittedState:
     """Return a FittedState for an estimator with its current parameters.
 
-    The state is empty, or continues from `state`.
+    The accumulator is empty, or continues from `state`.
     """
-    # The values are copied, because the caller may change the dict of a feature map.
+    # The caller may change the dict of a feature map later, so the values are copied.
     fixed_parameters = {name: deepcopy(getattr(estimator, name)) for name in estimator.fixed}
     return FittedState(estimator.accumulator(state), names, fixed_parameters)

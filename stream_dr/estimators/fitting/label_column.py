@@ -1,4 +1,4 @@
-"""Targets in the shape that scikit-learn's classifiers take, one label a row."""
+"""Targets as scikit-learn's classifiers expect them, one label a row."""
 
 import warnings
 

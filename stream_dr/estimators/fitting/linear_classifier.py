@@ -1,8 +1,8 @@
 """Base class of classifiers whose scores are linear in a row's components.
 
 The scores are log posterior probabilities, up to a term that all classes share. They are computed
-from the projection (its `Readout`), so an estimator and the projection that a service has
-published from it predict the same labels [mathematics §10].
+from the projection (its `Readout`). So an estimator predicts the same labels as the projection
+that a service has published from it [mathematics §10].
 """
 
 import warnings
@@ -32,7 +32,7 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     ----------
     classes_ : ndarray (classes,)
         Labels learned, sorted. Labels without weight and labels with fewer than `min_class_rows`
-        rows are left out.
+        rows are not included.
     coef_ : ndarray (classes, features), float64
         Coefficients of `decision_function`, which is X · coef_ᵀ + intercept_. For two classes the
         shape is (1, features).
@@ -81,7 +81,7 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     def decision_function(self, X: RowsLike) -> np.ndarray:
         """Return log posteriors (rows, classes) float64, up to a term common to all classes.
 
-        For two classes, return (rows,), the value of the second class minus that of the first.
+        For two classes, return (rows,), the second class's value minus the first class's value.
         """
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
@@ -90,7 +90,7 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     def classes_(self) -> np.ndarray:
         """Labels learned, sorted.
 
-        Labels without weight and labels with fewer than `min_class_rows` rows are left out.
+        Labels without weight and labels with fewer than `min_class_rows` rows are not included.
         """
         return self._readout().classes
 
@@ -147,7 +147,7 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
 def all_loadings(projection: LinearProjection) -> np.ndarray:
     """Return the loadings (features, q) of all components that the classifier uses.
 
-    They include the components past n_components.
+    The classifier also uses components that n_components excludes.
     """
     rest = None if projection.readout is None else projection.readout.rest
     return projection.loadings if rest is None else np.hstack([projection.loadings, rest])
@@ -158,9 +158,11 @@ def class_readout(moments: Moments, centres: np.ndarray, variances: np.ndarray, 
 
     The covariance is diagonal in the components.
 
+    - moments: centred sums of the rows and targets.
     - centres: (classes, q) class means along q components.
     - variances: (q,) variances within classes.
-    - priors: (classes,), in the moments' order of labels. For a prior of 0 the offset is −inf.
+    - priors: (classes,) prior probabilities, in the moments' order of labels. A class of prior 0
+      gets the score −inf.
     """
     weights = (centres / variances).T
     with np.errstate(divide="ignore"):

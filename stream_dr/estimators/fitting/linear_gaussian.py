@@ -1,8 +1,9 @@
 """Gaussian density of rows from principal components, with the names of scikit-learn's PCA.
 
 This is probabilistic PCA [PPCA; mathematics §10]. The variance is λ_i along component i. In every
-direction orthogonal to the components it is σ², the mean of the variance that the components leave
-out. So the covariance is Σ = V diag(λ − σ²) Vᵀ + σ² I, where the columns of V are the components.
+direction orthogonal to the components the variance is σ², the mean variance of the rows along
+these directions. So the covariance is Σ = V diag(λ − σ²) Vᵀ + σ² I, where the columns of V are the
+components.
 
 Scoring rows never forms Σ. For a row x with the components z and the mean x̄ of the rows,
 (x − x̄)ᵀ Σ⁻¹ (x − x̄) = Σ z_i² / λ_i + (|x − x̄|² − |z|²) / σ². Standardised columns are scaled
@@ -33,18 +34,18 @@ class Gaussian(NamedTuple):
     mean : (features,)
         Mean of the rows.
     axes : (features, components)
-        Components V, orthonormal in the scaled columns.
+        Components, orthonormal in the scaled columns.
     variances : (components,)
-        Variance λ along each component.
+        Variance along each component.
     total : float
         Variance of all scaled columns together.
     scale : (features,)
-        Factor of each column. Columns of factor 0 are left out.
+        Factor of each column. Columns of factor 0 have no effect on the density.
     weight : float
-        Sum N of the rows' weights.
+        Sum of the rows' weights.
     most : float
-        Largest number of directions in which the rows can vary. It is the smaller of the number of
-        columns that are not left out and the number of rows.
+        Largest number of directions in which the rows can vary. It is the number of rows or the
+        number of columns whose factor is not 0, whichever is smaller.
     """
 
     mean: np.ndarray
@@ -74,8 +75,9 @@ class Gaussian(NamedTuple):
     def apply(self, X: Rows) -> np.ndarray:
         """Return the log-likelihood (rows, 1) of rows (rows, features), dense or CSR.
 
-        Raises InvalidParameter if σ² is 0 and there are directions orthogonal to the components,
-        because no density is defined then. Costs O(entries · components).
+        Let σ² be the variance in directions orthogonal to the components. If σ² is 0 and there are
+        such directions, no density is defined, and InvalidParameter is raised. Costs O(entries ·
+        components).
         """
         scale = self.scale[self.scale > 0.0]
         d = len(scale)
@@ -134,7 +136,10 @@ class LinearGaussian(Estimator):
 
     @property
     def explained_variance_ratio_(self) -> np.ndarray:
-        """Share (components,) of each component in all variance. Zeros if no column varies."""
+        """Share (components,) of each component in the total variance.
+
+        Zeros if no column varies.
+        """
         gaussian = self._learned_gaussian()
         return gaussian.variances / gaussian.total if gaussian.total > 0 else np.zeros(len(gaussian.variances))
 
@@ -150,8 +155,8 @@ class LinearGaussian(Estimator):
         """Return the covariance (features, features) of the Gaussian density.
 
         The covariance is V diag(λ − σ²) Vᵀ + σ² I, where V are the components, λ their variances
-        and σ² is noise_variance_. It is in the columns' own units, and 0 for columns of a feature
-        map that are left out. Takes 8 · features² bytes.
+        and σ² is noise_variance_. It is in the columns' own units. Columns that a feature map of
+        tables excludes have covariance 0. Takes 8 · features² bytes.
         """
         gaussian = self._learned_gaussian()
         covariance = (gaussian.axes * np.maximum(gaussian.variances - gaussian.noise, 0.0)) @ gaussian.axes.T
@@ -192,5 +197,5 @@ class LinearGaussian(Estimator):
         return (self._unwhitened(Z) @ gaussian.axes.T) / gaussian.scale + gaussian.mean
 
     def _unwhitened(self, Z: np.ndarray) -> np.ndarray:
-        """Return components (rows, components) without the scaling of `whiten`."""
+        """Return components (rows, components) as they would be without `whiten`."""
         return Z

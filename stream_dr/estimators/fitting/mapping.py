@@ -3,7 +3,7 @@
 An estimator with the parameter `feature_map` has an accumulator and a solver for plain rows. It
 passes them to `make_accumulator` and `solve_mapped`, which map the rows first. Its `state_type` is
 a `StateType`. Its `state_bytes` and `check_parameters` use `mapped_bytes` and `check_feature_map`.
-So the engine does not need to know that there is a map.
+So the service's engine does not need to know that there is a map.
 """
 
 import warnings
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.estimator import Estimator
 
 InnerState = TypeVar("InnerState")
-"""State of the rows that the method itself learns, which are mapped if there is a map."""
+"""State of the rows that the method itself learns.
+
+If there is a feature map, these are the mapped rows.
+"""
 
 InnerAccumulator = TypeVar("InnerAccumulator", bound=Accumulator)
 
@@ -41,7 +44,7 @@ InnerAccumulator = TypeVar("InnerAccumulator", bound=Accumulator)
 class StateType:
     """Descriptor that returns the state type of an estimator with parameter `feature_map`.
 
-    The type is MappedState if the estimator has a map, else `plain`.
+    If the estimator has a feature map, the type is MappedState. Otherwise it is `plain`.
     """
 
     def __init__(self, plain: type) -> None:
@@ -73,9 +76,12 @@ def check_mapped_width(spec: JsonDict | None, widest: int) -> None:
 def make_accumulator(
     spec: JsonDict | None, build: Callable[[InnerState], InnerAccumulator], state: State | None
 ) -> InnerAccumulator | MappedAccumulator:
-    """Return the accumulator `build(state)`, which receives mapped rows if there is a map.
+    """Return the accumulator `build(state)`.
 
-    spec: spec of the map, or None.
+    If there is a feature map, the accumulator gets the mapped rows.
+
+    spec: spec of the feature map, or None.
+    build: function that returns an accumulator of the rows that the method itself learns.
     """
     if spec is None:
         return build(cast(InnerState, state))
@@ -88,7 +94,9 @@ def make_accumulator(
 
 
 def solve_mapped(state: State, solve: Callable[[InnerState], Projection]) -> Projection:
-    """Return `solve(state)` as a projection that maps its rows first if the state has a map.
+    """Return the projection computed from `state`.
+
+    If the state has a feature map, the projection maps its rows first.
 
     solve: function that computes the projection of the mapped rows.
     """
@@ -116,7 +124,7 @@ def inner_projection(projection: Projection) -> Projection:
 
 
 def table_columns(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return the indices of a table map's columns by kind, or None without such a map.
+    """Return the indices of a table map's columns by kind, or None without a map of tables.
 
     The three index arrays are those of numbers, of categories, and of columns that mark missing
     values.
@@ -126,7 +134,7 @@ def table_columns(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | N
     mapping = feature_map(state.feature_map)
     if not isinstance(mapping, Table):
         return None
-    # The inner state may not have the newest columns of the table yet.
+    # The inner state may lack the newest columns, of which no row was learned yet.
     numbers, categories, gaps = (
         c[c < state.inner.n_features] for c in columns_by_kind(state.table, mapping.encoding())
     )
@@ -136,6 +144,7 @@ def table_columns(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | N
 def mapped_bytes(spec: JsonDict | None, bytes_of: Callable[[int, int], int], n_features: int, n_targets: int) -> int:
     """Return the size in bytes of a state, including the feature map's own memory.
 
+    spec: spec of the feature map, or None.
     bytes_of: function that returns the size for a number of features and a number of targets.
     """
     if spec is None:
@@ -150,10 +159,9 @@ def state_bytes(
 ) -> int:
     """Return the largest size in bytes of an estimator's state.
 
-    known: the columns of a table, or None if the rows are no table. The columns are either kinds
-    by
-        column name ("" for an unknown kind), or the statistics learned of them. With the
-        statistics, only columns of text are counted as text.
+    known: columns of a table, or None if the rows are no table. The columns are either a dict of
+        kinds by column name ("" for an unknown kind), or the statistics learned. With the
+        statistics, only columns whose kind is text are counted as text.
     """
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
@@ -176,7 +184,7 @@ def _most_bytes(bytes_of: Callable[[int, int], int], width: int, n_targets: int)
 
 
 def warn_other_columns(accumulator: Accumulator, block: Block) -> None:
-    """Warn OtherColumns of missing columns and of new columns.
+    """Warn OtherColumns if a block lacks columns or has new columns.
 
     Raises SchemaMismatch if none of the block's columns is known. This happens for an array, whose
     columns have no names, or for another table.
@@ -210,9 +218,10 @@ def same_parameters(a: "Estimator", b: "Estimator") -> bool:
 
 
 def merges_parts(estimator: "Estimator") -> bool:
-    """True if states learned from parts of a stream can be merged.
+    """Return True if states learned from parts of a stream can be merged.
 
-    False if each part would choose its own landmarks or its own kernel width γ.
+    They cannot be merged if each part chooses a feature map of its own, with its own landmarks
+    (sampled rows that others are compared with) or its own kernel width γ.
     """
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
@@ -222,15 +231,15 @@ def merges_parts(estimator: "Estimator") -> bool:
 
 
 def subtracts_exactly(accumulator: Accumulator) -> bool:
-    """True if subtracting rows leaves an accumulator as if they had never been learned.
+    """Return True if removing rows gives the state that would exist without these rows.
 
-    False if a map's statistics that included these rows were used to fill or weigh other rows.
+    False if the feature map has used statistics of these rows to fill or weight other rows.
     """
     return not (isinstance(accumulator, TableAccumulator) and accumulator.mapping_depended_on_other_rows)
 
 
 def takes_tables(estimator: "Estimator") -> bool:
-    """True if the estimator's feature map takes tables with any columns."""
+    """True if the estimator's feature map accepts tables with any columns."""
     spec = estimator.feature_map
     return spec is not None and bool(feature_map(spec).learns)
 
@@ -238,15 +247,15 @@ def takes_tables(estimator: "Estimator") -> bool:
 def check_table(estimator: "Estimator", rows: Rows) -> None:
     """Raise an error if an estimator cannot learn a table with these columns.
 
-    The error is SchemaMismatch or InvalidRows. Its cause is the table's columns, or only the values
-    of these rows.
+    The error is SchemaMismatch or InvalidRows. The reason may be the table's columns, or only the
+    values of these rows.
     """
     spec = estimator.feature_map
     check_columns(None if spec is None else feature_map(spec), rows)
 
 
 def check_table_width(estimator: "Estimator", kinds: dict[str, str]) -> None:
-    """Raise TooManyFeatures if a table might make more columns than exact scatter takes.
+    """Raise TooManyFeatures if the mapped table may be too wide for an exact scatter matrix.
 
     kinds: kinds of the table's columns by name, "" for an unknown kind.
     """

@@ -15,9 +15,11 @@ from stream_dr.solve.discriminant import combined_eigenpairs, combined_eigenpair
 def margin_directions(m: Moments, b: float, w: float, n_components: int | None) -> Directions:
     """Return loadings and eigenvalues of b·Sb + w·Cxx/N.
 
-    Sb is the scatter between classes, Cxx the scatter of all N rows. Eigenvalues are in descending
-    algebraic order. If n_components is None, only eigenvalues above 0 are returned. Raises
-    NeedsRefine if w > 0 and only the diagonal of Cxx is stored.
+    Sb is the scatter between classes, and Cxx the scatter of all N rows. Eigenvalues are in
+    descending algebraic order. Raises NeedsRefine if w > 0 and only the diagonal of Cxx is stored.
+
+    m: centred sums of the rows.
+    n_components: number of components. None for all with an eigenvalue above 0.
     """
     vectors, roots = m.between_eigenpairs()
     if m.weight <= 0 or w == 0.0:

@@ -19,14 +19,14 @@ from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label
 
 TINY = float(np.finfo(np.float64).tiny / EPS)
-"""Scatter below which a column counts as constant, because too few digits remain."""
+"""Scatter up to which a column counts as constant, because too few digits are right."""
 
 
 class Moments(NamedTuple):
     """Centred sums from which a method is solved, in float64.
 
-    The k' columns of the targets are those of the state's k columns that count. Columns of labels
-    without weight, and of labels with fewer rows than `min_class_rows`, are left out.
+    A state has k target columns. Some are excluded here: columns of labels without weight, and of
+    labels with fewer rows than `min_class_rows`. k' is the number of target columns that remain.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Moments(NamedTuple):
     scatter : (features, features) or None
         Cxx, or None if only the diagonal is stored.
     present : (k,) bool
-        True for the state's target columns that are not left out.
+        True for the state's target columns that are not excluded.
     label_weights : (k',)
         Weight n_j of the rows of each label. Ones if targets are continuous.
     target_mean : (k',)
@@ -63,12 +63,12 @@ class Moments(NamedTuple):
     kind : str or None
         Kind of targets, None if there were none.
     along : (p,) or None
-        wᵀ Cxx w of each component w, if refine has measured it.
+        wᵀ Cxx w of each component w, if refine (further passes over the rows) has measured it.
     first_stage : callable or None
         Function that returns the solution W1 of (Cxx + γI) W1 = XH for XH (features, k'), if
         refine has solved it.
     waiting : tuple of Label
-        Labels with too few rows to be classes. Their means are taken out of all sums.
+        Labels with too few rows to be classes. Their means are subtracted from all sums.
     """
 
     weight: float
@@ -104,7 +104,7 @@ class Moments(NamedTuple):
 
     @property
     def offsets(self) -> np.ndarray:
-        """Class means minus the mean of the rows (features, k'), in scaled columns."""
+        """Class means minus the mean of the rows (features, classes), in scaled columns."""
         return self.cross / self.label_weights
 
     def between_eigenpairs(self) -> tuple[np.ndarray, np.ndarray]:
@@ -118,33 +118,38 @@ class Moments(NamedTuple):
 
     @property
     def target_size(self) -> float:
-        """Size √(Σ w |y|²) of the targets y with weights w, not centred."""
+        """Size √(Σ w |y|²) of the targets y with weights w. The targets are not centred."""
         return float(np.sqrt(np.trace(self.target_scatter) + self.weight * (self.target_mean @ self.target_mean)))
 
     def cleaned(self, cross: np.ndarray, target_size: float) -> np.ndarray:
         """Return cross sums (features, k) with zeros in columns that are only rounding error.
 
-        target_size: size of the targets that the rows were multiplied by.
+        cross: (features, k), sums of rows times targets.
+        target_size: norm of the targets.
         """
         return self.rounding.cleaned(cross, target_size, self.diagonal)
 
     def significant(self, cross: np.ndarray, target_size: float) -> np.ndarray:
         """Return cross sums without the combinations of targets that are only rounding error.
 
-        Returns (features, r) for `cross` (features, k), r ≤ k.
+        Returns (features, r), r ≤ k.
+
+        cross: (features, k), sums of rows times targets.
+        target_size: norm of the targets.
         """
-        # The decomposition is slow for many sums. Sums far above rounding error do not need it.
+        # The decomposition is slow. It is skipped if all sums are far above rounding error.
         floor = self.rounding.cross_floor(target_size, self.diagonal)
         if cross.size >= 1_000_000 and floor <= 1e-9 * np.linalg.norm(cross):
             return cross
         return self.rounding.significant(cross, target_size, self.diagonal)
 
     def reduced(self, cross: np.ndarray, target_size: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return left singular vectors (features, r) and values (r,) of cross sums.
+        """Return left singular vectors (features, r) and singular values (r,) of cross sums.
 
-        Values that are only rounding error are left out.
+        Singular values that are only rounding error are dropped.
 
-        cross: (features, k). target_size: size of the targets that the rows were multiplied by.
+        cross: (features, k), sums of rows times targets.
+        target_size: norm of the targets.
         """
         significant = self.significant(self.cleaned(cross, target_size), target_size)
         shows = significant.any(axis=1)
@@ -158,7 +163,7 @@ def labels_waiting(learned: MomentState | MomentAccumulator, least: int) -> np.n
     """Return the mask (labels,) bool of labels that have too few rows to be classes.
 
     With one label a row, these are the labels of fewer than `least` rows of weight above 0, if at
-    least two labels have `least` rows [mathematics §2]. Otherwise there are none.
+    least two labels have `least` rows [mathematics §2]. Otherwise no label has too few rows.
 
     learned: a state or an accumulator.
     least: number of rows that makes a label a class.
@@ -170,11 +175,11 @@ def labels_waiting(learned: MomentState | MomentAccumulator, least: int) -> np.n
 
 
 def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1) -> Moments:
-    """Return the moments of a state.
+    """Return the moments (centred sums) of a state.
 
     standardize: if true, return the moments of standardised rows.
     min_class_rows: number of rows that makes a label a class. The means of labels with fewer rows
-        are taken out of all sums (`labels_waiting`).
+        are subtracted from all sums (`labels_waiting`).
 
     Costs O(d k) for d features and k targets, and O(d²) with exact scatter.
     """
@@ -182,7 +187,7 @@ def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1)
     c = state.centred()
     d = len(c.mean)
 
-    # Columns of very small scatter have too few digits to solve with, so they count as constant.
+    # A column of very small scatter has too few right digits, so it counts as constant.
     diagonal = np.zeros(d) if c.diagonal is None else np.maximum(c.diagonal, 0.0)
     lost = np.flatnonzero((diagonal > 0.0) & (diagonal < TINY))
     for sums in (diagonal, c.cross, *(() if c.scatter is None else (c.scatter, c.scatter.T))):
@@ -218,8 +223,9 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
     If each of these labels has one row, the result is the moments of the other rows [mathematics
     §2].
 
+    m: moments of all rows.
     waiting: (k',) bool, True for these labels.
-    noise: absolute size of the error that unlearning may have caused in Cxx.
+    noise: absolute size of the error that unlearning may have caused in the scatter.
     """
     ready = ~waiting
     n, few = m.label_weights[ready], m.label_weights[waiting]
@@ -230,7 +236,7 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
     roots = np.column_stack([m.cross[:, waiting] / np.sqrt(few), taken / np.sqrt(total)])
     gone = (roots**2).sum(axis=1)
     diagonal = m.diagonal - gone
-    # A column in which only the rows of these labels vary now holds only rounding error.
+    # A column that varies only in the rows of these labels now holds only rounding error.
     size = np.sqrt(m.diagonal)
     emptied = (gone > 0.0) & (diagonal <= 64 * EPS * size * (size + m.rounding.shift))
     diagonal[emptied] = 0.0
@@ -242,7 +248,7 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
     mean = m.mean - taken / total
     before = float(m.diagonal.sum())
     lost = max(noise, EPS * before) / float(diagonal.sum()) if diagonal.any() else 0.0
-    # Weight of the rows before any were unlearned or taken out.
+    # `largest` is the weight of the rows before any row was unlearned or removed.
     largest = m.rounding.cancelled**2 * m.weight
     return m._replace(
         weight=float(total),
@@ -283,7 +289,9 @@ def standardised(m: Moments) -> Moments:
 
 
 def divide_by_scale(columns: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return columns (features, m) divided by the features' scale, and 0 where it is 0.
+    """Return columns (features, m) divided by the features' scale.
+
+    The result is 0 for features whose scale is 0.
 
     scale: (features,).
     """

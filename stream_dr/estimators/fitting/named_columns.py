@@ -79,7 +79,12 @@ def _refuse_names(known: tuple[str, ...], names: tuple[str, ...], who: str) -> N
 
 
 def refuse_width(width: int, known: int, who: str) -> NoReturn:
-    """Raise WidthMismatch for rows with another number of features than the rows learned."""
+    """Raise WidthMismatch for rows with another number of features than the rows learned.
+
+    width: number of features of the rows.
+    known: number of features of the rows learned.
+    who: name of the estimator, for the message.
+    """
     raise WidthMismatch(
         f"X has {width} features, but {who} is expecting {known} features as input. "
         "Send those columns or start a new model."

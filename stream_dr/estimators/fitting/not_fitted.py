@@ -1,7 +1,7 @@
 """Errors of an estimator that has learned too little.
 
-They are also scikit-learn's `NotFittedError`. Their base classes in `stream_dr.errors` do not
-import scikit-learn, so that a client can use them without it.
+Each of these errors is also scikit-learn's `NotFittedError`. Their base classes in
+`stream_dr.errors` do not import scikit-learn, so a client can use them without scikit-learn.
 """
 
 from sklearn.exceptions import NotFittedError

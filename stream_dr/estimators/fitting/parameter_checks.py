@@ -15,7 +15,7 @@ _LARGEST = 2**31 - 1
 class NamedParameters:
     """Base of classes that suggest a known parameter when an unknown one is passed."""
 
-    # Type checkers take the parameters from `__init__`. With `__new__` they would not see them.
+    # Type checkers read the parameters from `__init__`. A visible `__new__` would hide them.
     if not TYPE_CHECKING:
 
         def __new__(cls, *args: Any, **params: object) -> Any:
@@ -28,7 +28,7 @@ class NamedParameters:
 
 
 class NotOffered:
-    """Attribute that a class does not offer, with an error that says so.
+    """Attribute that a class does not have, although its base class or scikit-learn has it.
 
     Reading the attribute raises AttributeError, so `hasattr` is false.
 

@@ -6,13 +6,14 @@ stream and multiplies the scatter with a few columns in each pass. After each pa
 projection so far, a report and the state of the solver.
 
 The state of the solver is a NamedTuple of arrays. It may be stored and passed as `resume`, also in
-another process. The engine and `Estimator.refine` run the same generator. Between two passes only
-this state exists, so stopping, cancelling and resuming need nothing else.
+another process. The service's engine and `Estimator.refine` run the same generator. Between two
+passes only this state exists, so stopping, cancelling and resuming need nothing else.
 
 The reported angle is the largest principal angle between the projections of two passes, or π/2 if
-the number of components changed. A pass takes O(entries · r) time, where r is at most the rank of
-the right-hand sides XH. It takes O(d · k) memory for d features and k targets, and O(d · r ·
-passes) up to a bound for PCA, PLSDA, SKM, MMC and WMV.
+the number of components changed. A pass takes O(entries · r) time. r is at most the rank of XH,
+the product of the centred rows and the method's factor of the targets. A pass takes O(d · k)
+memory for d features and k targets, and O(d · r · passes) up to a bound for PCA, PLSDA, SKM, MMC
+and WMV.
 """
 
 import time
@@ -124,7 +125,7 @@ class Refining(NamedTuple):
     solve: BlockSolve | Subspace
 
     def check(self) -> None:
-        """Raise DamagedFile unless loadings and solve have the same features."""
+        """Raise DamagedFile unless `loadings` and `solve` have the same features."""
         check_within(self, 0, WIDEST, "number")
         features = require_matrix(self, "loadings")[0]
         check_finite_arrays(self, "loadings")
@@ -163,14 +164,15 @@ def refine_steps(
     threads: int = 1,
     sums: PassSums | None = None,
 ) -> Iterator[RefinePass]:
-    """Refine `state` by passes over `source`, and yield a RefinePass after each.
+    """Refine `state` by passes over `source`, and yield a RefinePass after each pass.
 
-    Stops when residual and angle (in radians) are at most `tol`, when nothing remains to be
-    solved, or after pass number `max_passes`. Raises CannotRefine, InvalidParameter and NotFitted.
+    Stops when the residual and the angle (in radians) are at most `tol`, when nothing remains to
+    be solved, or after pass number `max_passes`. Raises CannotRefine, InvalidParameter, NotFitted.
 
     - source: object whose `events()` yields (position, Block) of exactly the rows learned.
     - progress: function called with (pass number, number of rows) after each block.
-    - resume, guess: state to continue from, or else an earlier projection to start from.
+    - resume: state of an earlier refine to continue from, or None.
+    - guess: earlier projection to start from if `resume` is None.
     - sums: function that computes the sums of a pass elsewhere, used instead of `source`.
     """
     check_number("tol", tol, low=0.0)
@@ -199,7 +201,7 @@ def refine_steps(
         projection = solver.make_projection(moments._replace(along=method.along), (loadings, eigenvalues), "refined")
         turned = largest_angle(now.loadings, projection.loadings) if number > 1 else np.pi / 2
 
-        # With a small ridge γ the residual alone can be small before the projection has converged.
+        # With a small ridge, the residual may become small before the projection has converged.
         done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
 
         now = Refining(number, projection.loadings, solve)
@@ -244,7 +246,8 @@ def run_all_passes(
 def not_converged_warning(number: int, residual: float, angle: float, tol: float) -> str:
     """Return the warning for a refine that stopped before it converged.
 
-    number: number of the last pass. angle: in radians.
+    number: number of the last pass.
+    angle: last angle between two projections, in radians.
     """
     return (
         f"refine stopped after pass {number} with residual {residual:.3g} and angle {angle:.3g} rad, not "
@@ -253,7 +256,10 @@ def not_converged_warning(number: int, residual: float, angle: float, tol: float
 
 
 def check_refinable(estimator: "Estimator", state: State) -> None:
-    """Raise CannotRefine if the method has no refine, NotFitted if there are no rows."""
+    """Raise an error if a state cannot be refined.
+
+    The error is CannotRefine if the method has no refine, and NotFitted if there are no rows.
+    """
     check_method(estimator)
     if state is None or state.rows == 0:
         who = type(estimator).__name__
@@ -274,16 +280,16 @@ def cannot_refine_error(estimator: "Estimator") -> CannotRefine:
 
 
 def is_exact(estimator: "Estimator", state: State) -> bool:
-    """True if the state's own solution is exact, so that refine would change nothing."""
+    """Return True if the state's own solution is exact. Refine would then change nothing."""
     inner = state.inner if isinstance(state, MappedState) else state
     return not cast("ClosedForm", estimator).reads_scatter() or moments_of(inner).scatter is not None
 
 
 def _initial_columns(guess: Projection | None, moments: Moments) -> np.ndarray:
-    """Return the columns (features, p) of an earlier projection to start from.
+    """Return the columns (features, p) of an earlier projection, from which refine starts.
 
-    The columns are in the solver's units. If the projection is None or not linear, there are none.
-    Features that the projection does not have get zeros.
+    The columns are scaled like the features in `moments`. Features that the projection does not
+    have get zeros. If the projection is None or not linear, the result has no columns.
     """
     known = getattr(guess and inner_projection(guess), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))

@@ -1,6 +1,9 @@
 """Two solvers that need only products with the scatter matrix Cxx [mathematics §4].
 
-- FirstStage (LDA, OPLS, CCA, HSL) solves (aCxx + ρI) W1 = XH by block conjugate gradient.
+Cxx (features, features) is the scatter of the centred rows.
+
+- FirstStage (LDA, OPLS, CCA, HSL) solves (aCxx + ρI) W1 = XH by block conjugate gradient. a and ρ
+  are numbers, and XH is the product of the centred rows and the method's factor of the targets.
 - OnSubspace (PCA, PLSDA, SKM, MMC, WMV) solves the method itself on a growing Krylov basis, on
   which the scatter is exact.
 
@@ -10,8 +13,8 @@ Both classes have the same methods:
 - `take(solve, product)` returns the next state. `product` is Cxx times `solve.directions`.
 - `current_solution(solve)` returns the loadings, eigenvalues and relative residual so far.
 
-The solvers do not know the method. After each pass they call the method's own `directions`, so
-refine and the exact solution cannot disagree.
+The solvers do not depend on the method. After each pass they call the method's own `directions`,
+so refine and the exact solution cannot disagree.
 """
 
 from collections.abc import Callable
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.two_stage_method import TwoStage
 
 BASIS_BYTES = 400_000_000
-"""Size in bytes of a basis and its images above which they are cut down to the solution.
+"""Size in bytes above which a basis and its products are cut down to the solution.
 
 The basis is never cut below 4 blocks, and not before there is a solution.
 """
@@ -60,9 +63,9 @@ class FirstStage:
     def start(self, guess: np.ndarray) -> cg.BlockSolve:
         """Return the first state of the solve, which starts in the span of `guess`.
 
-        If the method's right-hand sides XH are only rounding error, there is nothing to solve.
+        If the method's right-hand sides are only rounding error, there is nothing to solve.
 
-        guess: (features, p).
+        guess: (features, p), columns of an earlier solution. p may be 0.
         """
         seen = [np.zeros((len(self._moments.mean), 0))]
 
@@ -76,6 +79,7 @@ class FirstStage:
     def take(self, solve: cg.BlockSolve, product: np.ndarray) -> cg.BlockSolve:
         """Return the state after one step of conjugate gradient.
 
+        solve: state before the step.
         product: Cxx @ solve.directions (features, r), for the scatter Cxx of the rows.
         """
         share, ridge = self._estimator.ridge_terms(self._moments)
@@ -90,7 +94,7 @@ class FirstStage:
         return self._estimator.directions(self._moments._replace(first_stage=first_stage), self._state)
 
     def _offset(self) -> float:
-        """Return max|x̄| / σ for the mean x̄ and the size σ of the rows.
+        """Return max|x̄| / σ for the mean x̄ and the standard deviation σ of the rows.
 
         Sums about the mean are exact to eps times this value.
         """
@@ -128,7 +132,7 @@ class OnSubspace:
     def start(self, guess: np.ndarray) -> subspace.Subspace:
         """Return the first block of the Krylov basis, which contains the span of `guess`.
 
-        guess: (features, p).
+        guess: (features, p), columns of an earlier solution. p may be 0.
         """
         cross = self._moments.cross
         more = 0 if cross.shape[1] >= self._count else self._count + max(4, self._count // 2) - cross.shape[1]
@@ -141,6 +145,7 @@ class OnSubspace:
 
         If the extended basis is too large, it is cut down to the span of its solution.
 
+        solve: the basis before.
         product: Cxx @ solve.directions (features, r), for the scatter Cxx of the rows.
         """
         grown = subspace.extend_basis(solve, product)
@@ -186,4 +191,4 @@ class OnSubspace:
 
 
 METHODS: JsonDict = {"first_stage": FirstStage, "subspace": OnSubspace}
-"""Solver classes by an estimator's `refined_by`."""
+"""Solver classes, by the value of an estimator's attribute `refined_by`."""

@@ -6,7 +6,7 @@ when learning.
 The first pass also learns the stream again, without the scatter matrix Cxx, and compares the sums
 with those of the state. The number of rows, their weight, the means, the cross-scatter and the
 class weights must agree up to rounding. Another stream would give the solution of another problem
-[mathematics §4], so it raises an error before anything is published. The comparison uses the
+[mathematics §4], so an error is raised before anything is published. The comparison uses the
 accumulator itself, so it always agrees with how rows are learned.
 
 A pass takes O(entries · r) time for r directions. The first pass also takes the time of learning.
@@ -47,7 +47,7 @@ RefineProgress = Callable[[int, int], None]
 
 
 class Sums(NamedTuple):
-    """Sums of a pass.
+    """Sums of a pass over the rows.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Sums(NamedTuple):
     fresh: MomentState | None
 
     def merge(self, newer: "Sums") -> "Sums":
-        """Return the sums over the rows of both.
+        """Return the sums over the rows of `self` and `newer`.
 
         newer: sums over later rows of the stream.
         """
@@ -95,7 +95,7 @@ class Replayed:
         self._state = state
         self._moments = moments
         self._names = names
-        # Number of rows that the first pass has read.
+        # _rows is the number of rows that the first pass has read.
         self._rows = 0
         self._factors = self._estimator.row_factors(moments)
         self._clock = int(state.clock)
@@ -109,8 +109,9 @@ class Replayed:
         The sums give Cxx @ columns for the scatter Cxx of the scaled features. Raises
         CannotRefine.
 
+        source: rows to read.
         columns: (features, r).
-        check: True for the first pass, which learns the rows again.
+        check: True for the first pass, which learns the rows again to check them.
         progress: function that is called with the number of rows so far, or None.
         """
         fresh = FittedState(self._estimator.accumulator(), self._names)
@@ -130,11 +131,13 @@ class Replayed:
         return Sums(total.result(), rows, cast(MomentState, fresh.accumulator.freeze()) if check else None)
 
     def checked(self, sums: "Sums", columns: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return Cxx @ columns (features, r), and the number of rows it was summed over.
+        """Return Cxx @ columns (features, r) and the number of rows, after checking the rows.
 
-        Raises CannotRefine unless the rows are those that the state has learned.
+        Cxx is the scatter of the rows. Raises CannotRefine unless the rows are those that the
+        state has learned.
 
-        sums: sums of the pass. columns: (features, r).
+        sums: sums of the pass.
+        columns: (features, r).
         """
         if sums.fresh is not None:
             self._check_same_sums(sums.fresh)
@@ -150,7 +153,7 @@ class Replayed:
         return sums.product - (means * factors) @ (means.T @ columns), sums.rows
 
     def _parsed(self, fitted: FittedState, event: Block, position: int) -> Block:
-        """Return the block as learning would parse it.
+        """Return the block parsed in the same way as when rows are learned.
 
         Raises CannotRefine if the block has another number of features than the state. Sparse rows
         may have fewer.
@@ -190,7 +193,10 @@ class Replayed:
             )
 
     def _order_hint(self) -> str:
-        """Return the end of an error message if decay makes the order of rows matter."""
+        """Return the end of an error message, which says that the order of rows matters.
+
+        Without decay the order does not matter, and the result is "".
+        """
         if float(self._estimator.decay) == 1.0:
             return ""
         gap = "; rows taken out from between others left a gap in age that no source has: fit anew without them"
@@ -220,7 +226,7 @@ class MappedSource:
         landmarks = self._map.begin() if self._on_landmarks else None
         for position, event in self._source.events(after, until):
             block, _ = self._estimator.parse(self._known, event, need_targets=False)
-            # A row is mapped with the map's landmarks or statistics at the time it was learned.
+            # A row must be mapped with the map's landmarks or statistics when it was learned.
             if landmarks is not None:
                 landmarks = self._map.grown(landmarks, block)
                 rows = self._map.coordinates(landmarks, block.X)
@@ -247,7 +253,7 @@ def without_feature_map(
 
 
 def state_difference(state: MomentState, fresh: MomentState) -> str | None:
-    """Return the name of what differs between two states of equally many rows, or None.
+    """Return the name of a sum that differs between two states of equally many rows, or None.
 
     The names are "weights", "means", "labels", "class weights" and "targets".
     """
@@ -271,11 +277,12 @@ def state_difference(state: MomentState, fresh: MomentState) -> str | None:
 
 
 def _fresh_column_order(state: MomentState, fresh: MomentState, a: Moments, b: Moments) -> list[int] | slice | None:
-    """Return the indices of the fresh state's columns in the order of the state's labels.
+    """Return the indices of the fresh state's target columns in the order of the state's labels.
 
-    None if the labels differ.
+    Returns None if the labels differ.
 
-    a, b: moments of `state` and of `fresh`.
+    a: moments of `state`.
+    b: moments of `fresh`.
     """
     if not state.labels:
         return slice(None)

@@ -59,9 +59,9 @@ class ReservoirMethod(Estimator):
     Parameters
     ----------
     n_components : int ≥ 1, default 2
-        Number of components to look for.
+        Maximum number of components.
     n_neighbors : int ≥ 1, default 10
-        Number of neighbours k of a sampled row. Fewer if the sample has fewer rows.
+        Number of neighbours of a sampled row. Fewer if the sample has fewer rows.
     reservoir : int ≥ 1, default 2000
         Largest number of rows in the sample.
     scaling : {"unit", "source"}, default "unit"
@@ -95,9 +95,9 @@ class ReservoirMethod(Estimator):
         check_feature_map(self.feature_map)
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return a reservoir that is empty or continues from `state`.
+        """Return an accumulator of a sample (a reservoir) that is empty or continues from `state`.
 
-        With a feature map, the reservoir holds mapped rows.
+        With a feature map, the sample has mapped rows.
         """
         return make_accumulator(self.feature_map, self._reservoir, state)
 
@@ -105,7 +105,7 @@ class ReservoirMethod(Estimator):
         return ReservoirAccumulator(self.reservoir, self.random_state or 0, bool(self.target_kinds), state)
 
     def solve(self, state: State) -> Projection:
-        """Return the projection of `state`, as a pure function."""
+        """Return the projection computed from `state`. This is a pure function."""
         return solve_mapped(state, self.solve_sample)
 
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
@@ -147,9 +147,9 @@ class ReservoirMethod(Estimator):
         return self._partial_fit(X, y, sample_weight)
 
     def merge(self, other: Estimator) -> Self:
-        """Replace the sample by a sample of both streams.
+        """Replace the sample by a sample of two streams.
 
-        `other` is unchanged. Its rows count as coming after those of this estimator. Raises
+        `other` is unchanged. Its rows count as coming after the rows of this estimator. Raises
         CannotMerge.
         """
         return AdditiveEstimator.merge(self, other)  # type: ignore[type-var]
@@ -179,15 +179,16 @@ class Embedding(ReservoirMethod):
     def embedding_(self) -> np.ndarray:
         """Coordinates (sampled rows, components) float64 of the sampled rows.
 
-        They are in the order of `state_.kept`.
+        The rows are in the order of `state_.kept`.
         """
         return cast(Eigenmap | LocallyLinearEmbedding, inner_projection(self.projection())).places
 
 
 class ByClass:
-    """Descriptor with the kinds of targets of an estimator with parameter `label_aware`.
+    """Descriptor that returns the kinds of targets of an estimator with parameter `label_aware`.
 
-    With `label_aware` the kinds are one label a row ("class"), without it there are none.
+    With `label_aware` the estimator takes one label a row ("class"). Without it, the estimator
+    takes no targets.
     """
 
     def __get__(self, instance: Any, owner: type) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Names, types and defaults of an estimator's parameters.
 
-The service validates and documents the parameters of PUT /models with them. They are read from the
-fields of the estimator class.
+With them, the service validates and documents the parameters of PUT /models. They are read from
+the fields of the estimator class.
 """
 
 import inspect

@@ -1,12 +1,12 @@
 """Base class of methods that predict targets by regression on the components.
 
-Attributes have the names of scikit-learn's cross_decomposition. The method inverts A, the scatter
-Cxx of the rows with its ridge (a·Cxx + ρI). Components w_i are uncorrelated in A, so each
-component explains its own part of the targets. `y_loadings_` are q_i = Cxyᵀ w_i / w_iᵀ A w_i,
-where Cxy is the cross-scatter of rows and targets. The predicted targets are ȳ + Σ z_i q_i, with
-the mean ȳ of the targets and a row's scores z_i. With all components of a two-stage method this is
-ridge regression of every target. With fewer components it is reduced-rank regression [mathematics
-§10].
+Attributes have the names of scikit-learn's cross_decomposition. The method inverts A = a·Cxx + ρI,
+where Cxx (features, features) is the scatter of the rows and a and ρ are numbers that depend on
+the ridge. Components w_i are uncorrelated in A, so each component explains its own part of the
+targets. `y_loadings_` are q_i = Cxyᵀ w_i / w_iᵀ A w_i, where Cxy is the cross-scatter of rows and
+targets. The predicted targets are ȳ + Σ z_i q_i, with the mean ȳ of the targets and a row's scores
+z_i. With all components of a two-stage method this is ridge regression of every target. With fewer
+components it is reduced-rank regression [mathematics §10].
 """
 
 from abc import abstractmethod
@@ -40,8 +40,8 @@ class TargetRegression(ClosedForm):
     Attributes
     ----------
     coef_ : ndarray (targets, features), float64
-        Coefficients. Predicted targets are (X − mean_) · coef_ᵀ + intercept_. For labels, the
-        targets are the labels' indicators.
+        Coefficients. Predicted targets are (X − mean_) · coef_ᵀ + intercept_. For labels, a target
+        is the indicator of a label, 1 for rows with the label and 0 for other rows.
     intercept_ : ndarray (targets,), float64
         Means of the targets.
     x_loadings_ : ndarray (features, components), float64
@@ -51,15 +51,18 @@ class TargetRegression(ClosedForm):
     """
 
     def predict(self, X: RowsLike) -> np.ndarray:
-        """Return the predicted targets of rows X (rows, features), of the kind learned.
+        """Return the predicted targets of rows X (rows, features).
 
-        - Numbers: (rows,), or (rows, k) for k columns of numbers.
-        - One label a row: the label (rows,) whose indicator is predicted highest.
-        - Several labels a row: the indicators (rows, labels) int64, in the order of `classes_`. An
-          indicator is 1 if its prediction is at least a half.
+        (X − mean_) · coef_ᵀ + intercept_ predicts numbers. If the targets are labels, it predicts
+        an indicator for each label, which is about 1 for rows with the label and 0 for other rows.
+        The result depends on the kind of targets learned:
 
-        Indicators are predicted as (X − mean_) · coef_ᵀ + intercept_. Raises NotFitted,
-        WidthMismatch, NotFinite.
+        - Numbers: the predicted numbers (rows,), or (rows, k) for k columns.
+        - One label a row: the label (rows,) with the highest indicator.
+        - Several labels a row: (rows, labels) int64, in the order of `classes_`, 1 for indicators
+          of at least a half and 0 for others.
+
+        Raises NotFitted, WidthMismatch, NotFinite.
         """
         projection = self.linear_projection()
         return self._readout().predict(self.project(projection.scoring(), X))
@@ -76,7 +79,7 @@ class TargetRegression(ClosedForm):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        # scikit-learn stratifies folds only for classifiers.
+        # For classifiers, scikit-learn stratifies the folds of cross-validation.
         if self.target == "class":
             tags.estimator_type = "classifier"
             tags.classifier_tags = ClassifierTags()
@@ -104,7 +107,7 @@ class TargetRegression(ClosedForm):
         InvalidTargets
             If y is not of the kind learned. Errors of `predict` are raised, too.
         """
-        # The import takes a second, so it happens only when score is called.
+        # The import takes a second, so only callers of `score` wait for it.
         from sklearn.metrics import r2_score
 
         block = split_targets(as_block(X, y, sample_weight))
@@ -131,8 +134,8 @@ class TargetRegression(ClosedForm):
     def coef_(self) -> np.ndarray:
         """Coefficients (targets, features) float64.
 
-        Predicted targets are (X − mean_) · coef_ᵀ + intercept_. For labels, the targets are the
-        labels' indicators.
+        Predicted targets are (X − mean_) · coef_ᵀ + intercept_. For labels, a target is the
+        indicator of a label, 1 for rows with the label and 0 for other rows.
         """
         projection = self.linear_projection()
         return (projection.loadings @ self._readout().weights).T
@@ -187,15 +190,17 @@ class TargetRegression(ClosedForm):
     def classes_(self) -> np.ndarray:
         """Labels learned, sorted. Empty if targets are numbers.
 
-        Labels without weight and labels with fewer than `min_class_rows` rows are left out.
+        Labels without weight and labels with fewer than `min_class_rows` rows are not included.
         """
         readout = self.linear_projection().readout
         return label_array(()) if readout is None else readout.classes
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
-        """Return the regression on the components (a `Readout`).
+        """Return the regression of the targets on the components (a `Readout`).
 
-        loadings: (features, p).
+        moments: centred sums of the rows and targets.
+        loadings: (features, p), loadings of p components.
+        eigenvalues: (p,).
         """
         unscaled = loadings / moments.scale[:, None]
         sizes = self.scatter_along(moments, unscaled, eigenvalues)
@@ -207,7 +212,9 @@ class TargetRegression(ClosedForm):
 
     @abstractmethod
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-        """Return wᵀ A w (p,) for each component w, where A is the scatter that is inverted.
+        """Return wᵀ A w (p,) for each component w.
+
+        A is the matrix that the method inverts, the scatter of the rows with its ridge.
 
         loadings: (features, p), components of the scaled columns.
         """
@@ -226,8 +233,9 @@ class TargetRegression(ClosedForm):
 def two_stage_sizes(xh: np.ndarray, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     """Return wᵀ A w (p,) for each component w of a two-stage method.
 
-    A is the scatter that is inverted. The value follows from ‖wᵀ XH‖² = λ wᵀ A w, where XH are the
-    method's right-hand sides (features, k) and λ is the eigenvalue. Components may have any
-    length.
+    A is the matrix that the method inverts, the scatter of the rows with its ridge. The value
+    follows from ‖wᵀ XH‖² = λ wᵀ A w, where λ is the eigenvalue. Components may have any length.
+
+    xh: (features, k), the product XH of the centred rows and the method's factor of the targets.
     """
     return ((xh.T @ loadings) ** 2).sum(axis=0) / eigenvalues

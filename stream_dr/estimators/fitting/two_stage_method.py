@@ -1,8 +1,8 @@
 """Base class of LDA, OPLS, CCA and HSL, which share one generalised eigenproblem.
 
-The problem is `(aCxx + ρI)⁻¹ XH Hᵀ Xᵀ w = λ w` [2S, Algorithm 2]. X are the centred rows and Cxx
-is their scatter. The numbers a and ρ follow from `gamma` or `shrinkage`. The file of each method
-says what XH is.
+The problem is `(aCxx + ρI)⁻¹ XH Hᵀ Xᵀ w = λ w` [2S, Algorithm 2]. X are the centred rows, Cxx is
+their scatter, and H is the method's factor of the targets. The numbers a and ρ follow from `gamma`
+or `shrinkage`. The file of each method says what XH is.
 
 The solution W in the papers satisfies Wᵀ(Cxx + γI)W = I, where Cxx is *summed* over N rows. So
 projected rows shrink as 1/√N, although the data does not change. `scaling="unit"` divides each
@@ -61,7 +61,7 @@ class TwoStage(ClosedForm):
     scaling: Literal["unit", "source"] = "unit"
 
     def check_parameters(self) -> None:
-        """Raise InvalidParameter when a parameter is outside its range.
+        """Raise InvalidParameter if a parameter is outside its range.
 
         Also raises InvalidParameter if gamma and shrinkage are both set.
         """
@@ -69,7 +69,7 @@ class TwoStage(ClosedForm):
         check_choice("scaling", self.scaling, ("unit", "source"))
         if self.shrinkage is None:
             return
-        # Ledoit and Wolf's share needs fourth moments of the rows, Σ‖x − x̄‖⁴, which no state has.
+        # The share of Ledoit and Wolf needs Σ‖x − x̄‖⁴, which no state stores.
         # scikit-learn's LDA standardises each class first, and so needs Σ x_i² x_j² of each class.
         if isinstance(self.shrinkage, str):
             raise InvalidParameter(
@@ -86,17 +86,18 @@ class TwoStage(ClosedForm):
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
         """Return XH (features, k) and the size √(tr HᵀH) of the targets' factor H.
 
-        XH is the product of the centred rows with H. The size, computed before centring H, decides
-        which part of XH is only rounding error.
+        X are the centred rows, and H (rows, k) is computed from the targets by the method. The
+        size is that of H before centring. It decides which part of XH is only rounding error.
         """
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return loadings and eigenvalues of the method [2S, Algorithm 2].
 
-        If XH is only rounding error, there are no directions.
+        The right-hand side XH is the product of the centred rows X and the method's factor H of
+        the targets. If XH is only rounding error, there are no directions.
         """
         xh, h_norm = self.right_hand_side(moments, state)
-        # Inverting Cxx + γI would magnify rounding errors in XH, so that part is removed first.
+        # The inversion would magnify rounding errors in XH, so they are removed first.
         significant = moments.significant(xh, h_norm)
         if significant.shape[1] == 0:
             return np.zeros((len(xh), 0)), np.zeros(0)
@@ -110,20 +111,23 @@ class TwoStage(ClosedForm):
         return loadings / np.sqrt(share), eigenvalues / share
 
     def ridge_terms(self, moments: Moments) -> tuple[float, float]:
-        """Return (a, ρ) for the matrix a·Cxx + ρI that is inverted."""
+        """Return the numbers a and ρ of the matrix a·Cxx + ρI that is inverted.
+
+        Cxx (features, features) is the scatter of the rows.
+        """
         if self.shrinkage is None:
             return 1.0, float(self.gamma)
         share = float(self.shrinkage)
         return 1.0 - share, share * self.shrunk_trace(moments) / max(len(moments.diagonal), 1)
 
     def shrunk_trace(self, moments: Moments) -> float:
-        """Return the trace of the scatter that `shrinkage` replaces in part."""
+        """Return the trace of the scatter that `shrinkage` mixes with the identity."""
         return float(moments.diagonal.sum())
 
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """Return loadings (features, p) at the length that `scaling` asks for.
+        """Return loadings (features, p) at the length that `scaling` requires.
 
-        The loadings are those of the scaled features.
+        loadings: loadings for features that are multiplied by `moments.scale`.
         """
         if self.scaling == "source" or loadings.shape[1] == 0:
             return loadings
@@ -133,7 +137,10 @@ class TwoStage(ClosedForm):
     def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
         """Return wᵀ Cxx w (p,) for each component w, the summed squares of the projected rows.
 
-        loadings: (features, p), components w with wᵀ(aCxx + ρI)w = 1. Costs O(d² p).
+        Cxx (features, features) is the scatter of the rows. Costs O(d² p) for d features.
+
+        loadings: (features, p), components w with wᵀ(aCxx + ρI)w = 1. a and ρ are those of
+            `ridge_terms`.
         """
         squares = loadings**2
         if moments.scatter is not None:
@@ -150,8 +157,9 @@ class TwoStage(ClosedForm):
     def condition_(self) -> float:
         """Condition number of the inverted matrix, on the space in which the rows vary.
 
-        The relative error of the solution is about 2e-16 times this number. Costs O(d³) for d
-        features. Raises NeedsRefine if only the diagonal of the scatter is stored.
+        The inverted matrix is the scatter of the rows with its ridge. The relative error of the
+        solution is about 2e-16 times this number. Costs O(d³) for d features. Raises NeedsRefine
+        if only the diagonal of the scatter is stored.
         """
         self.projection()
         moments = self.moments(self.state_)

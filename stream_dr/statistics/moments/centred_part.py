@@ -52,7 +52,7 @@ class CentredPart(NamedTuple):
     nonzero: np.ndarray = np.zeros(0)
 
     def check(self, width: int, columns: int, exact: bool) -> None:
-        """Raise DamagedFile unless the arrays have the stated shapes.
+        """Raise DamagedFile unless the arrays have the given shapes.
 
         width: number of features.
         columns: number of target columns.

@@ -44,7 +44,7 @@ class ClassScatter(NamedTuple):
         return cls(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0, 0)))
 
     def check(self, width: int, classes: int) -> None:
-        """Raise DamagedFile unless the arrays have the stated shapes.
+        """Raise DamagedFile unless the arrays have the given shapes.
 
         width: number of features. It does not matter if there are no classes.
         classes: number of classes.

@@ -49,7 +49,7 @@ class Largest(NamedTuple):
     targets: np.ndarray = np.zeros(0)
 
     def check(self, width: int, columns: int) -> None:
-        """Raise DamagedFile unless the arrays have at most the stated lengths.
+        """Raise DamagedFile unless the arrays have at most the given lengths.
 
         width: number of features.
         columns: number of target columns.

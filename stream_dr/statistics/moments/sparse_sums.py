@@ -81,7 +81,7 @@ class SparsePart(NamedTuple):
     reference: np.ndarray
 
     def check(self, width: int, columns: int) -> None:
-        """Raise DamagedFile unless the arrays have the stated shapes.
+        """Raise DamagedFile unless the arrays have the given shapes.
 
         width: number of features.
         columns: number of target columns.

@@ -50,7 +50,7 @@ class TargetPart(NamedTuple):
     values: CentredPart
 
     def check(self, kind: str | None, columns: int) -> None:
-        """Raise DamagedFile unless the arrays have the stated shapes.
+        """Raise DamagedFile unless the arrays have the given shapes.
 
         kind: kind of targets. None for no targets.
         columns: number of target columns.

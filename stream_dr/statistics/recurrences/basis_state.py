@@ -63,7 +63,7 @@ class BasisState(NamedTuple):
     unit: float
 
     def check(self, features: int, means: int, rows: int) -> None:
-        """Raise DamagedFile unless the arrays fit the stated sizes.
+        """Raise DamagedFile unless the arrays fit the given sizes.
 
         features: number of features.
         means: number of means.
