@@ -37,7 +37,7 @@ from stream_dr.running.advance import backfill
 from stream_dr.running.driver import RunSettings
 from stream_dr.running.replay import ReplaySettings, replay
 from stream_dr.shards.dataset import open_dataset
-from tests.campaigns import record
+from tests.support import record
 from tests.support.batches import SMALL, dense, draft, shards
 
 HARM = ("silent", "raw", "ended", "hangs")

@@ -32,7 +32,7 @@ import numpy as np
 
 from stream_dr import Directory
 from stream_dr.directory.verify import verify
-from tests.campaigns import record
+from tests.support import record
 from tests.support.serving import ARROW, Process, arrow
 
 PART, GRACE = 1_800, 60

@@ -13,7 +13,7 @@ KILLS = 8
 @pytest.mark.test_all
 @pytest.mark.parametrize("turn", crash.TURNS)
 def test_kills_at_random_moments(tmp_path: Path, turn: str) -> None:
-    """The short form of `python -m tests.campaigns.kill_service`."""
+    """The short form of `python -m tests.campaigns.kills service`."""
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed {seed}")
     left = crash.run(tmp_path, KILLS, seed, ("one", "two"), turn=crash.TURNS[turn])

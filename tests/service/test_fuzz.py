@@ -1,7 +1,7 @@
 """Fuzz, the short form: nothing that is nearly right gets a 5xx, harms the process, or changes what it does not learn.
 
 The long form (20,000 streams, and schemathesis against the service's own OpenAPI): python -m
-tests.campaigns.fuzz_service.
+tests.campaigns.bodies service.
 """
 
 import random
@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.campaigns.fuzz_service import raw
 from tests.support import mutating
-from tests.support.serving import ARROW, Served, arrow, in_thread, post
+from tests.support.serving import ARROW, Served, arrow, in_thread, post, raw_status
 
 COUNT = 60
 JSON = "application/json"
@@ -55,7 +54,7 @@ def test_heads(served: Served) -> None:
     for seed in range(COUNT // 3):
         draw = random.Random(seed)
         request = mutating.request(draw, draw.choice(mutating.SOUND), ARROW)
-        status = raw(served.url, request)
+        status = raw_status(served.url, request)
         assert status[:1] != "5", (seed, status, request[:200])
         after = served.http.get("/stream").json()
         assert after == before or (status == "200" and request.startswith(b"POST /partial_fit")), seed

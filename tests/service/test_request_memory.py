@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from tests.campaigns.memory import allowed, grown, reset
+from tests.support.memory import allowed, grown, reset
 from tests.support.serving import ARROW, Process, packed, stream
 from tests.support.waiting import wait_until
 

@@ -4,12 +4,14 @@ import contextlib
 import io
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -143,3 +145,15 @@ def post(http: httpx.Client, body: bytes, key: str | None = None, path: str = "/
     """Post an Arrow body."""
     headers = {"Content-Type": ARROW} | ({"Idempotency-Key": key} if key else {})
     return http.post(path, content=body, headers=headers)
+
+
+def raw_status(url: str, request: bytes) -> str:
+    """Send bytes on a connection. Return the status of the answer, or "nothing" if none comes in two seconds."""
+    with socket.create_connection((urlsplit(url).hostname, urlsplit(url).port), timeout=2) as connection:
+        answer = b""
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            connection.sendall(request)
+            while len(answer) < 12 and (more := connection.recv(1 << 16)):
+                answer = (answer + more).removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
+        found = answer.partition(b" ")[2][:3]
+        return found.decode("latin1") or "nothing"

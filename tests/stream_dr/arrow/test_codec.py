@@ -389,8 +389,8 @@ def test_targets_without_labels_keep_their_kind():
 
 @pytest.mark.test_all
 def test_mutated_bodies_are_read_or_refused(tmp_path):
-    """The short form of `python -m tests.campaigns.fuzz_codec`, in parsers of its own."""
-    command = [sys.executable, "-m", "tests.campaigns.fuzz_codec", "--runs", "1000", "--seed", "0"]
+    """The short form of `python -m tests.campaigns.bodies codec`, in parsers of its own."""
+    command = [sys.executable, "-m", "tests.campaigns.bodies", "codec", "--runs", "1000", "--seed", "0"]
     command += ["--resume", str(tmp_path / "done")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3], check=False)
     assert done.returncode == 0, done

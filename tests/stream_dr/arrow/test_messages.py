@@ -6,7 +6,7 @@ import pytest
 
 from stream_dr.arrow.codec import block_from_arrow, read_arrow, write_arrow
 from stream_dr.errors import LimitExceeded, MalformedInput, SchemaMismatch
-from tests.campaigns.arrow_bodies import packed, unpacked
+from tests.support.arrow_bodies import packed, unpacked
 
 BATCH = pa.record_batch({"price": np.arange(6.0), "label": pa.array(list("abcabc"))})
 

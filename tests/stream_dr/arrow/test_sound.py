@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stream_dr import errors
 from stream_dr.arrow.codec import block_from_arrow, read_arrow, write_arrow
-from tests.campaigns.arrow_bodies import packed, unpacked
+from tests.support.arrow_bodies import packed, unpacked
 
 ROOT = Path(__file__).parents[3]
 LISTS = {"list": (pa.list_, np.int32), "large_list": (pa.large_list, np.int64)}
@@ -135,7 +135,7 @@ def test_the_body_of_576_bytes_ends_nothing(tmp_path):
     none = numbers([], pa.float64())
     for form in LISTS:
         (tmp_path / form).write_bytes(body({"x": none, "labels": lists([10**9], text([0]), form)}))
-    command = [sys.executable, "-m", "tests.campaigns.fuzz_codec", *(str(tmp_path / form) for form in LISTS)]
+    command = [sys.executable, "-m", "tests.campaigns.bodies", "codec", *(str(tmp_path / form) for form in LISTS)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert [line.split(": ")[1] for line in done.stdout.splitlines()[:2]] == ["malformed_input"] * 2, done
 

@@ -12,7 +12,7 @@ from stream_dr.failpoints import FailpointReached, armed
 from stream_dr.log import index
 from stream_dr.log.ids import id_hashes
 from stream_dr.log.log import Log
-from tests.campaigns import log_kill
+from tests.support import log_kills
 from tests.support.logs import bodies, drafts, killed
 
 
@@ -153,5 +153,5 @@ def test_killed_at_every_write_nothing_acknowledged_is_lost(folder, place, lasts
 def test_killed_at_random_moments_nothing_acknowledged_is_lost(folder):
     chance = random.Random(5)
     for seed in range(3):
-        acknowledged, last = log_kill.kill_one(str(folder), seed, chance.uniform(0, 0.3))
+        acknowledged, last = log_kills.kill_one(str(folder), seed, chance.uniform(0, 0.3))
         print(f"seed {seed}: {acknowledged} acknowledged, {last} in the log")

@@ -1,5 +1,5 @@
 """Files of saved estimators that are nearly right, of every estimator and feature map, are used or refused: the short forms
-of `python -m tests.campaigns.fuzz_saved`, in loaders of their own."""
+of `python -m tests.campaigns.saved`, in loaders of their own."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ def tried(runs: int, done: Path) -> dict[str, float]:
     command = [
         sys.executable,
         "-m",
-        "tests.campaigns.fuzz_saved",
+        "tests.campaigns.saved",
         "--runs",
         str(runs),
         "--seed",

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from stream_dr.datasets.readers.mulan import read_arff
 from stream_dr.datasets.sources import open_source
 from stream_dr.errors import MalformedInput
-from tests.campaigns.memory import peak
+from tests.support.memory import peak
 
 
 def refused(path, match):

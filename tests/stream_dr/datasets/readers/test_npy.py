@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from stream_dr.datasets.sources import open_source
 from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, SourceMissing
-from tests.campaigns.memory import peak
+from tests.support.memory import peak
 
 X = np.random.default_rng(0).normal(size=(2_300, 4))
 Y = np.arange(2_300) % 3

@@ -1,42 +1,40 @@
-"""kill -9 of a process that appends, at random moments: nothing acknowledged may be missing, doubled or changed.
+"""Kills of a process that appends to a log, at random moments.
 
-    python tests/campaigns/log_kill.py [--kills 50] [--seed 0]
+    python -m tests.support.log_kills FOLDER SEED       # the child, which appends until it is killed
 
-A child appends groups of events whose bodies follow from their positions, drops old events, rewrites some,
-and writes each position to a pipe once `append` has returned. It is killed after a random time; the log is opened, verified
-and compared with what came through the pipe, no byte of a rewritten body may be left in any file, and the next child goes
-on in the same folder. Exits 1 at the first difference.
+The child appends groups of events whose bodies follow from their positions, drops old events, rewrites some, and writes
+each position to a pipe once `append` has returned. After the kill the log is opened, verified and compared with what came
+through the pipe. No byte of a rewritten body may be left in any file.
 """
 
-import argparse
 import hashlib
-import os
 import random
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
+from pathlib import Path
 
 from stream_dr.log.log import Log, draft
 
+ROOT = Path(__file__).parents[2]
 FILE_BYTES = 1 << 20
 KEPT = 150
 
 
 def body(position: int) -> bytes:
-    """The body an event at this position has: 0 to 120 KB, in its row or beside it."""
+    """Return the body of the event at a position, 0 to 120 KB, in its row or in a file."""
     digest = hashlib.sha256(str(position).encode()).digest()
     return digest * (int.from_bytes(digest[:2], "big") // 17)
 
 
 def rewritten(position: int) -> bytes:
-    """The body of an event that was rewritten."""
+    """Return the body of an event that was rewritten."""
     return b"%d was here" % position
 
 
 def append_for_ever(folder: str, seed: int) -> None:
-    """Append random groups, say each last position, drop what is past keeping."""
+    """Append random groups, print each last position, and drop old events."""
     chance = random.Random(seed)
     with Log(folder, file_bytes=FILE_BYTES) as log:
         while True:
@@ -51,9 +49,12 @@ def append_for_ever(folder: str, seed: int) -> None:
 
 
 def kill_one(folder: str, seed: int, after: float) -> tuple[int, int]:
-    """(last position acknowledged, last in the log) of one child killed `after` seconds from its first append."""
-    command = [sys.executable, __file__, "--child", folder, "--seed", str(seed)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    """Kill one child `after` seconds from its first append.
+
+    Return the last position that was acknowledged, and the last in the log.
+    """
+    command = [sys.executable, "-m", "tests.support.log_kills", folder, str(seed)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         first = child.stdout.readline()
         with suppress(subprocess.TimeoutExpired):
@@ -67,7 +68,7 @@ def kill_one(folder: str, seed: int, after: float) -> tuple[int, int]:
 
 
 def check(folder: str, acknowledged: int) -> int:
-    """The log's last position, once everything in it has been compared with what must be there."""
+    """Compare the log with what must be there. Return its last position."""
     with Log(folder, file_bytes=FILE_BYTES) as log:
         if log.last < acknowledged:
             raise AssertionError(f"position {acknowledged} was acknowledged; the log ends at {log.last}")
@@ -96,25 +97,5 @@ def check(folder: str, acknowledged: int) -> int:
     return events[-1].position
 
 
-def main() -> None:
-    """Kill and check."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--child", metavar="FOLDER", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.child:
-        append_for_ever(options.child, options.seed)
-    chance = random.Random(options.seed)
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(options.kills):
-            acknowledged, last = kill_one(folder, options.seed + number, chance.uniform(0, 0.5))
-            print(
-                f"kill {number}, seed {options.seed + number}: {acknowledged} acknowledged, {last} in the log",
-                flush=True,
-            )
-    print(f"{options.kills} kills: nothing acknowledged was lost")
-
-
 if __name__ == "__main__":
-    main()
+    append_for_ever(sys.argv[1], int(sys.argv[2]))

@@ -1,6 +1,6 @@
 """Mutated files of saved estimators: each is refused with one of our errors, or is an estimator that can be used.
 
-    python -m tests.campaigns.fuzz_saved [--runs 20000] [--seed S] [--resume FILE] [--keep DIR]
+    python -m tests.campaigns.saved [--runs 20000] [--seed S] [--resume FILE] [--keep DIR]
 
 Mutant N of a seed is the same in every run. Loaders are forked and bounded in memory and time, so that a crash is counted
 and the next loader goes on with the next mutant. One that is loaded projects, learns a batch, projects and is saved. Prints
@@ -11,14 +11,12 @@ ValueError, more memory or time than is allowed.
 import argparse
 import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 from stream_dr.errors import StreamDRError
 from stream_dr.models.saved import load
-from tests.campaigns import record
-from tests.campaigns.fuzz_codec import PART, end, tried
-from tests.campaigns.saved_mutants import Base, bases, mutant, used
+from tests.support import bounded, record
+from tests.support.saved_mutants import Base, bases, mutant, used
 
 LIMIT = 64 << 20
 """What a state may take, in bytes."""
@@ -55,12 +53,13 @@ def main() -> None:
         if told != "used":
             sys.exit(f"the base {base.name} is not used: {told}")
 
-    make: Callable[[int], bytes] = lambda number: mutant(whole, done.seed, number)[1]  # noqa: E731
-    judge: Callable[[int, bytes], str] = lambda number, data: outcome(mutant(whole, done.seed, number)[0], data)  # noqa: E731
-    while done.done < done.runs:
-        stop = min(done.done + PART, done.runs)
-        done.add(stop, tried(make, done.done, stop, options.keep, judge))
-    end(done)
+    def make(number: int) -> bytes:
+        return mutant(whole, done.seed, number)[1]
+
+    def judge(number: int, content: bytes) -> str:
+        return outcome(mutant(whole, done.seed, number)[0], content)
+
+    bounded.try_all(done, make, judge, options.keep)
 
 
 if __name__ == "__main__":
