@@ -140,6 +140,7 @@ def nystroem(
     coef0: float = 1.0,
     first: int | None = None,
     seed: int = 0,
+    nu: float = 1.5,
 ) -> dict[str, Any]:
     """Return the spec of a map to coordinates on landmark rows (Nyström).
 
@@ -150,7 +151,7 @@ def nystroem(
     >>> nystroem(2, kernel="linear")["landmarks"]
     2
     """
-    return _spec(Nystroem(landmarks_json(landmarks), kernel, gamma, degree, coef0, first, seed))
+    return _spec(Nystroem(landmarks_json(landmarks), kernel, gamma, degree, coef0, first, seed, nu))
 
 
 def feature_map(spec: Any) -> Any:

@@ -8,6 +8,7 @@ of the kernel k [SRP eq. 15]:
   orthogonal and have the lengths of independent ones. This gives a smaller error for the same D
   (Yu, Suresh, Choromanski, Holtmann-Rice, Kumar 2016).
 - Laplace, exp(−γ|x − x'|₁): Ω ~ Cauchy(0, γ).
+- Matérn (matern.py): Ω ~ √(2γ) times a multivariate t distribution of 2ν degrees of freedom.
 
 The error of k is about 1/√D. Cost per row: O(nonzeros · D / 2) products and D cosines. Memory of
 the map: 4 · features · D bytes.
@@ -30,10 +31,11 @@ from scipy.special import gammaincinv
 from stream_dr.errors import InvalidParameter, NarrowKernel
 from stream_dr.feature_maps.draws import cauchys, check_seed, finite_number, normals, open_uniforms
 from stream_dr.feature_maps.feature_map import FeatureMap
+from stream_dr.feature_maps.matern import check_nu, matern
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.sparse_rows import is_sparse
 
-SPECTRUM, LENGTHS = 21, 22
+SPECTRUM, LENGTHS, FREEDOM = 21, 22, 24
 """Numbers that make the random numbers of different uses differ (see draws.py).
 
 Block b of the orthogonal variant adds 100 · b to SPECTRUM.
@@ -65,16 +67,18 @@ class RandomFourier(FeatureMap):
     ----------
     n_features : int
         Number D of columns of mapped rows, even.
-    kernel : "rbf" or "laplace"
-        exp(−γ|x − x'|²) or exp(−γ|x − x'|₁) for rows x and x'.
+    kernel : "rbf", "laplace" or "matern"
+        exp(−γ|x − x'|²), exp(−γ|x − x'|₁) or the Matérn kernel (matern.py) for rows x and x'.
     gamma : float or None
-        γ > 0, in the inverse unit of |x|² (rbf) or |x|₁ (laplace). If None, γ is computed from the
+        γ > 0, in the inverse unit of |x|² (rbf, matern) or |x|₁ (laplace). If None, γ is computed from the
         first batch: 1/d for dense rows of d features or sparse rows of a declared width d, and 1
         for sparse rows of undeclared width.
     seed : int
         Seed of the random numbers.
     orthogonal : bool
         True for orthogonal frequencies. They require the kernel "rbf" and at most 4,096 features.
+    nu : float
+        Smoothness ν of the Matérn kernel, above 0 and at most 100.
     """
 
     n_features: int = 500
@@ -82,6 +86,7 @@ class RandomFourier(FeatureMap):
     gamma: float | None = None
     seed: int = 0
     orthogonal: bool = False
+    nu: float = 1.5
 
     @property
     def fixed_width(self) -> bool:
@@ -115,7 +120,9 @@ class RandomFourier(FeatureMap):
         """
         gamma = float(self.gamma or 0.0)
         distance = _median_distance(X, self.kernel)
-        value = float(np.exp(-gamma * distance))
+        value = float(
+            matern(np.array(distance), gamma, self.nu) if self.kernel == "matern" else np.exp(-gamma * distance)
+        )
         if value < LEAST_MEDIAN and np.isfinite(distance):
             warnings.warn(
                 f"the kernel of two rows of the first batch is {value:.2g} in the median (gamma={gamma:.3g}), so that every "
@@ -139,8 +146,11 @@ class RandomFourier(FeatureMap):
             raise InvalidParameter(
                 f"n_features={n!r} of random_fourier; it must be an even integer ≥ 2 and below 2**31."
             )
-        if self.kernel not in ("rbf", "laplace"):
-            raise InvalidParameter(f"kernel={self.kernel!r} of random_fourier; it must be 'rbf' or 'laplace'.")
+        if self.kernel not in ("rbf", "laplace", "matern"):
+            raise InvalidParameter(
+                f"kernel={self.kernel!r} of random_fourier; it must be 'rbf', 'laplace' or 'matern'."
+            )
+        check_nu("random_fourier", self.nu)
         if gamma is not None and not (finite_number(gamma) and gamma > 0):
             raise InvalidParameter(f"gamma={gamma!r} of random_fourier; it must be a finite number > 0, or None.")
         if not isinstance(self.orthogonal, bool) or (self.orthogonal and self.kernel != "rbf"):
@@ -195,6 +205,10 @@ def frequencies(spec: RandomFourier, width: int) -> np.ndarray:
         omega = np.sqrt(2.0 * gamma) * _orthogonal_frequencies(width, half, spec.seed)
     elif spec.kernel == "rbf":
         omega = np.sqrt(2.0 * gamma) * normals(spec.seed, SPECTRUM, 0, width, half)
+    elif spec.kernel == "matern":
+        # χ² of 2ν degrees of freedom, one for each frequency, makes normals a multivariate t.
+        freedom = 2.0 * gammaincinv(spec.nu, open_uniforms(spec.seed, FREEDOM, 0, half)[:, 0])
+        omega = np.sqrt(4.0 * gamma * spec.nu / freedom) * normals(spec.seed, SPECTRUM, 0, width, half)
     else:
         omega = gamma * cauchys(spec.seed, SPECTRUM, 0, width, half)
     omega.flags.writeable = False
@@ -204,7 +218,7 @@ def frequencies(spec: RandomFourier, width: int) -> np.ndarray:
 def _median_distance(X: Rows, kernel: str) -> float:
     """Return the median distance of two rows of X.
 
-    The distance is |x − x'|² for the RBF kernel, and |x − x'|₁ for the Laplace kernel. At most 200
+    The distance is |x − x'|₁ for the Laplace kernel, and |x − x'|² for the others. At most 200
     random rows are compared. For a single row, the result is 0.
 
     X: (rows, features), dense or CSR.

@@ -38,10 +38,11 @@ from stream_dr.checks import (
 from stream_dr.errors import InvalidParameter, StreamDRError, width_mismatch
 from stream_dr.feature_maps.draws import check_seed, finite_number, open_uniforms
 from stream_dr.feature_maps.feature_map import FeatureMap
+from stream_dr.feature_maps.matern import check_nu, matern
 from stream_dr.rows.block import Block, Rows, check_finite
 from stream_dr.rows.number_rows import as_rows
 
-KERNELS = ("rbf", "laplace", "polynomial", "linear")
+KERNELS = ("rbf", "laplace", "matern", "polynomial", "linear")
 """Names of the kernels."""
 
 MOST_LANDMARKS = 20_000
@@ -136,8 +137,8 @@ class Nystroem(FeatureMap):
         Number of landmarks to draw from the first rows, or the landmarks themselves. A landmark is
         a list of numbers or, if sparse, a dict {"indices": […], "values": […]}.
     kernel : str
-        "rbf" exp(−γ|x − x'|²), "laplace" exp(−γ|x − x'|₁), "polynomial" (γ xᵀx' + coef0)^degree,
-        or "linear" xᵀx'.
+        "rbf" exp(−γ|x − x'|²), "laplace" exp(−γ|x − x'|₁), "matern" (matern.py), "polynomial"
+        (γ xᵀx' + coef0)^degree, or "linear" xᵀx'.
     gamma : float
         γ > 0.
     degree : int
@@ -148,6 +149,8 @@ class Nystroem(FeatureMap):
         Number of first rows to draw from. None takes the first `landmarks` rows.
     seed : int
         Seed of the draws.
+    nu : float
+        Smoothness ν of the Matérn kernel, above 0 and at most 100.
     """
 
     landmarks: int | Sequence[Any] = 500
@@ -157,6 +160,7 @@ class Nystroem(FeatureMap):
     coef0: float = 1.0
     first: int | None = None
     seed: int = 0
+    nu: float = 1.5
 
     @property
     def draws_landmarks(self) -> bool:
@@ -185,6 +189,7 @@ class Nystroem(FeatureMap):
         if not 1 <= self.most <= MOST_LANDMARKS:
             raise InvalidParameter(f"{self.most} landmarks of nystroem; there must be 1 to {MOST_LANDMARKS:,}.")
         check_kernel("nystroem", self.gamma, self.degree, self.coef0)
+        check_nu("nystroem", self.nu)
         if self.kernel not in KERNELS:
             raise InvalidParameter(f"kernel={self.kernel!r} of nystroem; it must be one of {', '.join(KERNELS)}.")
         first = self.first
@@ -273,6 +278,8 @@ class Nystroem(FeatureMap):
         # These kernels depend only on differences of rows, and rows far from 0 would lose digits.
         if not sp.issparse(A) and not sp.issparse(B):
             A, B = A - B[0], B - B[0]
+        if self.kernel == "matern":
+            return matern(kernels.euclidean_distances(A, B, squared=True), self.gamma, self.nu)
         kernel = kernels.rbf_kernel if self.kernel == "rbf" else kernels.laplacian_kernel
         return np.asarray(kernel(A, B, gamma=self.gamma))
 

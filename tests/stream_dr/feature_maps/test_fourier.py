@@ -40,6 +40,18 @@ def mean_error(kernel, size, orthogonal=False):
     return np.mean(errors)
 
 
+@pytest.mark.parametrize("nu", [0.5, 1.5, 10.0])
+def test_inner_products_converge_to_the_matern_kernel(nu):
+    exact = kernels.matern(NEW, X, 0.3, nu)
+    errors = []
+    for size in (256, 4096):
+        options = {"kernel": "matern", "gamma": 0.3, "nu": nu, "n_features": size}
+        pairs = [phi(NEW, seed=seed, **options) @ phi(X, seed=seed, **options).T for seed in range(10)]
+        errors.append(np.sqrt(np.mean((np.array(pairs) - exact) ** 2)))
+    assert errors[1] / errors[0] == pytest.approx(0.25, rel=0.25)
+    assert errors[1] < 0.0165
+
+
 @pytest.mark.parametrize("kernel", ["rbf", "laplace"])
 def test_inner_products_converge_to_the_kernel_as_one_over_root_n(kernel):
     errors = [mean_error(kernel, size) for size in SIZES]
@@ -63,7 +75,7 @@ def test_orthogonal_frequencies_are_orthogonal_and_as_long_as_independent_ones()
     assert np.linalg.norm(wide, axis=0).std() == pytest.approx(plain.std(), rel=0.15)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "laplace"])
+@pytest.mark.parametrize("kernel", ["rbf", "laplace", "matern"])
 def test_rows_of_frequencies_depend_on_seed_and_index_only(kernel):
     narrow, wide = frequencies(RandomFourier(40, kernel, 1.0), 8), frequencies(RandomFourier(40, kernel, 1.0), 64)
     assert np.array_equal(narrow, wide[:8])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.decomposition import KernelPCA
+from sklearn.gaussian_process.kernels import Matern
 from sklearn.metrics import pairwise
 
 import stream_dr
@@ -187,6 +188,22 @@ def test_kernels_are_those_of_scikit_learn_dense_and_sparse():
                 assert spec.values(a, b) == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.parametrize("nu", [0.5, 1.0, 1.5, 2.5, 30.0])
+def test_the_matern_kernel_is_that_of_scikit_learn(nu):
+    spec = stream_dr.feature_maps.feature_map(nystroem(5, "matern", gamma=0.3, nu=nu))
+    expected = Matern(length_scale=0.6**-0.5, nu=nu)(NEW, X)
+    assert kernels.matern(NEW, X, 0.3, nu) == pytest.approx(expected, abs=1e-10)
+    for a in (NEW, sp.csr_matrix(NEW)):
+        assert spec.values(a, X) == pytest.approx(expected, abs=1e-10)
+    near = np.concatenate([X[:1], X[:1], X[:1] + 1e-12, X[:1] + 1e9])
+    assert spec.values(near[:1], near) == pytest.approx(np.array([[1.0, 1.0, 1.0, 0.0]]), abs=1e-6)
+
+
+def test_the_matern_kernel_of_large_nu_is_nearly_rbf():
+    matern, rbf = (stream_dr.feature_maps.feature_map(nystroem(5, k, gamma=0.3, nu=100.0)) for k in ("matern", "rbf"))
+    assert matern.values(NEW, X) == pytest.approx(rbf.values(NEW, X), abs=0.01)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -196,6 +213,8 @@ def test_kernels_are_those_of_scikit_learn_dense_and_sparse():
         {"landmarks": [["a"]]},
         {"landmarks": [{"indices": [0]}]},
         {"kernel": "cosine"},
+        {"nu": 0.0},
+        {"nu": 101},
         {"gamma": 0.0},
         {"degree": 0},
         {"coef0": -1.0},

@@ -1,0 +1,40 @@
+"""Matérn kernel, a family between exp(−|x − x'|) and the RBF kernel.
+
+With s = √(4νγ)·|x − x'|, the kernel is 2^(1−ν)/Γ(ν) · s^ν · K_ν(s), where K_ν is the modified Bessel
+function of the second kind (Rasmussen and Williams 2006, eq. 4.14, of length scale 1/√(2γ)). Its
+limit for ν → ∞ is the RBF kernel exp(−γ|x − x'|²). ν = 1/2 gives exp(−√(2γ)·|x − x'|).
+"""
+
+import numpy as np
+from scipy.special import gammaln, kve
+
+from stream_dr.errors import InvalidParameter
+from stream_dr.feature_maps.draws import finite_number
+
+LARGEST_NU = 100.0
+"""Largest ν. From there on the kernel differs from the RBF kernel by less than 1 %."""
+
+
+def check_nu(name: str, nu: object) -> None:
+    """Raise InvalidParameter unless nu is a number above 0 and at most LARGEST_NU.
+
+    name: name of the feature map, for the message.
+    """
+    if not finite_number(nu) or not 0 < float(nu) <= LARGEST_NU:  # type: ignore[arg-type]
+        raise InvalidParameter(
+            f"nu={nu!r} of {name}; it must be above 0 and at most {LARGEST_NU:g}. Past it, take rbf."
+        )
+
+
+def matern(squared: np.ndarray, gamma: float, nu: float) -> np.ndarray:
+    """Return the Matérn kernel of pairs of rows.
+
+    squared: squared Euclidean distances of the pairs, of any shape.
+    gamma: γ, the parameter of the RBF kernel that is the limit for ν → ∞.
+    nu: ν.
+    """
+    s = np.sqrt(4.0 * nu * gamma * squared)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        values = np.exp((1.0 - nu) * np.log(2.0) - gammaln(nu) + nu * np.log(s) + np.log(kve(nu, s)) - s)
+    # Rows so near each other that the Bessel function overflows have the kernel 1.
+    return np.where(np.isfinite(values) & (s > 0.0), values, np.where(s < 1.0, 1.0, 0.0))
