@@ -36,8 +36,11 @@ def hsic_of_sums(moments: Moments, cross: np.ndarray) -> float:
 
     cross: (components, targets), cross-scatter of projected rows and targets.
     """
-    if moments.weight <= 1.0:
-        raise InvalidRows(
-            f"HSIC divides by (n − 1)²; there are rows of weight {moments.weight:g} in all. Give two or more."
-        )
+    check_hsic_weight(moments.weight)
     return float((cross**2).sum() / (moments.weight - 1.0) ** 2)
+
+
+def check_hsic_weight(weight: float) -> None:
+    """Raise InvalidRows if the rows' weight is too small for the criterion."""
+    if weight <= 1.0:
+        raise InvalidRows(f"HSIC divides by (n − 1)²; there are rows of weight {weight:g} in all. Give two or more.")

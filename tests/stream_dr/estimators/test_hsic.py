@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from stream_dr import PCA, SPCA, SRP, errors, hsic, random_fourier
 from tests.naive import criteria
@@ -26,7 +27,35 @@ def test_of_rows_and_numbers() -> None:
     t = np.random.default_rng(1).normal(size=len(X)) + X[:, 0]
     assert hsic(X, t) == pytest.approx(direct(X @ X.T, np.outer(t, t)), rel=1e-12)
     L = np.exp(-((t[:, None] - t) ** 2) / (2 * 0.8**2))
-    assert hsic(X, t, kernel="rbf", sigma=0.8) == pytest.approx(direct(X @ X.T, L), rel=0.1)  # 1,000 Fourier features
+    assert hsic(X, t, kernel="rbf", sigma=0.8) == pytest.approx(direct(X @ X.T, L), rel=1e-9)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("block_values", [1, 500, 1 << 22])
+def test_of_kernels_exactly_whatever_the_blocks(
+    monkeypatch: pytest.MonkeyPatch, offset: float, block_values: int
+) -> None:
+    monkeypatch.setattr("stream_dr.estimators.hsic.BLOCK_VALUES", block_values)
+    t = np.random.default_rng(1).normal(size=len(X)) + X[:, 0]
+    K = np.exp(-((X[:, None] - X) ** 2).sum(axis=2) / (2 * 1.3**2))
+    L_t = np.exp(-((t[:, None] - t) ** 2) / (2 * 0.8**2))
+    found = hsic(X + offset, t + offset, kernel="rbf", sigma=0.8, x_kernel="rbf", x_sigma=1.3)
+    assert found == pytest.approx(direct(K, L_t), rel=1e-8)
+    assert hsic(X + offset, y, x_kernel="rbf", x_sigma=1.3) == pytest.approx(direct(K, L), rel=1e-8)
+    assert hsic(sp.csr_matrix(X), y, x_kernel="rbf", x_sigma=1.3) == pytest.approx(direct(K, L), rel=1e-8)
+
+
+def test_of_weighted_rows_is_that_of_repeated_ones() -> None:
+    weights = np.arange(len(X)) % 3
+    repeated = np.repeat(np.arange(len(X)), weights)
+    options = {"x_kernel": "rbf", "x_sigma": 2.0}
+    expected = hsic(X[repeated], y[repeated], **options)  # type: ignore[arg-type]
+    assert hsic(X, y, weights, **options) == pytest.approx(expected, rel=1e-9)  # type: ignore[arg-type]
+
+
+def test_kernels_of_mapped_rows_are_linear() -> None:
+    with pytest.raises(errors.InvalidParameter, match="x_kernel"):
+        hsic(X, y, x_kernel="rbf", feature_map=random_fourier(40, gamma=0.1))
 
 
 @pytest.mark.filterwarnings("ignore::stream_dr.errors.NarrowKernel")
