@@ -181,7 +181,11 @@ def replay_shards(
             directory.add_model(name, key, params)
         warm_up([model.estimator for model in directory.models.values()], say)
         replay(directory, open_dataset(shards), ReplaySettings(test=True), watch)
-        return {m.name: m.advanced_rows / m.advance_seconds for m in directory.models.values() if m.advanced_rows}
+        return {
+            m.name: m.learning_time.rows / m.learning_time.seconds
+            for m in directory.models.values()
+            if m.learning_time.rows
+        }
 
 
 def post_shards(address: str, shards: list[Path]) -> Iterator[Mapping[str, object]]:

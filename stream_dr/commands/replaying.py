@@ -134,7 +134,7 @@ def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
 
     for name, model in directory.models.items():
         solution = model.published.projection.solution if model.published else ""
-        unsolved = isinstance(model.solve_error, NeedsRefine)
+        unsolved = isinstance(model.solving.error, NeedsRefine)
         approximate = unsolved or solution == "diagonal" or (solution == "refined" and model.stale_rows)
         if not approximate or model.spec.params.get("scatter") == "diagonal":
             continue
@@ -169,7 +169,11 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
 
 def _rates(directory: "Directory") -> str:
     """Return the text that ends a line of progress, each model's rows per second."""
-    rates = [(m.name, m.advanced_rows / m.advance_seconds) for m in directory.models.values() if m.advanced_rows]
+    rates = [
+        (m.name, m.learning_time.rows / m.learning_time.seconds)
+        for m in directory.models.values()
+        if m.learning_time.rows
+    ]
     return "".join(f", {name} {rate:,.0f}/s" for name, rate in rates)
 
 

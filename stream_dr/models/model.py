@@ -16,6 +16,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple, Protocol
 
@@ -35,7 +36,7 @@ from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePolicy
 from stream_dr.models.saved import estimator_of, with_defaults
 from stream_dr.models.schema import block_for, class_rows
-from stream_dr.models.versions import Published, Versions, projection_change
+from stream_dr.models.versions import Published, VersionNumbers, Versions, projection_change
 from stream_dr.projection import Linear, Projection
 from stream_dr.rows.block import Block
 from stream_dr.solve.orientation import oriented
@@ -43,10 +44,6 @@ from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.targets.targets import Label
 
 log = logging.getLogger("stream_dr.model")
-
-_RESERVED = 1_000
-"""Number of version numbers that are reserved on disk at once."""
-
 
 ModelStatus = Literal["live", "catching_up", "failed"]
 """How far a model is.
@@ -67,6 +64,52 @@ class Frozen(NamedTuple):
     position: int
     rows: int
     unlearn_horizon: int
+
+
+@dataclass
+class Solving:
+    """Last attempt to solve a model's state.
+
+    attempted: position of the state.
+    error: error that the solver raised, or None.
+    under_way: True while a state is being solved and published.
+    ended_at: time at which the attempt ended (time.monotonic).
+    seconds: time that it took.
+    """
+
+    attempted: int
+    error: Exception | None = None
+    under_way: bool = False
+    ended_at: float = field(default_factory=time.monotonic)
+    seconds: float = 0.0
+
+
+class SnapshotMark(NamedTuple):
+    """Contents of a model's last snapshot.
+
+    position: position of the state.
+    version: version of the published projection, 0 for none.
+    """
+
+    position: int
+    version: int
+
+
+@dataclass
+class LearningTime:
+    """Time that this process has spent learning.
+
+    seconds: the time.
+    rows: number of rows learned in it.
+    """
+
+    seconds: float = 0.0
+    rows: int = 0
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows learned per second, 0 before any row."""
+        return self.rows / self.seconds if self.rows else 0.0
 
 
 class Learner(Protocol):
@@ -128,20 +171,14 @@ class Model:
         Rule for automatic refines.
     last_refine : (int, float)
         Number of rows learned, and the time (time.monotonic), when the last refine started.
-    attempted : int
-        Position of the last state that the model solved or failed to solve.
-    solve_error : Exception or None
-        Error that the last attempt to solve raised.
-    publishing : bool
-        True while a state is being solved and published.
-    published_at, publish_seconds : float
-        Time when the last attempt to solve ended (time.monotonic), and seconds it took.
-    snapshot_position, snapshot_version : int
-        Position and published version of the last snapshot (file with the model's state).
-    advance_seconds : float
-        Seconds that this process has spent learning.
-    advanced_rows : int
-        Number of rows that this process has learned.
+    version_numbers : VersionNumbers
+        Gives each published projection its number.
+    solving : Solving
+        Last attempt to solve a state.
+    last_snapshot : SnapshotMark
+        Contents of the last snapshot (file with the model's state).
+    learning_time : LearningTime
+        Time that this process has spent learning.
 
     Examples
     --------
@@ -174,27 +211,17 @@ class Model:
         self.position = self.log_end = self.unlearn_horizon = start - 1
         self.accumulator: Accumulator = self.estimator.accumulator()
         self.failure: ModelFailure | None = None
-        self.advance_seconds = 0.0
-        self.advanced_rows = 0
+        self.learning_time = LearningTime()
 
         self.published: Published | None = None
         self.versions = Versions(keep)
-        self.next_version = entry.version_ceiling + 1
-        self._ceiling = entry.version_ceiling
-        self._reserve = partial(reserve, entry.id)
-
-        self.attempted = start - 1
-        self.solve_error: Exception | None = None
-        self.publishing = False
-        self.published_at = time.monotonic()
-        self.publish_seconds = 0.0
-
-        self.snapshot_position = start - 1
-        self.snapshot_version = 0
+        self.version_numbers = VersionNumbers(entry.version_ceiling, partial(reserve, entry.id))
+        self.solving = Solving(attempted=start - 1)
+        self.last_snapshot = SnapshotMark(start - 1, 0)
 
         # This lock is held while an event is applied, and while the state is frozen.
         self._learning = threading.Lock()
-        self._solving = threading.Lock()
+        self._solve_lock = threading.Lock()
 
         # The thread that writes a snapshot holds this lock.
         self.snapshotting = threading.Lock()
@@ -237,8 +264,8 @@ class Model:
                 raise
             self.position = position
 
-        self.advance_seconds += time.perf_counter() - started
-        self.advanced_rows += self.rows - rows_before
+        self.learning_time.seconds += time.perf_counter() - started
+        self.learning_time.rows += self.rows - rows_before
 
     def set_unlearn_horizon(self, unlearn_horizon: int) -> None:
         """Skip all rows that unlearn events up to a position remove.
@@ -304,9 +331,9 @@ class Model:
 
         next_version: lowest number that the next version may get.
         """
-        self.next_version = max(self.next_version, next_version)
+        self.version_numbers.skip_to(next_version)
         if published is not None:
-            self.next_version = max(self.next_version, published.version + 1)
+            self.version_numbers.skip_to(published.version + 1)
             self.versions.add(published)
             self.published = published
 
@@ -357,14 +384,14 @@ class Model:
     @property
     def is_snapshotted(self) -> bool:
         """True if the last snapshot file contains the published projection."""
-        return self.snapshot_version == self.published_version
+        return self.last_snapshot.version == self.published_version
 
     def has_snapshot_of(self, position: int) -> bool:
         """Return True if a snapshot of the state at `position` would add nothing new.
 
         A snapshot is a file with the model's state and its published projection.
         """
-        return position < self.snapshot_position + (1 if self.is_snapshotted else 0)
+        return position < self.last_snapshot.position + (1 if self.is_snapshotted else 0)
 
     @property
     def stale_rows(self) -> int:
@@ -417,7 +444,7 @@ class Model:
         later position raised an error. Returns None if neither is the case.
         """
         failure = self.failure
-        if failure is None and self.solve_error is not None and position <= self.attempted:
+        if failure is None and self.solving.error is not None and position <= self.solving.attempted:
             failure = self.publish_failure
         if failure is None:
             return None
@@ -441,15 +468,15 @@ class Model:
 
         One thread at a time solves. If the solver raises an error, nothing has changed.
         """
-        with self._solving:
+        with self._solve_lock:
             return self._swap(self.estimator.solve(frozen.state), frozen)
 
     def begin_publishing(self) -> Frozen:
-        """Return the state to be solved, and set `publishing`.
+        """Return the state to be solved, and set `solving.under_way`.
 
         The caller must not solve another state until `try_to_publish` has returned.
         """
-        self.publishing = True
+        self.solving.under_way = True
         return self.freeze()
 
     def try_to_publish(self, frozen: Frozen) -> Published | None:
@@ -457,26 +484,26 @@ class Model:
 
         Nothing is published if a newer or a refined projection has been published since the state
         was frozen. If the state cannot be solved, the published projection does not change and
-        `solve_error` is set.
+        `solving.error` is set.
         """
         started = time.monotonic()
         try:
-            with self._solving:
+            with self._solve_lock:
                 current = self.published
                 if current is not None and (current.refined_at is not None or current.position >= frozen.position):
                     return None
                 published = self._swap(self.estimator.solve(frozen.state), frozen)
 
-            self.solve_error = None
+            self.solving.error = None
             return published
         except Exception as e:
             self._store_solve_error(frozen.position, e)
             return None
         finally:
-            self.attempted = max(self.attempted, frozen.position)
-            self.published_at = time.monotonic()
-            self.publish_seconds = self.published_at - started
-            self.publishing = False
+            self.solving.attempted = max(self.solving.attempted, frozen.position)
+            self.solving.ended_at = time.monotonic()
+            self.solving.seconds = self.solving.ended_at - started
+            self.solving.under_way = False
 
     def publish_refined(self, projection: Projection, frozen: Frozen, residual: float) -> Published:
         """Publish a refined projection of a frozen state.
@@ -486,7 +513,7 @@ class Model:
 
         residual: relative residual of the refined solution.
         """
-        with self._solving:
+        with self._solve_lock:
             return self._swap(projection, frozen, residual)
 
     @property
@@ -495,28 +522,28 @@ class Model:
 
         If there is a reason, the published projection lacks the latest rows.
         """
-        if self.solve_error is None:
+        if self.solving.error is None:
             return None
-        return ModelFailure.of(self.attempted, self.solve_error)
+        return ModelFailure.of(self.solving.attempted, self.solving.error)
 
     @property
     def state(self) -> str:
         """The status, or "failed_to_publish" if the model is live and cannot be solved."""
-        return "failed_to_publish" if self.status == "live" and self.solve_error is not None else self.status
+        return "failed_to_publish" if self.status == "live" and self.solving.error is not None else self.status
 
     def _store_solve_error(self, position: int, error: Exception) -> None:
         """Store the error that solving raised, and log it if it is a new one.
 
         Only an unexpected error is logged with a traceback.
         """
-        if str(error) != str(self.solve_error):
+        if str(error) != str(self.solving.error):
             traceback = None if isinstance(error, StreamDRError) else error
             log.warning(
                 "model %s could not be solved at position %d: %s", self.name, position, error, exc_info=traceback
             )
 
         # The frames of an error hold references to the state, which would then stay in memory.
-        self.solve_error = without_frames(error)
+        self.solving.error = without_frames(error)
 
     def _swap(self, projection: Projection, frozen: Frozen, residual: float | None = None) -> Published:
         """Fix the signs of a projection, give it a version number, and publish it.
@@ -533,7 +560,7 @@ class Model:
             projection = projection.prepared()
 
         published = Published(
-            self._next_version(),
+            self.version_numbers.take(),
             frozen.position,
             projection,
             frozen.rows,
@@ -544,41 +571,12 @@ class Model:
 
         self.versions.add(published)
         self.published = published
-        self.published_at = time.monotonic()
+        self.solving.ended_at = time.monotonic()
         return published
 
-    def _next_version(self) -> int:
-        """Return the next version number.
-
-        The process may have been killed, so all numbers up to the stored ceiling may have been
-        used. A higher number is used only after a higher ceiling is stored on disk.
-        """
-        version = self.next_version
-        if version > self._ceiling:
-            self._set_ceiling(version + _RESERVED - 1)
-        self.next_version = version + 1
-        return version
-
-    def release_versions(self) -> None:
-        """Lower the stored ceiling of version numbers to the last number that was used.
-
-        Call this when the process ends normally, after the last snapshot.
-        """
-        if self._ceiling >= self.next_version:
-            self._set_ceiling(self.next_version - 1)
-
-    def _set_ceiling(self, ceiling: int) -> None:
-        """Store the ceiling of version numbers, durable on return."""
-        self._reserve(ceiling)
-        self._ceiling = ceiling
-
     def note_snapshot(self, position: int, version: int) -> None:
-        """Store the position and the published version that the last snapshot contains.
-
-        version: version of the projection in the snapshot, 0 for none.
-        """
-        self.snapshot_position = position
-        self.snapshot_version = version
+        """Note the position and the published version (0 for none) of a new snapshot."""
+        self.last_snapshot = SnapshotMark(position, version)
 
     def failure_error(self, failure: ModelFailure) -> ModelFailed:
         """Return the error for a request to a failed model."""
@@ -609,7 +607,7 @@ class Model:
         if self.rows == 0:
             return NotFitted, "has published no projection yet: it has learned no row. Send rows first."
 
-        error = self.solve_error
+        error = self.solving.error
         if error is not None:
             kind = type(error) if isinstance(error, NotFitted) else NotFitted
             if isinstance(error, StreamDRError):

@@ -98,7 +98,7 @@ def _packed_snapshot(model: Model, frozen: Frozen, published: Published | None) 
         "position": frozen.position,
         "removed_to": frozen.unlearn_horizon,
         "names": list(model.names) if model.names else None,
-        "next_version": model.next_version,
+        "next_version": model.version_numbers.next,
         "stream_dr": __version__,
         "numpy": np.__version__,
     }
@@ -132,7 +132,7 @@ def write_published(model: Model, directory_path: Path) -> None:
     metadata = {
         "kind": "published",
         "spec": plain_spec(model.spec),
-        "next_version": model.next_version,
+        "next_version": model.version_numbers.next,
         "published": description,
     }
     write_file(folder / FAILED, arrays, metadata)
@@ -232,7 +232,7 @@ def start_from_saved(model: Model, estimator: Any) -> None:
         projection = projection.prepared()
     refined_at = None if fitted.refined is None else model.position
     model.restore_published(
-        Published(model.next_version, model.position, projection, model.rows, refined_at=refined_at)
+        Published(model.version_numbers.next, model.position, projection, model.rows, refined_at=refined_at)
     )
 
 

@@ -1,6 +1,7 @@
 """Versions: the projections that a model published lately, by number."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -14,6 +15,10 @@ MOST_BYTES = 64 << 20
 
 The newest two versions are never dropped.
 """
+
+
+RESERVED = 1_000
+"""Number of version numbers by which the stored ceiling is raised at once."""
 
 
 class Change(NamedTuple):
@@ -91,6 +96,50 @@ class Versions:
     def numbers(self) -> list[int]:
         """Version numbers that `find` can return, oldest first."""
         return [published.version for published in tuple(self._published)]
+
+
+class VersionNumbers:
+    """Numbers of a model's versions, of which none is given out twice.
+
+    The process may be killed, so all numbers up to a ceiling that is stored on disk count as given
+    out. A higher number is given out only after a higher ceiling is stored.
+
+    ceiling: stored ceiling.
+    store: function that stores a ceiling, durable on return.
+
+    next: the next number.
+
+    One thread at a time may call the methods.
+    """
+
+    def __init__(self, ceiling: int, store: Callable[[int], None]) -> None:
+        self.next = ceiling + 1
+        self._ceiling = ceiling
+        self._store = store
+
+    def take(self) -> int:
+        """Return the next number."""
+        number = self.next
+        if number > self._ceiling:
+            self._set_ceiling(number + RESERVED - 1)
+        self.next = number + 1
+        return number
+
+    def skip_to(self, number: int) -> None:
+        """Give out no number below this one."""
+        self.next = max(self.next, number)
+
+    def release(self) -> None:
+        """Lower the stored ceiling to the last number that was given out.
+
+        Call this when the process ends normally, after the last snapshot.
+        """
+        if self._ceiling >= self.next:
+            self._set_ceiling(self.next - 1)
+
+    def _set_ceiling(self, ceiling: int) -> None:
+        self._store(ceiling)
+        self._ceiling = ceiling
 
 
 def _array_bytes(value: object) -> int:

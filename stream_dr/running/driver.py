@@ -228,7 +228,12 @@ class Driver:
 
     def submit_publish(self, model: Model) -> None:
         """Publish a model on a worker, if its policy allows and it has changed."""
-        if model.auto_publishes and model.stale and not model.publishing and model.attempted < model.position:
+        if (
+            model.auto_publishes
+            and model.stale
+            and not model.solving.under_way
+            and model.solving.attempted < model.position
+        ):
             self._work.submit(self._publish, model, model.begin_publishing())
 
     def write_snapshots(self, frozen: Iterable[tuple[Model, Frozen]]) -> None:
@@ -264,7 +269,7 @@ class Driver:
             self.write_snapshots((m, m.freeze()) for m in alive)
         finally:
             for model in alive:
-                model.release_versions()
+                model.version_numbers.release()
 
     def _live(self, models: Sequence[Model]) -> list[Model]:
         """Return the models that are live."""
@@ -279,22 +284,22 @@ class Driver:
 
         Infinity means not before something changes.
         """
-        if not model.stale or model.publishing or model.attempted >= model.position:
+        if not model.stale or model.solving.under_way or model.solving.attempted >= model.position:
             return math.inf
-        if model.attempted < min(self._awaited_position(), model.position):
+        if model.solving.attempted < min(self._awaited_position(), model.position):
             return 0.0
 
         published = model.published
         policy = model.policy or self._settings.publish
         # True if the process was killed after a publication and before its snapshot.
-        was_published = published is None and model.next_version > 1
+        was_published = published is None and model.version_numbers.next > 1
         by_rows = policy.rows is not None and model.rows - (published.rows if published else 0) >= policy.rows
 
         if by_rows or (idle and (policy.idle or was_published)):
             pause = 0.0
         else:
             pause = math.inf if policy.seconds is None else policy.seconds
-        return model.published_at + max(pause, SOLVING_SHARE * model.publish_seconds)
+        return model.solving.ended_at + max(pause, SOLVING_SHARE * model.solving.seconds)
 
     def _publish(self, model: Model, frozen: Frozen) -> None:
         published = model.try_to_publish(frozen)
@@ -337,7 +342,7 @@ class Driver:
         """
         if self._checkpoint_failed:
             return []
-        return [m for m in models if _lacks_snapshot(m) and m.published and not m.snapshot_version]
+        return [m for m in models if _lacks_snapshot(m) and m.published and not m.last_snapshot.version]
 
     def _start_checkpoint(self, models: Sequence[Model]) -> None:
         """Snapshot models on a worker."""

@@ -180,7 +180,7 @@ def refine_model(
     if published is None:
         raise CannotRefine("the refine was cancelled.")
     snapshot(model, frozen, directory.path)
-    model.release_versions()
+    model.version_numbers.release()
     return published
 
 
@@ -201,7 +201,7 @@ def publish_unrefined(directory: Directory, model: Model) -> None:
     frozen = model.freeze()
     model.publish(frozen)
     snapshot(model, frozen, directory.path)
-    model.release_versions()
+    model.version_numbers.release()
 
 
 class _Cancelled(Exception):

@@ -224,7 +224,7 @@ class Running:
         if model.stale or not model.is_snapshotted:
             # The snapshot keeps the projection after a kill.
             self._models.driver.submit_publish_and_snapshot(model).result(timeout)
-        if model.published is None or (model.stale and model.solve_error is not None):
+        if model.published is None or (model.stale and model.solving.error is not None):
             raise model.unpublished_error()
         return model.published
 

@@ -45,7 +45,7 @@ def test_a_signal_drains_snapshots_and_exits_0(tmp_path: Path, number: int) -> N
     with stream_dr.Directory(tmp_path, writable=False) as directory:
         model = directory.model("lda")
         assert (directory.position, model.position, model.rows) == (19, 19, 1_000)
-        assert model.snapshot_position == 19
+        assert model.last_snapshot.position == 19
 
 
 @pytest.mark.test_all

@@ -74,7 +74,7 @@ def test_a_snapshot_that_waited_for_another_has_what_was_published_meanwhile(tmp
                 assert lock.wanted.wait(30)
                 newest = model.publish(model.freeze())
             begun.result()
-        assert model.snapshot_version == newest.version
+        assert model.last_snapshot.version == newest.version
     with opened(tmp_path) as directory:
         assert directory.model("m").published_version == newest.version
 

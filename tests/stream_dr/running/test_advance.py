@@ -34,7 +34,7 @@ def test_a_model_is_its_estimator_bit_for_bit(tmp_path: Path, workers: int) -> N
                 assert step.block is not None
                 alone.partial_fit(step.block.X, step.block.y) if alone.target_kinds else alone.partial_fit(step.block.X)
             assert state_sha256(model.accumulator.freeze()) == state_sha256(alone.state_)
-            assert (model.position, model.rows, model.advanced_rows) == (5, 120, 120)
+            assert (model.position, model.rows, model.learning_time.rows) == (5, 120, 120)
         if pool:
             pool.shutdown()
 

@@ -71,17 +71,17 @@ def test_due(directory: Directory, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(driver_module, "snapshot", slow)
         driver.schedule_due(models, 20)
         written(pool)
-        assert models[0].snapshot_position == 0
+        assert models[0].last_snapshot.position == 0
         assert driver.next_due(models) == math.inf
         learn(directory, 1)
         assert driver.next_due(models) == 106 + 200  # it took 20 seconds
         driver.schedule_due(models, 2_000)
         written(pool)
-        assert models[0].snapshot_position == 0
+        assert models[0].last_snapshot.position == 0
         clock.now = 306
         driver.schedule_due(models)
         written(pool)
-        assert models[0].snapshot_position == 1
+        assert models[0].last_snapshot.position == 1
         other = driven(directory, pool, snapshot_seconds=5.0)
         assert other.next_due(learn(directory, 2)) == clock.now + 5
 
@@ -93,7 +93,7 @@ def test_by_rows_alone(directory: Directory) -> None:
             models = learn(directory, seed)
             driver.schedule_due(models, 20)
             written(pool)
-            assert models[0].snapshot_position == position
+            assert models[0].last_snapshot.position == position
 
 
 def test_one_at_a_time_and_one_that_could_not_be_written_is_told_and_tried_again(
@@ -122,4 +122,4 @@ def test_one_at_a_time_and_one_that_could_not_be_written_is_told_and_tried_again
                 driver.write_snapshots([(model, model.freeze()) for model in models])
         assert driver.next_due(models) <= time.monotonic() + 60
         driver.finish(models)
-        assert models[0].snapshot_position == 0
+        assert models[0].last_snapshot.position == 0

@@ -70,9 +70,9 @@ def test_unused_versions_are_given_back(tmp_path: Path) -> None:
         model = directory.model("m")
         learn(directory, 0)
         model.publish(model.freeze())
-        model.release_versions()
+        model.version_numbers.release()
     with opened(tmp_path) as directory:
-        assert directory.model("m").next_version == 2
+        assert directory.model("m").version_numbers.next == 2
 
 
 def test_a_refined_projection_stays(tmp_path: Path) -> None:

@@ -360,7 +360,7 @@ def test_a_stop_in_no_time_leaves_the_rest_for_the_next_start(tmp_path: Path) ->
         futures: list[Future[Receipt]] = [run.submit(draft(dense(i))) for i in range(200)]
         run.stop(0.0)
         assert all(f.result(0) for f in futures)
-        assert model.snapshot_position == model.position
+        assert model.last_snapshot.position == model.position
     with running(tmp_path) as run:
         assert run.wait_applied(199, WAIT)
         assert run.directory.model("m").rows == 4000
@@ -372,7 +372,7 @@ def test_snapshots_by_rows(tmp_path: Path) -> None:
         for i in range(30):
             run.submit(draft(dense(i))).result(WAIT)
         eventually(lambda: run.figures()["snapshots"] >= 2)
-        assert model.snapshot_position > 0
+        assert model.last_snapshot.position > 0
 
 
 def test_a_stop_snapshots_what_it_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,7 +390,7 @@ def test_a_stop_snapshots_what_it_can(tmp_path: Path, monkeypatch: pytest.Monkey
         assert run.wait_applied(0, WAIT)
         with pytest.raises(errors.InsufficientStorage):
             run.stop()
-        assert [m.snapshot_position for m in (first, middle, last)] == [-1, 0, -1]
+        assert [m.last_snapshot.position for m in (first, middle, last)] == [-1, 0, -1]
 
 
 def test_listeners_are_told(tmp_path: Path) -> None:
@@ -471,8 +471,8 @@ def test_a_snapshot_that_cannot_be_written_leaves_the_others(
         bad, _ = run.add_model("bad", "lda", {})
         good, _ = run.add_model("good", "pca", {})
         run.submit(draft(dense(0))).result(WAIT)
-        eventually(lambda: good.snapshot_position == 0)
-        assert bad.snapshot_position == -1
+        eventually(lambda: good.last_snapshot.position == 0)
+        assert bad.last_snapshot.position == -1
         job = run.snapshot("bad")
         assert job.wait(WAIT)
         assert (job.state, job.error) == ("failed", {"code": "internal", "message": "OSError"})
@@ -560,7 +560,7 @@ def test_an_unlearning_that_breaks_off_leaves_the_model_as_it_was_and_is_done_af
         for seed in range(4):
             run.submit(draft(dense(seed))).result(WAIT)
         assert run.wait_applied(3, WAIT)
-        eventually(lambda: model.snapshot_position == 3)
+        eventually(lambda: model.last_snapshot.position == 3)
         (bodies,) = (tmp_path / "log").glob("*.bodies")
         whole = bodies.read_bytes()
         second = body(dense(1))
@@ -676,7 +676,7 @@ def test_components_point_the_way_they_first_did_though_killed_before_a_snapshot
     with running(tmp_path / "a", snapshot_rows=None, snapshot_seconds=None) as run:
         model, _ = run.add_model("m", "pca", {"n_components": 1}, policy=policy)
         run.submit(draft(along(3.0, -1.0, 20))).result(WAIT)
-        eventually(lambda: model.snapshot_version == 1)
+        eventually(lambda: model.last_snapshot.version == 1)
         run.submit(draft(along(10.0, -30.0, 10))).result(WAIT)
         eventually(lambda: model.position == 1)
         assert model.published_version == 1
@@ -692,11 +692,11 @@ def test_a_projection_that_was_waited_for_is_snapshotted_when_it_is_asked_for(tm
         model, _ = run.add_model("m", "class_means", {})
         run.submit(draft(dense(0))).result(WAIT)
         eventually(lambda: model.position == 0)
-        assert run.publish("m").version == model.snapshot_version == 1
+        assert run.publish("m").version == model.last_snapshot.version == 1
         run.submit(draft(dense(1))).result(WAIT)
         assert run.wait_applied(1, WAIT)
         assert run.publish("m") is model.published
-        assert model.published_version == model.snapshot_version == 2
+        assert model.published_version == model.last_snapshot.version == 2
 
 
 def test_a_snapshot_that_overtakes_a_demand_leaves_what_was_published(tmp_path: Path) -> None:
@@ -716,7 +716,7 @@ def test_a_snapshot_that_overtakes_a_demand_leaves_what_was_published(tmp_path: 
         model.estimator.solve = overtaken
         published = run.publish("m")
         model.estimator.solve = solve
-        assert (published.position, model.snapshot_position) == (1, 2)
+        assert (published.position, model.last_snapshot.position) == (1, 2)
         shutil.copytree(tmp_path / "a", tmp_path / "killed")
     with running(tmp_path / "killed", publish=ON_DEMAND) as run:
         assert run.directory.model("m").published_version == published.version
@@ -727,11 +727,11 @@ def test_a_projection_that_was_waited_for_is_snapshotted_when_it_is_time(tmp_pat
     with running(tmp_path, publish=ON_DEMAND, snapshot_rows=1, snapshot_seconds=0.1) as run:
         model, _ = run.add_model("m", "class_means", {})
         run.submit(draft(dense(0))).result(WAIT)
-        eventually(lambda: model.snapshot_position == 0)
-        assert (model.snapshot_version, model.published) == (0, None)
-        assert run.publish("m").version == model.snapshot_version == 1
+        eventually(lambda: model.last_snapshot.position == 0)
+        assert (model.last_snapshot.version, model.published) == (0, None)
+        assert run.publish("m").version == model.last_snapshot.version == 1
         run.submit(draft(dense(1))).result(WAIT)
-        eventually(lambda: model.snapshot_position == 1)
+        eventually(lambda: model.last_snapshot.position == 1)
         assert run.wait_applied(1, WAIT)
         eventually(lambda: model.is_snapshotted)
         assert model.published_version == 2
@@ -854,7 +854,7 @@ def test_a_model_is_snapshotted_on_its_way_and_once_it_is_there(
         run.listen(lambda told: seen.append(told) if told["event"] == "snapshot" else None)
         monkeypatch.setattr(driver_module, "SNAPSHOT_SHARE", 0)
         model, _ = run.add_model("late", "class_means", {})
-        eventually(lambda: model.snapshot_position == 39)
+        eventually(lambda: model.last_snapshot.position == 39)
         assert model.status == "live"
     assert len({told["position"] for told in seen}) > 1
 

@@ -103,7 +103,7 @@ def check(directory: Directory, model: Model) -> None:
         assert model.published is None
         return
     model.try_to_publish(model.freeze())
-    assert model.solve_error is None, model.solve_error
+    assert model.solving.error is None, model.solving.error
     assert not model.stale
     if model.spec.estimator in RESERVOIR or model.published is None:
         return
@@ -250,7 +250,7 @@ def check_merged(feature_map: str, first: list[int], second: list[int], folder: 
             model = c.model(key)
             assert model.failure is None, model.failure
             model.try_to_publish(model.freeze())
-            assert (model.solve_error, model.stale) == (None, False)
+            assert (model.solving.error, model.stale) == (None, False)
             if model.published is not None:
                 compare(model.published.projection, models[key], [a, b, c])
 
