@@ -113,6 +113,8 @@ def _fetch_openml(name: str) -> _Part:
     name: "openml:NAME:VERSION", or "openml:NAME" for the version that OpenML marks as active.
     """
     _, title, *version = name.split(":")
+    if not title or len(version) > 1 or not all(number.isdecimal() for number in version):
+        raise InvalidParameter(f"{name!r} is no name of a data set; it must be openml:NAME or openml:NAME:VERSION.")
     number = int(version[0]) if version else "active"
     bunch = _call_fetcher(name, title, "--format arff or csv", "fetch_openml", name=title, version=number)
 

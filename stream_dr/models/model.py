@@ -514,7 +514,9 @@ class Model:
         residual: relative residual of the refined solution.
         """
         with self._solve_lock:
-            return self._swap(projection, frozen, residual)
+            published = self._swap(projection, frozen, residual)
+        self.solving.error = None
+        return published
 
     @property
     def publish_failure(self) -> ModelFailure | None:

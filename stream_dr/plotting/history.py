@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.records import RECORDS, Records
+from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.refining import RefineReport
 from stream_dr.plotting.figure import (
     COLOURS,
@@ -375,6 +376,8 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
     """
     if model is not None:
         return go.Figure(drift_of(records_of(source), model, title))
+    if isinstance(source, str | Path | Directory) or any(isinstance(record, dict) for record in source):
+        raise InvalidParameter("model=None; it must be the name of the model whose records are drawn.")
     each = [principal_angles(without_feature_map_of(a), without_feature_map_of(b)) for a, b in pairwise(source)]
     return go.Figure(
         _drift_figure([(i + 2, angles.tolist()) for i, angles in enumerate(each) if angles is not None], title)

@@ -240,7 +240,9 @@ def _vector_columns(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
         )
 
     values = np.full((len(column), length), np.nan)
-    values[present] = _divided_numbers(pc.list_flatten(column).cast(pa.float64(), safe=False), 1).reshape(-1, length)
+    values[present] = _divided_numbers(pc.list_flatten(column).cast(pa.float64(), safe=False), 1).reshape(
+        int(present.sum()), length
+    )
     return [(f"{name}{i}", RawColumn("number", np.ascontiguousarray(values[:, i]))) for i in range(length)]
 
 

@@ -66,9 +66,11 @@ def label_names(xml: FileName) -> list[str]:
         raise MalformedInput(f"{xml} is not XML ({e}).", file=str(xml)) from e
 
     # ElementTree writes a tag with a namespace as {namespace}label.
-    names = [str(e.get("name")) for e in tree.iter() if e.tag.rpartition("}")[2] == "label"]
-    if not names:
-        raise MalformedInput(f"{xml} names no label; it needs <label name=…> elements.", file=str(xml))
+    names = [e.get("name", "") for e in tree.iter() if e.tag.rpartition("}")[2] == "label"]
+    if not names or "" in names:
+        raise MalformedInput(
+            f"{xml} names no label, or has one without a name; it needs <label name=…> elements.", file=str(xml)
+        )
     return names
 
 

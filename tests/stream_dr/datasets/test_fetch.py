@@ -76,3 +76,6 @@ def test_without_internet(tmp_path, monkeypatch, name):
 def test_an_unknown_name(tmp_path):
     with pytest.raises(InvalidParameter, match="rcv1, news20 and openml:NAME"):
         fetch("mnist", tmp_path / "out")
+    for name in ("openml:", "openml:iris:first", "openml:iris:1:2"):
+        with pytest.raises(InvalidParameter, match="openml:NAME:VERSION"):
+            fetch(name, tmp_path / "out")

@@ -99,6 +99,9 @@ def test_drift_and_convergence() -> None:
     before, after = (np.linalg.qr(e.components_.T)[0] for e in (lda, turned))
     angles = np.degrees(np.arccos(np.linalg.svd(before.T @ after)[1]))
     np.testing.assert_allclose([largest.y[0], median.y[0]], [angles.max(), np.median(angles)], rtol=1e-6)
+    for records in (MARKS, "D"):
+        with pytest.raises(stream_dr.errors.InvalidParameter, match="name of the model"):
+            plotting.drift(records)
     refined = stream_dr.LDA(n_components=2, scatter="diagonal", gamma=1.0).fit(X, y)
     refined.refine([(X, y)], max_passes=30)
     residual, angle = plotting.convergence(refined.refine_report_).data

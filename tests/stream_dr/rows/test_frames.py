@@ -11,6 +11,7 @@ import pytest
 import stream_dr
 from stream_dr.errors import EmptyInput, InvalidParameter, InvalidRows, InvalidTargets, NotNumeric, SchemaMismatch
 from stream_dr.rows.number_rows import as_rows
+from stream_dr.rows.table_rows import raw_rows
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(300, 3))
@@ -100,6 +101,12 @@ def test_vectors_beside_numbers_and_dicts_have_names():
     np.testing.assert_array_equal(rows, [[1, 2.5], [3, 1.5]])
     assert names == ("a", "b")
     assert as_rows(pl.DataFrame({"a": [1.0]}, schema={"a": pl.Float32}))[0].dtype == np.float32
+
+
+def test_vectors_without_numbers_are_no_columns():
+    table = pa.table({"e": pa.array([[], []], pa.list_(pa.float64())), "size": [1.0, 2.0]})
+    rows = raw_rows(table)
+    assert (rows.names, rows.rows) == (("size",), 2)
 
 
 @pytest.mark.parametrize(

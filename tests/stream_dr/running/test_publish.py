@@ -10,6 +10,7 @@ import pytest
 
 from stream_dr import random_fourier
 from stream_dr.directory.directory import Directory
+from stream_dr.errors import NeedsRefine
 from stream_dr.running.advance import Step, advance
 from tests.support.batches import dense, opened, put
 
@@ -81,7 +82,10 @@ def test_a_refined_projection_stays(tmp_path: Path) -> None:
         learn(directory, 0)
         assert model.stale
         frozen = model.freeze()
+        model.solving.error = NeedsRefine("only the diagonal is stored")
+        assert model.state == "failed_to_publish"
         model.publish_refined(model.estimator.solve(frozen.state), frozen, 1e-7)
+        assert model.state == "live"
         learn(directory, 1)
         assert not model.stale
         assert model.published is not None

@@ -97,9 +97,10 @@ def test_labels_that_are_not_there(tmp_path):
         list(read_arff(path, labels=xml))
     with pytest.raises(SourceMissing):
         list(read_arff(path, labels=tmp_path / "none.xml"))
-    write(tmp_path, DENSE, "<labels></labels>")
-    with pytest.raises(MalformedInput, match="names no label"):
-        list(read_arff(path, labels=xml))
+    for labels in ("<labels></labels>", "<labels><label/></labels>"):
+        write(tmp_path, DENSE, labels)
+        with pytest.raises(MalformedInput, match="names no label"):
+            list(read_arff(path, labels=xml))
     write(tmp_path, DENSE, "<labels>")
     with pytest.raises(MalformedInput, match="not XML"):
         list(read_arff(path, labels=xml))
