@@ -21,9 +21,8 @@ The method is Dubrulle's BCGrQ (*Retooling the method of block conjugate gradien
 
 P are the search directions, W is the solution, and the residual B − A W is stored as its factors Q
 and C. Because of the factors, the residual may lose rank without a division by zero (for example,
-if columns are equal or a column has converged). After each step, Q and C are rotated to the
-singular vectors of the residual. Directions whose singular value is only rounding error are
-dropped.
+if columns are equal or a column has converged). Q and C are then rotated to the singular vectors
+of the residual, and directions whose singular value is only rounding error are dropped.
 
 The search directions are orthonormalised (the breakdown-free form of Ji and Li, BIT 57, 2017). A
 combination of directions in the null space of A then has a small eigenvalue in PᵀT and is dropped.
@@ -38,7 +37,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays, require_matrix
-from stream_dr.solve.singular import thin_svd
+from stream_dr.solve.singular import singular_values, thin_svd
 from stream_dr.solve.subspace import orthonormal
 from stream_dr.solve.tall_qr import tall_qr
 from stream_dr.statistics.protocol import nested_state
@@ -171,11 +170,6 @@ def solve_step(state: BlockSolve, product: np.ndarray) -> BlockSolve:
     )
 
 
-def current_solution(state: BlockSolve) -> np.ndarray:
-    """Return the solution W (features, k) for the original right-hand sides."""
-    return state.solution @ state.expand
-
-
 def solve_residual(state: BlockSolve) -> float:
     """Return the relative residual ‖B − A W‖ / ‖B‖, or 0 if B is zero.
 
@@ -185,7 +179,9 @@ def solve_residual(state: BlockSolve) -> float:
     return float(np.linalg.norm(state.coefficients) / state.size) if state.size else 0.0
 
 
-def second_stage(first: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def second_stage(
+    first: np.ndarray, right: np.ndarray, expand: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Return loadings W (features, p) and eigenvalues Σ (p,), largest first.
 
     This is the second stage of a two-stage method [2S, Algorithm 2]. The first stage solves (Cxx +
@@ -197,41 +193,38 @@ def second_stage(first: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.n
 
     Parameters
     ----------
-    first : (features, k)
+    first : (features, k), or (features, r0) with `expand`
         Solution W1 of the first stage. An approximate W1, from a solve that has not ended, may be
         passed. D is positive semidefinite for this W1, too.
     right : (features, k)
         Right-hand sides XH.
+    expand : (r0, k) or None
+        If given, the solution is W1 = first @ expand, as in a BlockSolve.
     """
-    small = first.T @ right
+    expand = np.eye(right.shape[1]) if expand is None else expand
+    small = expand.T @ (first.T @ right)
     values, vectors = np.linalg.eigh((small + small.T) / 2)
     values, vectors = values[::-1], vectors[:, ::-1]
 
     keep = values > RANK_CUT * max(float(values.max(initial=0.0)), 0.0)
-    return first @ (vectors[:, keep] / np.sqrt(values[keep])), values[keep]
+    return first @ (expand @ (vectors[:, keep] / np.sqrt(values[keep]))), values[keep]
 
 
 def largest_angle(before: np.ndarray, after: np.ndarray) -> float:
-    """Return the largest principal angle between two spans.
+    """Return the largest principal angle between two spans, in radians from 0 to π/2.
 
-    before, after: (features, p) matrices. Returns radians from 0 to π/2, and π/2 if their shapes
-    differ. Costs O(features · p²).
+    before, after: (features, p), orthonormal bases of the spans. If their shapes differ, the angle
+    is π/2. Costs O(features · p²).
     """
     if before.shape != after.shape:
         return float(np.pi / 2)
     if after.shape[1] == 0:
         return 0.0
+
     # The cosine of a small angle loses its digits [Björck, Golub 1973]. So the sine is used.
-    return float(np.arcsin(min(1.0, sine_of_largest_angle(tall_qr(before)[0], tall_qr(after)[0]))))
-
-
-def sine_of_largest_angle(first: np.ndarray, second: np.ndarray) -> float:
-    """Return the sine of the largest principal angle between two spans.
-
-    first, second: (features, p), orthonormal bases of the spans.
-    """
-    rest = second - first @ (first.T @ second)
-    return float(np.sqrt(max(0.0, float(np.linalg.eigvalsh(rest.T @ rest)[-1]))))
+    rest = after - before @ (before.T @ after)
+    sine = np.sqrt(max(0.0, float(np.linalg.eigvalsh(rest.T @ rest)[-1])))
+    return float(np.arcsin(min(1.0, sine)))
 
 
 def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: float) -> tuple[np.ndarray, float]:
@@ -259,6 +252,10 @@ def _new_residual(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> t
     the residual. Directions whose singular value is at most `noise` are dropped.
     """
     basis, turn = tall_qr(rest)
-    vectors, values, right = thin_svd(turn @ coefficients)
+    coefficients = turn @ coefficients
+    if singular_values(coefficients).min(initial=np.inf) > noise:
+        return basis, coefficients
+
+    vectors, values, right = thin_svd(coefficients)
     keep = values > noise
     return basis @ vectors[:, keep], values[keep, None] * right[keep]

@@ -15,6 +15,16 @@ def thin_svd(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     Returns the left singular vectors (m, r), the singular values (r,) and the right singular
     vectors (r, k), for r = min(m, k). Raises NotFinite if a value of the matrix is not finite.
     """
+    _check_finite(matrix)
+    return np.linalg.svd(matrix, full_matrices=False)
+
+
+def singular_values(matrix: np.ndarray) -> np.ndarray:
+    """Return the singular values of a matrix (m, k), largest first. Raises NotFinite as `thin_svd`."""
+    _check_finite(matrix)
+    return np.linalg.svd(matrix, compute_uv=False)
+
+
+def _check_finite(matrix: np.ndarray) -> None:
     if not np.isfinite(matrix).all():
         raise NotFinite("sums of the rows are so large that they overflow: there is no solution. Scale the rows.")
-    return np.linalg.svd(matrix, full_matrices=False)

@@ -19,6 +19,12 @@ SAFE = 1e-6
 If an entry is smaller, the columns are too nearly dependent for this method.
 """
 
+INDEPENDENT = 0.3
+"""Smallest diagonal entry from which one factorisation gives an orthonormal Q.
+
+The columns have length 1. Q is then orthonormal to about 1e-14.
+"""
+
 
 def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the thin QR factorisation of a matrix (m, n), m ≥ n.
@@ -26,14 +32,18 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Q (m, n) is orthonormal to eps, R (n, n) is upper triangular, and Q R = matrix. Costs O(m n²).
     """
     first = _cholesky_qr(matrix)
-    second = None if first is None else _cholesky_qr(first[0])
-    if first is None or second is None:
+    if first is None:
         return np.linalg.qr(matrix)
-    return second[0], second[1] @ first[1]
+    Q, R, smallest = first
+    if smallest > INDEPENDENT:
+        return Q, R
+
+    second = _cholesky_qr(Q)
+    return np.linalg.qr(matrix) if second is None else (second[0], second[1] @ R)
 
 
-def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return Q and R of one Cholesky factorisation, or None.
+def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | None:
+    """Return Q and R of one Cholesky factorisation and R's smallest scaled diagonal entry, or None.
 
     The columns are scaled to length 1 first. The result is None if the columns are (nearly)
     dependent.
@@ -47,8 +57,9 @@ def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
         factor = cholesky(gram / lengths / lengths[:, None], check_finite=False)
     except np.linalg.LinAlgError:
         return None
-    if np.diagonal(factor).min() < SAFE:
+    smallest = float(np.diagonal(factor).min())
+    if smallest < SAFE:
         return None
 
     inverse = solve_triangular(factor, np.eye(len(factor)), check_finite=False) / lengths[:, None]
-    return matrix @ inverse, factor * lengths
+    return matrix @ inverse, factor * lengths, smallest

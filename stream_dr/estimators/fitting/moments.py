@@ -5,12 +5,12 @@ column. The moments of standardised rows follow exactly from those of the rows. 
 is exact after every row and needs no earlier pass.
 """
 
-from collections.abc import Callable
 from itertools import compress
 from typing import NamedTuple, cast
 
 import numpy as np
 
+from stream_dr.solve.conjugate_gradient import BlockSolve
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, left_singular
 from stream_dr.statistics.mapped import MappedState
@@ -64,9 +64,8 @@ class Moments(NamedTuple):
         Kind of targets, None if there were none.
     along : (p,) or None
         wᵀ Cxx w of each component w, if refine (further passes over the rows) has measured it.
-    first_stage : callable or None
-        Function that returns the solution W1 of (Cxx + γI) W1 = XH for XH (features, k'), if
-        refine has solved it.
+    first_stage : BlockSolve or None
+        Solution of (Cxx + γI) W1 = XH for XH (features, k'), if refine has solved it.
     waiting : tuple of Label
         Labels with too few rows to be classes. Their means are subtracted from all sums.
     """
@@ -87,7 +86,7 @@ class Moments(NamedTuple):
     labels: tuple[Label, ...] = ()
     kind: str | None = None
     along: np.ndarray | None = None
-    first_stage: Callable[[np.ndarray], np.ndarray] | None = None
+    first_stage: BlockSolve | None = None
     waiting: tuple[Label, ...] = ()
 
     @property

@@ -38,6 +38,7 @@ from stream_dr.projection import Projection
 from stream_dr.rows.source import as_source
 from stream_dr.solve.conjugate_gradient import BlockSolve, largest_angle
 from stream_dr.solve.subspace import Subspace
+from stream_dr.solve.tall_qr import tall_qr
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.protocol import State, nested_state
 
@@ -188,25 +189,25 @@ def refine_steps(
 
     now = resume or Refining(0, np.zeros((state.n_features, 0)), method.start(_initial_columns(guess, moments)))
     summed = sums or partial(replayed.sums, source)
-    check = True
-    while now.number < max_passes:
+    basis = tall_qr(now.loadings)[0]
+    first = now.number + 1
+    for number in range(first, max_passes + 1):
         began = time.monotonic()
-        number = now.number + 1
         pass_progress = None if progress is None else _pass_progress(progress, number)
-        product, rows = replayed.checked(summed(now.solve.directions, check, pass_progress), now.solve.directions)
-        check = False
+        directions = now.solve.directions
+        product, rows = replayed.checked(summed(directions, number == first, pass_progress), directions)
 
         solve = method.take(now.solve, product)
         loadings, eigenvalues, residual = method.current_solution(solve)
         projection = solver.make_projection(moments._replace(along=method.along), (loadings, eigenvalues), "refined")
-        turned = largest_angle(now.loadings, projection.loadings) if number > 1 else np.pi / 2
-
+        last_basis, basis = basis, tall_qr(projection.loadings)[0]
+        turned = largest_angle(last_basis, basis) if number > 1 else np.pi / 2
         # With a small ridge, the residual may become small before the projection has converged.
         done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
 
         now = Refining(number, projection.loadings, solve)
         seconds = time.monotonic() - began
-        report = Pass(number, rows, residual, float(turned), projection.n_components, seconds, bool(done))
+        report = Pass(number, rows, residual, turned, projection.n_components, seconds, done)
         yield RefinePass(report, add_map(learned, projection), now)
         if done:
             return

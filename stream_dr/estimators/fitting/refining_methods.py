@@ -17,7 +17,6 @@ The solvers do not depend on the method. After each pass they call the method's 
 so refine and the exact solution cannot disagree.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,14 +66,10 @@ class FirstStage:
 
         guess: (features, p), columns of an earlier solution. p may be 0.
         """
-        seen = [np.zeros((len(self._moments.mean), 0))]
-
-        def capture(xh: np.ndarray) -> np.ndarray:
-            seen.append(np.where(self._varying[:, None], xh, 0.0))
-            return np.zeros_like(xh)
-
-        self._directions(capture)
-        return cg.start_solve(seen[-1], 8 * EPS * self._offset(), np.where(self._varying[:, None], guess, 0.0))
+        xh, h_norm = self._estimator.right_hand_side(self._moments, self._state)
+        is_real = self._moments.significant(xh, h_norm).shape[1] > 0
+        right = np.where(self._varying[:, None] & is_real, xh, 0.0)
+        return cg.start_solve(right, 8 * EPS * self._offset(), np.where(self._varying[:, None], guess, 0.0))
 
     def take(self, solve: cg.BlockSolve, product: np.ndarray) -> cg.BlockSolve:
         """Return the state after one step of conjugate gradient.
@@ -87,11 +82,9 @@ class FirstStage:
 
     def current_solution(self, solve: cg.BlockSolve) -> Solved:
         """Return the method's solution from the linear system solved so far."""
-        loadings, eigenvalues = self._directions(lambda xh: cg.current_solution(solve))
+        moments = self._moments._replace(first_stage=solve)
+        loadings, eigenvalues = self._estimator.directions(moments, self._state)
         return loadings, eigenvalues, cg.solve_residual(solve)
-
-    def _directions(self, first_stage: Callable[[np.ndarray], np.ndarray]) -> "Directions":
-        return self._estimator.directions(self._moments._replace(first_stage=first_stage), self._state)
 
     def _offset(self) -> float:
         """Return max|x̄| / σ for the mean x̄ and the standard deviation σ of the rows.

@@ -97,12 +97,13 @@ class TwoStage(ClosedForm):
         the targets. If XH is only rounding error, there are no directions.
         """
         xh, h_norm = self.right_hand_side(moments, state)
+        if moments.first_stage is not None:
+            return second_stage(moments.first_stage.solution, xh, moments.first_stage.expand)
+
         # The inversion would magnify rounding errors in XH, so they are removed first.
         significant = moments.significant(xh, h_norm)
         if significant.shape[1] == 0:
             return np.zeros((len(xh), 0)), np.zeros(0)
-        if moments.first_stage is not None:
-            return second_stage(moments.first_stage(xh), xh)
 
         share, ridge = self.ridge_terms(moments)
         if share == 0.0:

@@ -17,6 +17,11 @@ def solve(A, B, steps=200, noise=cg.NOISE):
     return state
 
 
+def current_solution(state):
+    """The solution W (features, k) for the original right-hand sides."""
+    return state.solution @ state.expand
+
+
 def spectrum(rng, values):
     """A symmetric matrix with the given eigenvalues."""
     Q = np.linalg.qr(rng.standard_normal((len(values), len(values))))[0]
@@ -28,7 +33,7 @@ def test_equals_the_inverse(gamma):
     rng = np.random.default_rng(1)
     A = spectrum(rng, np.geomspace(1e-2, 10, 50)) + gamma * np.eye(50)
     B = rng.standard_normal((50, 4))
-    W = cg.current_solution(solve(A, B))
+    W = current_solution(solve(A, B))
     np.testing.assert_allclose(W, np.linalg.solve(A, B), rtol=0, atol=1e-10 * np.abs(W).max())
 
 
@@ -36,7 +41,7 @@ def test_singular_matrix_gives_minimum_norm():
     rng = np.random.default_rng(2)
     A = spectrum(rng, np.concatenate([np.zeros(30), np.linspace(1, 30, 30)]))
     B = A @ rng.standard_normal((60, 5))
-    W = cg.current_solution(solve(A, B))
+    W = current_solution(solve(A, B))
     reference = np.linalg.pinv(A, rcond=1e-10, hermitian=True) @ B
     np.testing.assert_allclose(W, reference, rtol=0, atol=1e-11 * np.abs(reference).max())
 
@@ -48,7 +53,7 @@ def test_equal_zero_and_dependent_columns():
     B = np.column_stack([one, one, one @ [1.0, -1.0], np.zeros(20)])
     state = cg.start_solve(B)
     assert state.directions.shape == (20, 2)
-    np.testing.assert_allclose(cg.current_solution(solve(A, B)), np.linalg.solve(A, B), atol=1e-12)
+    np.testing.assert_allclose(current_solution(solve(A, B)), np.linalg.solve(A, B), atol=1e-12)
 
 
 def test_exact_convergence_ends_the_solve():
@@ -58,7 +63,7 @@ def test_exact_convergence_ends_the_solve():
     assert state.steps == 1
     assert state.directions.shape[1] == 0
     assert cg.solve_residual(state) == 0.0
-    np.testing.assert_allclose(cg.current_solution(state), B / 2)
+    np.testing.assert_allclose(current_solution(state), B / 2)
     assert cg.solve_step(state, np.zeros((3, 0))) is state
 
 
@@ -66,7 +71,7 @@ def test_nothing_to_solve():
     state = cg.start_solve(np.zeros((4, 3)))
     assert state.directions.shape == (4, 0)
     assert cg.solve_residual(state) == 0.0
-    np.testing.assert_array_equal(cg.current_solution(state), np.zeros((4, 3)))
+    np.testing.assert_array_equal(current_solution(state), np.zeros((4, 3)))
 
 
 def test_stated_noise_keeps_rounding_out_of_the_null_space():
@@ -74,7 +79,7 @@ def test_stated_noise_keeps_rounding_out_of_the_null_space():
     A = spectrum(rng, np.concatenate([np.zeros(35), np.linspace(10, 40, 25)]))
     clean = A @ rng.standard_normal((60, 5))
     B = clean + 1e-11 * np.linalg.norm(clean) * rng.standard_normal((60, 5))
-    W = cg.current_solution(solve(A, B, noise=1e-9))
+    W = current_solution(solve(A, B, noise=1e-9))
     reference = np.linalg.pinv(A, rcond=1e-10, hermitian=True) @ clean
     assert np.linalg.norm(W - reference) < 1e-7 * np.linalg.norm(reference)
 
@@ -87,14 +92,14 @@ def test_a_state_goes_on_after_pack_and_unpack():
     half = unpack(cg.BlockSolve, *pack(half))
     for _ in range(3):
         half = cg.solve_step(half, A @ half.directions)
-    np.testing.assert_array_equal(cg.current_solution(half), cg.current_solution(straight))
+    np.testing.assert_array_equal(current_solution(half), current_solution(straight))
 
 
 def test_residual_is_that_of_the_solution():
     rng = np.random.default_rng(6)
     A, B = spectrum(rng, np.geomspace(1e-3, 1, 40)), rng.standard_normal((40, 3))
     state = solve(A, B, steps=5)
-    true = np.linalg.norm(B - A @ cg.current_solution(state)) / np.linalg.norm(B)
+    true = np.linalg.norm(B - A @ current_solution(state)) / np.linalg.norm(B)
     assert cg.solve_residual(state) == pytest.approx(true, rel=1e-9)
 
 
@@ -116,6 +121,7 @@ def test_angle():
     off[:, 0] = (
         np.cos(1e-9) * Q[:, 0] + np.sin(1e-9) * np.linalg.qr(np.column_stack([Q, rng.standard_normal(30)]))[0][:, 3]
     )
-    assert cg.largest_angle(Q, off @ rng.standard_normal((3, 3))) == pytest.approx(1e-9, rel=1e-5)
+    turned = np.linalg.qr(off @ rng.standard_normal((3, 3)))[0]
+    assert cg.largest_angle(Q, turned) == pytest.approx(1e-9, rel=1e-5)
     assert cg.largest_angle(Q, Q[:, :2]) == pytest.approx(np.pi / 2)
     assert cg.largest_angle(Q[:, :0], Q[:, :0]) == 0.0
