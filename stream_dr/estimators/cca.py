@@ -41,8 +41,9 @@ class CCA(TargetRegression, TwoStage):
 
     - X are the centred rows, and γ is the ridge `gamma`.
     - Cxx is the scatter of the centred rows.
-    - Cyy is the scatter of the centred targets. Scaled to unit diagonal, its eigenvalues at most
-      1e-10 of the largest are left out.
+    - Cyy is the scatter of the centred targets. The paper prints YYᵀ of targets that are not
+      centred, which gives other directions if there are fewer components than targets. Scaled
+      to unit diagonal, eigenvalues of Cyy at most 1e-10 of the largest are left out.
     - Cxy is the cross-scatter of rows and targets.
 
     At γ = 0 the eigenvalues are squared canonical correlations, each in [0, 1].

@@ -99,7 +99,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
 
     def accumulator(self, state: State | None = None) -> ReservoirAccumulator:
         """Return a reservoir that is empty or continues from `state`."""
-        return ReservoirAccumulator(self.reservoir, self.random_state or 0, True, cast(Reservoir | None, state))
+        return ReservoirAccumulator(self.reservoir, self.random_state or 0, "all", cast(Reservoir | None, state))
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the approximate size in bytes, 8 · reservoir · (features + 3), dense."""

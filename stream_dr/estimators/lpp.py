@@ -66,8 +66,9 @@ class LPP(ReservoirMethod):
     -----
     Solves Xᵀ L X w = λ Xᵀ D X w for the smallest λ [GLPLS eq. 2.35, 2.36]. X are the centred
     sampled rows. S are the weights of the edges of their neighbourhood graph, D the row sums of S
-    (a diagonal matrix), and L = D − S is the graph's Laplacian. Components in which the sampled
-    rows do not vary are left out.
+    (a diagonal matrix), and L = D − S is the graph's Laplacian. The source does not centre the rows,
+    so its first component may only be their mean. Components in which the sampled rows do not vary
+    are left out.
 
     Learning a row costs O(1), and O(entries) for the few rows that are sampled. Solving costs
     O(reservoir · features · min(reservoir, features)), transforming a row O(entries · components).

@@ -1,6 +1,6 @@
 """WMV (weighted maximum variance), with a weight for every pair of classes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -16,6 +16,7 @@ from stream_dr.solve.discriminant import combined_eigenpairs_diagonal
 from stream_dr.solve.spectral import EPS, indefinite_eigenpairs
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.class_scatter import ClassScatter
+from stream_dr.statistics.moments.encoding import Encoding
 from stream_dr.targets.label_codes import Label
 
 
@@ -48,6 +49,9 @@ class WMV(ClosedForm):
     pair_weights : list of (label, label, float) or None, default None
         Weights of rows of these two classes, in either order. They replace the weights that follow
         from alpha, beta and pairs.
+    unlabelled : {"skip", "use"}, default "skip"
+        What to do with rows without a label. "use" learns them. Every pair with such a row then
+        has the weight of rows of different classes.
 
     Notes
     -----
@@ -78,6 +82,7 @@ class WMV(ClosedForm):
     O(its entries) for the diagonal. Solving costs O(d³ + c d²).
     """
 
+    fixed: ClassVar[tuple[str, ...]] = (*ClosedForm.fixed, "unlabelled")
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
@@ -86,11 +91,13 @@ class WMV(ClosedForm):
     _: KW_ONLY
     pairs: Literal["equal", "share"] = "equal"
     pair_weights: Sequence[Sequence[Any]] | None = None
+    unlabelled: Literal["skip", "use"] = "skip"
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
         check_choice("pairs", self.pairs, ("equal", "share"))
+        check_choice("unlabelled", self.unlabelled, ("skip", "use"))
         check_number("alpha", self.alpha)
         check_number("beta", self.beta, low=0.0, open_low=True)
         if self.pairs == "equal" and self.alpha >= 0.0:
@@ -104,31 +111,39 @@ class WMV(ClosedForm):
 
         This is needed if the rows of different classes have different factors.
         """
-        return self.pairs == "equal" or bool(self.pair_weights)
+        return self.pairs == "equal" or bool(self.pair_weights) or self.unlabelled == "use"
+
+    def target_encoding(self) -> Encoding:
+        """Return the encoding of targets as numeric columns."""
+        return "partial" if self.unlabelled == "use" else self.encoding
 
     def class_pairs(self, moments: Moments) -> np.ndarray:
-        """Return the weights C (classes, classes) of pairs of rows, symmetric."""
+        """Return the weights C (classes, classes) of pairs of rows, symmetric.
+
+        moments: moments with one more class for rows without a label, if there are any.
+        """
         n = moments.label_weights
-        if self.pairs == "equal":
-            C = np.full((len(n), len(n)), float(self.beta))
-            np.fill_diagonal(C, self.alpha)
-        else:
-            C = self.beta / n.sum() + np.diag(self.alpha / n)
+        several = self.beta if self.pairs == "equal" else self.beta / n.sum()
+        C = np.full((len(n), len(n)), float(several))
+        classes = np.arange(len(moments.labels))
+        C[classes, classes] = self.alpha if self.pairs == "equal" else several + self.alpha / n[classes]
         at: dict[Label, int] = {label: j for j, label in enumerate(moments.labels)}
         for a, b, weight in self.pair_weights or ():
             if a in at and b in at:
                 C[at[a], at[b]] = C[at[b], at[a]] = weight
         return C
 
-    def row_factors(self, moments: Moments) -> dict[Label, float] | None:
+    def row_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
         """Return the factor d_k of the rows of each class k in the scatter.
 
-        `refine` multiplies columns with this scatter. If all classes have the same factor, labels
-        with fewer than `min_class_rows` rows get this factor, too.
+        `refine` multiplies columns with this scatter. The key None is for rows without a label. If
+        all classes have the same factor, labels with fewer than `min_class_rows` rows get this
+        factor, too.
         """
+        moments = self._all_classes(moments)
         factors = (self.class_pairs(moments) @ moments.label_weights).tolist()
         waiting = {} if self.keeps_class_scatter() else dict.fromkeys(moments.waiting, *factors[:1])
-        return dict(zip(moments.labels, factors, strict=True)) | waiting
+        return dict(zip((*moments.labels, None), factors, strict=False)) | waiting
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return eigenvectors and eigenvalues of Xᵀ L X (see the class's Notes).
@@ -138,15 +153,19 @@ class WMV(ClosedForm):
         if not len(moments.label_weights):
             return np.zeros((len(moments.mean), 0)), np.zeros(0)
 
-        n = moments.label_weights
-        factors = self.class_pairs(moments) @ n
-        if moments.scatter is None:
-            return self._diagonal(moments, factors)
+        m = self._all_classes(moments)
+        factors = self.class_pairs(m) @ m.label_weights
+        if m.scatter is None:
+            return self._diagonal(m, factors)
         if not isinstance(state.class_scatter, ClassScatter):
-            return self.directions_on(moments._replace(scatter=factors[0] * moments.scatter), state)
-        total = (moments.cross * (factors / n)) @ moments.cross.T
-        for j, factor in zip(np.flatnonzero(moments.present), factors, strict=True):
-            total += factor * state.scale * state.class_scatter.scatter[j] * moments.scale[:, None] * moments.scale
+            return self.directions_on(moments._replace(scatter=factors[0] * m.scatter), state)
+
+        # If there are rows without a label, their scatter is what the classes leave of Cxx.
+        unlabelled = factors[-1] if len(factors) > len(m.labels) else 0.0
+        total = unlabelled * m.scatter
+        total += (m.cross * ((factors - unlabelled) / m.label_weights)) @ m.cross.T
+        for j, factor in zip(np.flatnonzero(m.present), factors - unlabelled, strict=False):
+            total += factor * state.scale * state.class_scatter.scatter[j] * m.scale[:, None] * m.scale
         return self.directions_on(moments._replace(scatter=total), state)
 
     def directions_on(self, moments: Moments, state: MomentState) -> Directions:
@@ -154,12 +173,21 @@ class WMV(ClosedForm):
 
         T_k is the scatter of class k about the mean of all rows, and d_k the factor of the class.
         """
+        moments = self._all_classes(moments)
         C = self.class_pairs(moments)
         scatter = moments.scatter
         floor = float(np.abs(C).max(initial=0.0)) * moments.weight * moments.rounding.floor(moments.diagonal)
         values, vectors = indefinite_eigenpairs(scatter - moments.cross @ C @ moments.cross.T, floor)
         p = len(values) if self.n_components is not None else int(np.count_nonzero(values > 0))
         return vectors[:, :p], values[:p]
+
+    def _all_classes(self, m: Moments) -> Moments:
+        """Return moments with one more class for the rows without a label, if they were learned."""
+        weight = m.weight - m.label_weights.sum()
+        if self.unlabelled == "skip" or not weight > 1e-12 * m.weight:
+            return m
+        cross = np.column_stack([m.cross, -m.cross.sum(axis=1)])
+        return m._replace(label_weights=np.append(m.label_weights, weight), cross=cross)
 
     def _diagonal(self, moments: Moments, factors: np.ndarray) -> Directions:
         """Return directions if only the diagonal of the rows' scatter is stored.

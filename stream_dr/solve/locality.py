@@ -1,6 +1,7 @@
-"""Linear projections that preserve smooth coordinates of a graph.
+"""Linear projections computed from a graph of rows.
 
-LPP (locality preserving projections) and NPE (neighbourhood preserving embedding) use this solver.
+`largest_form` solves GraphWMV, and `locality_projection` solves LPP (locality preserving
+projections) and NPE (neighbourhood preserving embedding).
 X (r, features) are the centred rows, and w is a direction in their row space. The projection
 minimises wᵀ Xᵀ A X w / wᵀ Xᵀ B X w. A and B are (r, r) [mathematics §7]:
 
@@ -17,6 +18,7 @@ no precision. Solving costs O(r features min(r, features)) and a dense eigenprob
 min(r, features).
 """
 
+from collections.abc import Callable
 from typing import TypeAlias
 
 import numpy as np
@@ -84,6 +86,37 @@ def locality_projection(
         # The projected rows are U @ (f ∘ vectors). They are scaled to variance 1.
         vectors = vectors * np.sqrt(r / (f**2 @ vectors**2))
     return Linear(mean, with_fixed_signs(V @ (vectors / scale[:, None])), values, "exact")
+
+
+def largest_form(
+    rows: Rows, product: Callable[[np.ndarray], np.ndarray], n_components: int, unit: bool = False
+) -> Linear:
+    """Return the projection to the eigenvectors of Xᵀ L X of largest algebraic value.
+
+    Directions in which the rows do not vary are left out. Costs O(r features min(r, features)).
+
+    Parameters
+    ----------
+    rows : (r, features)
+        Dense or CSR. X are the centred rows.
+    product : function
+        Returns L @ columns (r, m) for columns (r, m) and a symmetric matrix L (r, r).
+    n_components : int
+        Maximum number of directions.
+    unit : bool
+        If true, projected rows have variance 1 along every component. Otherwise the components are
+        orthonormal.
+    """
+    mean = np.asarray(rows.mean(axis=0)).ravel()
+    U, s, V = _thin_svd(rows, mean)
+    if float(s @ s) < np.finfo(float).tiny:
+        return Linear(mean, np.zeros((rows.shape[1], 0)), np.zeros(0), "exact")
+
+    values, vectors = np.linalg.eigh(_symmetric(s[:, None] * (U.T @ product(U)) * s))
+    values, vectors = values[::-1][:n_components], vectors[:, ::-1][:, :n_components]
+    if unit:
+        vectors = vectors * np.sqrt(rows.shape[0] / (s**2 @ vectors**2))
+    return Linear(mean, with_fixed_signs(V @ vectors), values, "exact")
 
 
 def _thin_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -19,7 +19,7 @@ replaced by an unlearned row cannot be restored.
 """
 
 import hashlib
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -43,6 +43,9 @@ ROW_DRAW, MERGE_DRAW = 11, 12
 """Numbers that make the random numbers of different uses differ (feature_maps/draws.py)."""
 
 
+KeepLabels = Literal["no", "all", "some"]
+
+
 class Reservoir(NamedTuple):
     """A uniform sample of rows, ordered by row number.
 
@@ -62,7 +65,7 @@ class Reservoir(NamedTuple):
     keys : (sampled,) float64
         Random key of each sampled row. The rows with the smallest keys are the sample.
     codes : (sampled,) int32
-        Label of each sampled row as an index into `labels`, −1 if no labels are stored.
+        Label of each sampled row as an index into `labels`, −1 if the row has no label, or no labels are stored.
     values : (sampled, features) float64, or (entries,)
         The sampled rows if they are dense, else their CSR values.
     indices, indptr : int32 and int64 arrays, or None
@@ -98,8 +101,7 @@ class Reservoir(NamedTuple):
             raise field_error(self, "numbers", "not ascending", "ascending")
         check_at_least(self, 0.0, "keys")
 
-        low, high = (0, len(self.labels)) if self.labels else (-1, 0)
-        check_within(self, low, high, "codes")
+        check_within(self, -1, len(self.labels), "codes")
         # Without rows the number of features is unknown. The empty array has width 0.
         narrower = not self.rows and self.indices is None
         check_csr_arrays(self, n, self.values.shape[-1] if narrower else self.n_features)
@@ -160,19 +162,22 @@ class ReservoirAccumulator(AccumulatorBase):
         Largest number of rows in the sample.
     seed : int
         Seed of the draws.
-    keep_labels : bool
-        If True, rows must have one label each, and the labels of the sampled rows are stored. Rows
-        without a label are skipped and counted. If False, targets are ignored.
+    keep_labels : {"no", "all", "some"}
+        With "no", targets are ignored. Otherwise the labels of the sampled rows are stored, at most
+        one a row. With "all", rows without a label are skipped and counted. With "some", they are
+        sampled like other rows.
     state : Reservoir or None
         State to continue from.
     """
 
-    def __init__(self, capacity: int, seed: int, keep_labels: bool = False, state: Reservoir | None = None) -> None:
+    def __init__(
+        self, capacity: int, seed: int, keep_labels: KeepLabels = "no", state: Reservoir | None = None
+    ) -> None:
         self.capacity, self.keep_labels = capacity, keep_labels
         if state is None:
             numbers, codes = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
             state = Reservoir(0, 0, 0, None, (), capacity, seed, False, numbers, np.zeros(0), codes, np.zeros((0, 0)))
-        elif state.capacity != capacity or (keep_labels and state.rows and not state.labels):
+        elif state.capacity != capacity or (keep_labels == "all" and state.rows and not state.labels):
             raise CannotMerge(
                 f"this sample holds {state.capacity} rows of {len(state.labels)} labels at most, not {capacity} with labels."
             )
@@ -188,7 +193,7 @@ class ReservoirAccumulator(AccumulatorBase):
         Raises WidthMismatch, TargetKindMismatch, InvalidTargets, InvalidIndex or NotFinite.
         """
         check_rows(block)
-        block, skipped = labelled_rows(block) if self.keep_labels else (block, 0)
+        block, skipped = labelled_rows(block) if self.keep_labels == "all" else (block, 0)
         self._check(block)
         self.n_features = max(self.n_features, block.features)
         if not self.rows:
@@ -227,7 +232,7 @@ class ReservoirAccumulator(AccumulatorBase):
         wider = block.features > self.n_features if block.sparse else block.features != self.n_features
         if fixed and wider:
             raise width_mismatch(block.features, self.n_features)
-        if self.keep_labels and block.y is not None:
+        if self.keep_labels != "no" and block.y is not None:
             if block.y.kind != "class":
                 refuse_kind(block.y.kind, ("class",))
             check_label_type(self.labels, block.y.labels)
@@ -237,7 +242,7 @@ class ReservoirAccumulator(AccumulatorBase):
 
         New labels are added to self.labels. If labels are not stored, all indices are −1.
         """
-        if not self.keep_labels or block.y is None:
+        if self.keep_labels == "no" or block.y is None:
             return np.full(block.rows, -1, dtype=np.int32)
         self.target_kind = "class"
         self.labels = tuple(dict.fromkeys((*self.labels, *block.y.labels)))

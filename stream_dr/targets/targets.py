@@ -105,6 +105,11 @@ def class_targets(labels: Any) -> Targets:
     return Targets("class", table, codes, present=present)
 
 
+def no_labels(rows: int) -> Targets:
+    """Return targets of kind "class" of rows without a label."""
+    return Targets("class", (), np.full(rows, -1, dtype=np.int32), present=np.zeros(rows, dtype=bool))
+
+
 def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
     """Return targets of kind "multilabel" from one collection of labels per row.
 

@@ -7,6 +7,7 @@ parameters, the accumulator, `standardize`, and makes the projection from the co
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
@@ -277,11 +278,11 @@ class ClosedForm(AdditiveEstimator):
         """
         return self.directions(moments, state)
 
-    def row_factors(self, moments: Moments) -> dict[Label, float] | None:
+    def row_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
         """Return the factor of each class's rows in the scatter matrix that is solved, or None.
 
         `refine` multiplies columns with this scatter matrix. None means a factor of 1 for all
-        classes.
+        classes. The key None is for rows without a label.
         """
         return None
 

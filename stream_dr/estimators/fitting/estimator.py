@@ -108,6 +108,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     feature_map: JsonDict | None = None
     n_components: int | float | None = None
     radius: float | None = None
+    unlabelled: Literal["skip", "use"] = "skip"
     random_state: int | None = None
     target: str = ""
     decay: float = 1.0
@@ -462,6 +463,8 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
         if not self.target_kinds:
+            return None
+        if y is None and self.unlabelled == "use":
             return None
         if y is None:
             raise TargetsRequired(

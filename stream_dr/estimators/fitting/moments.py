@@ -228,9 +228,10 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
     """
     ready = ~waiting
     n, few = m.label_weights[ready], m.label_weights[waiting]
-    total, taken = n.sum(), m.cross[:, waiting].sum(axis=1)
-    if not total > 0.0:
+    if not n.sum() > 0.0:
         return m
+    # Rows without a label count, too, if they were learned.
+    total, taken = m.weight - few.sum(), m.cross[:, waiting].sum(axis=1)
 
     roots = np.column_stack([m.cross[:, waiting] / np.sqrt(few), taken / np.sqrt(total)])
     gone = (roots**2).sum(axis=1)

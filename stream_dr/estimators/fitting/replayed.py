@@ -31,7 +31,7 @@ from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.clock import aged_weights
 from stream_dr.statistics.protocol import State
-from stream_dr.targets.targets import labelled_rows
+from stream_dr.targets.targets import labelled_rows, no_labels
 
 if TYPE_CHECKING:
     from stream_dr.estimators.fitting.closed_form import ClosedForm
@@ -123,7 +123,8 @@ class Replayed:
                 if check:
                     fresh.accumulator.add(block)
 
-                learned = labelled_rows(block)[0] if self._estimator.target_kinds else block
+                every = not self._estimator.target_kinds or self._estimator.unlabelled == "use"
+                learned = block if every else labelled_rows(block)[0]
                 rows += learned.rows
                 total.add(learned, self._weights(learned, rows))
                 if progress is not None:
@@ -172,9 +173,11 @@ class Replayed:
             weights = aged_weights(
                 np.ones(block.rows) if weights is None else weights, decay, max(0, self._clock - rows)
             )
-        if self._factors is None or block.y is None:
+        if self._factors is None:
             return weights
-        factors = np.array([self._factors.get(label, 0.0) for label in block.y.labels])[block.y.codes]
+        y = block.y or no_labels(block.rows)
+        # A row without a label has the code −1, which is the last entry.
+        factors = np.array([self._factors.get(label, 0.0) for label in (*y.labels, None)])[y.codes]
         return factors if weights is None else factors * weights
 
     def _check_same_sums(self, fresh: MomentState) -> None:

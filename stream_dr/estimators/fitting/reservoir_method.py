@@ -31,7 +31,7 @@ from stream_dr.projection import Projection
 from stream_dr.solve.barycentre import LocallyLinearEmbedding
 from stream_dr.solve.eigenmap import Eigenmap
 from stream_dr.statistics.protocol import Accumulator, State
-from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
+from stream_dr.statistics.reservoir import KeepLabels, Reservoir, ReservoirAccumulator
 
 SPARSE_WIDTH = 4096
 """Number of features above which the estimate of memory assumes sparse rows.
@@ -102,7 +102,8 @@ class ReservoirMethod(Estimator):
         return make_accumulator(self.feature_map, self._reservoir, state)
 
     def _reservoir(self, state: Reservoir | None) -> ReservoirAccumulator:
-        return ReservoirAccumulator(self.reservoir, self.random_state or 0, bool(self.target_kinds), state)
+        labels: KeepLabels = "no" if not self.target_kinds else "all" if self.unlabelled == "skip" else "some"
+        return ReservoirAccumulator(self.reservoir, self.random_state or 0, labels, state)
 
     def solve(self, state: State) -> Projection:
         """Return the projection computed from `state`. This is a pure function."""

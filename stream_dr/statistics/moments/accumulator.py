@@ -42,7 +42,7 @@ class MomentAccumulator(AccumulatorBase):
     Parameters
     ----------
     encoding : Encoding
-        "none" (unsupervised), "indicator", "zhou" or a Fourier.
+        "none" (unsupervised), "indicator", "partial", "zhou" or a Fourier.
     scatter : str
         Part of the scatter matrix to store: "exact" (all pairs, d ≤ 4,096), "diagonal", "none" or
         "auto". With "auto" the scatter is exact if the first batch states a width of at most
@@ -284,5 +284,6 @@ class MomentAccumulator(AccumulatorBase):
             rows = None if encoded is None else TargetRows(encoded, self.columns, before, values)
             self._features.add(X, w, total, rows)
             if self._classes is not None and encoded is not None and self.scatter == "exact":
-                self._classes.add(X, w, encoded.codes)
+                labelled = slice(None) if encoded.indptr is None else np.flatnonzero(np.diff(encoded.indptr))
+                self._classes.add(X[labelled], w[labelled], encoded.codes)
             self._weight += total

@@ -15,7 +15,7 @@ from stream_dr.rows.block import Block, Rows, as_weights, check_rows, row_weight
 from stream_dr.rows.sparse_rows import is_sparse
 from stream_dr.statistics.moments.encoding import Encoded, Encoding, check_encoding_kind, encode
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import Targets, check_label_type, labelled_rows
+from stream_dr.targets.targets import Targets, check_label_type, labelled_rows, no_labels
 
 
 class PlannedAccumulator(Protocol):
@@ -100,6 +100,9 @@ def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Bloc
     skipped = 0
     if learner.encoding == "none":
         y = None
+    elif learner.encoding == "partial":
+        y = block.y or no_labels(rows)
+        _check_targets(learner, y, rows)
     else:
         _check_targets(learner, block.y, rows)
         block, skipped = labelled_rows(block if weights is None else block._replace(weights=weights))

@@ -2,6 +2,7 @@
 
 - "none": unsupervised, targets are not read.
 - "indicator": labels are 1 where a row has the label. Continuous targets are their values.
+- "partial": "indicator" for one label a row, where a row without a label is learned with zeros.
 - "zhou": labels are 1/√m where a row has the label, m being the row's number of labels [2S, HSL
   with Zhou's Laplacian]. A row without labels has zeros.
 - `Fourier`: ψ(y) = √(2/q) cos(ωᵀy + b), q random features of an RBF kernel on continuous y [SRP;
@@ -20,7 +21,7 @@ from stream_dr.errors import InvalidParameter, TargetKindMismatch
 from stream_dr.statistics.protocol import nested_state
 from stream_dr.targets.targets import Targets
 
-ENCODINGS = ("none", "indicator", "zhou")
+ENCODINGS = ("none", "indicator", "partial", "zhou")
 
 
 @nested_state
@@ -113,7 +114,7 @@ def check_encoding_kind(encoding: Encoding, kind: str) -> None:
 def encode(targets: Targets, encoding: Encoding, columns: np.ndarray) -> Encoded:
     """Return targets as numeric columns.
 
-    Every row must have a target.
+    Every row must have a target, unless the encoding is "partial".
 
     columns: (labels of the batch,) int32. For each label of the batch, the index of its column
         among all target columns so far.
@@ -121,6 +122,10 @@ def encode(targets: Targets, encoding: Encoding, columns: np.ndarray) -> Encoded
     if targets.values is not None:
         values = encoding(targets.values) if isinstance(encoding, Fourier) else targets.values
         return Encoded(np.empty(0, dtype=np.int32), values=values)
+    if encoding == "partial" and targets.present is not None:
+        indptr = np.concatenate(([0], np.cumsum(targets.present))).astype(np.int64)
+        return Encoded(columns[targets.codes[targets.present]], indptr)
+
     codes = columns[targets.codes]
     if targets.indptr is None or encoding != "zhou":
         return Encoded(codes, targets.indptr)

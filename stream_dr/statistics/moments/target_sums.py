@@ -197,12 +197,14 @@ class TargetSums:
         if encoded.values is not None:
             return self.values.add(encoded.values, weights, float(weights.sum()))
         k = len(self.total)
-        if encoded.indptr is None:
+        if not len(self.gram):
+            weights = weights if encoded.indptr is None else np.repeat(weights, np.diff(encoded.indptr))
             added = np.bincount(encoded.codes, weights, minlength=k)
             self.label_weights += added
             self.total += added
             self.label_rows += np.bincount(encoded.codes[weights > 0.0], minlength=k)
             return None
+        assert encoded.indptr is not None
         values = np.ones(len(weights)) if encoded.row_values is None else encoded.row_values
         sums = (self.label_weights, self.label_rows, self.total, self.gram)
         add_target_sets(encoded.indptr, encoded.codes, weights, values, *sums)

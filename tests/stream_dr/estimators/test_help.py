@@ -13,7 +13,7 @@ rng = np.random.default_rng(3)
 X = rng.normal(size=(60, 5))
 Y = np.array(list("abc"))[rng.integers(0, 3, 60)]
 CLASSES = {**ESTIMATORS, "k_nearest": KNearest}
-UNSUPERVISED = ("pca", "ccipca", "lpp", "npe", "laplacian_eigenmaps", "lle")
+UNSUPERVISED = ("pca", "ccipca", "graph_wmv", "lpp", "npe", "laplacian_eigenmaps", "lle")
 DEFAULT = re.compile(r"^\w+ : .*, default (.+)$")
 
 

@@ -19,7 +19,7 @@ ROWS = np.column_stack([np.arange(300.0), rng.normal(size=(300, 4)) * (rng.rando
 
 
 def sample(rows, capacity=40, seed=0, weights=None, size=None, labels=None):
-    accumulator = ReservoirAccumulator(capacity, seed, labels is not None)
+    accumulator = ReservoirAccumulator(capacity, seed, "no" if labels is None else "all")
     for start in range(0, rows.shape[0], size or max(1, rows.shape[0])):
         part = slice(start, start + (size or rows.shape[0]))
         y = None if labels is None else class_targets(labels[part])
@@ -164,7 +164,7 @@ def test_what_is_refused():
     with pytest.raises(CannotMerge):
         before.merge(sample(ROWS[:, :3], 5))
     with pytest.raises(TargetKindMismatch):
-        ReservoirAccumulator(5, 0, True).add(Block(ROWS[:1], multilabel_targets([["a"]])))
+        ReservoirAccumulator(5, 0, "all").add(Block(ROWS[:1], multilabel_targets([["a"]])))
     assert equal(accumulator.freeze(), before)
 
 
