@@ -59,7 +59,7 @@ def clock_weights(weights: np.ndarray, decay: float, scale: float) -> np.ndarray
 
 
 def aged_weights(weights: np.ndarray, decay: float, age: int) -> np.ndarray:
-    """Return the weights (rows,) that decay has left to consecutive rows.
+    """Return the weights (rows,) that consecutive rows have after decay.
 
     weights: (rows,) weights with which the rows were learned.
     age: number of rows learned after the last of these rows.

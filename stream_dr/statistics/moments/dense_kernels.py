@@ -41,9 +41,9 @@ def centre_rows(
     zero = weighing == 0.0
     nonzero += len(weighing) - np.count_nonzero(zero, axis=0) if zero.any() else len(weighing)
 
-    # numpy multiplies other types than float64 without BLAS.
+    # The rows become float64, because numpy multiplies other types without BLAS.
     rows[:] = X
-    # einsum has no threads. Threads of BLAS would go on using the cores that the product needs.
+    # einsum uses no threads. BLAS threads would stay busy on cores that later products need.
     point = np.einsum("i,ij->j", weights, rows) / total
     rows -= point
     step = np.einsum("i,ij->j", weights, rows) / total

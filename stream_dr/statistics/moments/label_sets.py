@@ -6,9 +6,9 @@ store two sums for each distinct set s: its weight w_s = Σ w, and t_s = Σ w x 
 rows x, of weight w, that have the set. The weights of the Laplacian are applied at the end
 (`LabelSets.cross`). The result is exact after one pass.
 
-Each batch adds a matrix of sums. These matrices are stored in a list, the stack. If the last
-matrix has at least half as many rows as the one before, the two are added. So there are O(log
-sets) matrices.
+Each batch yields a matrix of sums. These matrices are stored in a list, the stack. Before a matrix
+is appended, it is added to the last matrix of the stack if it is at least half as large. So there
+are O(log sets) matrices.
 
 For dense rows, the first row of the stream (`shift`) is subtracted from every row before summing.
 Otherwise rows with a large offset would lose digits.
@@ -325,8 +325,8 @@ class LabelSetSums:
     def _push(self, sums: SetSums, width: int) -> None:
         """Append a matrix of sums to the stack (the list of matrices).
 
-        While the last matrix has at least half as many rows as the matrix before, the two are
-        added.
+        As long as the last matrix of the stack is at most twice as large as the new matrix, it is
+        removed and added to the new matrix first.
 
         width: number of features.
         """
@@ -348,9 +348,10 @@ class LabelSetSums:
 
 
 def _shifted(state: LabelSets, shift: np.ndarray, width: int) -> tuple[SetSums, ...]:
-    """Return the matrices of sums for another subtracted row.
+    """Return the sums of `state` as if `shift` had been subtracted from its rows.
 
-    The result is the stack that `state` would have if `shift` had been subtracted from its rows.
+    The result is a tuple of matrices, like `state.stack`. It replaces the row that was subtracted
+    before.
 
     shift: (width,) row to subtract.
     width: number of features.

@@ -1,4 +1,4 @@
-"""Shifts sparse rows so that their scatter matrix is exact, without making them dense.
+"""Shifted sparse rows, whose scatter matrix is exact without making them dense.
 
 Sums of products lose digits for a feature whose mean is large compared with its standard
 deviation. A sparse feature can have this only if it is nonzero in many rows. So every feature that
@@ -156,7 +156,7 @@ def _shift(
                     out_values[used] = v
                     used += 1
 
-            # The mean of the shifted rows needs their entries before they are multiplied by √w.
+            # Entries are added to `rest` before they are multiplied by √w.
             for e in range(first, used):
                 rest[out_indices[e]] += weights[i] * out_values[e]
                 out_values[e] *= root
