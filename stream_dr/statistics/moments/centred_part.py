@@ -99,9 +99,9 @@ class CentredPart(NamedTuple):
         return CentredPart(self.exact, self.weight * factor, self.mean, self.low, *sums, self.nonzero)
 
     def aligned(self, width: int, columns: np.ndarray, total: int) -> "CentredPart":
-        """Return these sums with more features and other target columns.
+        """Return these sums with more features and renumbered target columns.
 
-        New features and columns are zero.
+        Sums of new features and columns are zero.
 
         width: number of features of the result.
         columns: (k,) new index of each target column.

@@ -2,11 +2,11 @@
 
 Rows may be dense. They may also be sparse if the whole scatter matrix is stored.
 
-Rows are added in chunks. A chunk of rows is centred on the mean of the chunk. The sums of the
-chunk are then joined to the earlier sums by the formula of Chan, Golub and LeVeque. That formula
-adds an outer product of one vector, root · (difference of the means). This vector is appended to
-the chunk as one more row, the joining row. So the matrix product of the chunk includes the outer
-product.
+Rows are added in chunks. A chunk is centred on the mean of its rows. The sums of the chunk are
+then joined to the earlier sums by the formula of Chan, Golub and LeVeque. This formula adds the
+outer product of a vector with itself. The vector is the difference of the two means, multiplied by
+a factor. It is appended to the centred chunk as one more row, the joining row. So one matrix
+product computes all terms.
 
 Sparse rows with few nonzeros are not centred but shifted (shifted_rows.py). Products of few rows
 are added in place (dense_kernels.py), so a small batch allocates no large array.

@@ -68,7 +68,7 @@ class ClassScatter(NamedTuple):
     def aligned(self, width: int, columns: np.ndarray, total: int) -> Self:
         """Return a copy with more features and renumbered classes.
 
-        New features and classes are zero.
+        Sums of new features and classes are zero.
 
         width: number of features of the result.
         columns: (k,) new index of each class.
@@ -148,8 +148,7 @@ class ClassScatterSums:
         """Add each row to the sums of its class.
 
         X: (rows, ≤ features), dense or CSR.
-        weights: (rows,) weights, already divided by the scale factor by which stored sums are
-            divided.
+        weights: (rows,) weights, divided by the same scale factor as the stored sums.
         codes: (rows,) index of each row's class.
         """
         for j in np.unique(codes):

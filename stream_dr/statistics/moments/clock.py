@@ -24,6 +24,8 @@ def max_span(decay: float) -> int:
     """Return the largest number of rows that may be weighed in one step.
 
     For this number of rows, decay^rows is still above 2^-16.
+
+    decay: factor by which the weight of a row shrinks with every later row.
     """
     return 1 << 62 if decay == 1.0 else max(1, int(16 * np.log(2) / -np.log(decay)))
 
@@ -59,9 +61,10 @@ def clock_weights(weights: np.ndarray, decay: float, scale: float) -> np.ndarray
 
 
 def aged_weights(weights: np.ndarray, decay: float, age: int) -> np.ndarray:
-    """Return the weights (rows,) that consecutive rows have after decay.
+    """Return the weights (rows,) of consecutive rows after decay.
 
     weights: (rows,) weights with which the rows were learned.
+    decay: factor by which the weight of a row shrinks with every later row.
     age: number of rows learned after the last of these rows.
     """
     return weights if decay == 1.0 else weights * decay ** (age + np.arange(len(weights) - 1, -1, -1.0))

@@ -278,8 +278,7 @@ class LabelSetSums:
         """Add rows to the sums of their label sets.
 
         X: (rows, ≤ width), dense or CSR.
-        weights: (rows,) weights, already divided by the scale factor by which stored sums are
-            divided.
+        weights: (rows,) weights, divided by the same scale factor as the stored sums.
         numbers: (rows,) number of each row's label set, −1 for rows without labels.
         width: number of features.
         """

@@ -67,6 +67,8 @@ class Largest(NamedTuple):
     def aligned(self, columns: np.ndarray, total: int) -> "Largest":
         """Return a copy with renumbered target columns.
 
+        Values of new columns are zero.
+
         columns: (k,) new index of each target column.
         total: number of target columns of the result.
         """

@@ -44,7 +44,7 @@ class Shifted(NamedTuple):
 def shifted_rows(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, total: float, nonzero: np.ndarray
 ) -> Shifted:
-    """Subtract a number from the features that are nonzero in most rows.
+    """Subtract a number from each feature that is nonzero in most rows.
 
     A feature that is nonzero in at least half of the weight is shifted by the mean of its
     nonzeros. Sums of products of the shifted rows then have as many right digits as centred sums.

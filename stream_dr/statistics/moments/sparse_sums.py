@@ -136,9 +136,9 @@ class SparsePart(NamedTuple):
         return SparsePart(features, self.cross * factor, self.reference)
 
     def aligned(self, width: int, columns: np.ndarray, total: int) -> "SparsePart":
-        """Return a copy with more features and other target columns.
+        """Return a copy with more features and renumbered target columns.
 
-        New features and columns are zero.
+        Sums of new features and columns are zero.
 
         width: number of features of the result.
         columns: (k,) new index of each target column.
@@ -245,8 +245,7 @@ class SparseSums:
         Returns the total weight of all rows so far.
 
         X: (rows, ≤ width).
-        weights: (rows,) weights, already divided by the scale factor by which stored sums are
-            divided.
+        weights: (rows,) weights, divided by the same scale factor as the stored sums.
         encoded: targets as numeric columns. None if there are no targets.
         total: total weight of all earlier rows.
         """

@@ -197,8 +197,7 @@ class TargetSums:
         Rows of weight 0 are not counted in label_rows.
 
         encoded: targets as numeric columns.
-        weights: (rows,) weights w, already divided by the scale factor by which stored sums are
-            divided.
+        weights: (rows,) weights w, divided by the same scale factor as the stored sums.
         """
         if encoded.values is not None:
             return self.values.add(encoded.values, weights, float(weights.sum()))
