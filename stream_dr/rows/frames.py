@@ -87,7 +87,7 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
 def _vector_table(column: "pa.Array | pa.ChunkedArray") -> "pa.Table | None":
     """Return a column of vectors as a table with one unnamed column.
 
-    Other columns return None.
+    None is returned for other columns.
     """
     import pyarrow as pa
 

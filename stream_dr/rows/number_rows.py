@@ -22,8 +22,8 @@ def as_rows(X: Any, kind: Kind | None = None) -> tuple[Rows, tuple[str, ...] | N
     converted through Arrow. float32 stays float32, and all other types become float64. A C-ordered
     array of floats is not copied. The names are None unless X is a table with named columns.
 
-    Raises NotNumeric, InvalidRows, InvalidIndex or NotFinite. Raises SchemaMismatch if X is
-    RawRows (columns of a table) with texts or dates.
+    Raises NotNumeric, InvalidRows, InvalidIndex or NotFinite. Raises SchemaMismatch if X was
+    prepared for a feature map and has columns of texts or dates.
 
     kind: kind of X as `rows_kind` returns it. If None, `rows_kind` is called.
     """

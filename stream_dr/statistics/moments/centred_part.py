@@ -136,8 +136,6 @@ class CentredPart(NamedTuple):
     def join(self, other: "CentredPart", target_step: np.ndarray | None, sign: float = 1.0) -> "CentredPart":
         """Return the sums of this part's rows and of other's rows together.
 
-        With sign −1, return the sums of this part's rows without other's rows.
-
         The two parts must have the same features, the same target columns and the same `exact`.
         Joining a part of weight 0 changes no bit. Costs O(d² + d k) for d features and k target
         columns.

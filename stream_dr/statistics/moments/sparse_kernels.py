@@ -70,7 +70,8 @@ def add_features(
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
-    records: (features, 4 + k), the sums of each feature, changed in place.
+    records: (features, at least 4), the sums of each feature, changed in place. Only columns 0 to
+        3 are used.
     total: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
@@ -195,7 +196,7 @@ def add_values(
     weights: (rows,) float64.
     targets: (rows, k) targets minus a fixed point near their mean.
     records: (features, 4 + k), the sums of each feature, changed in place. Columns 0 to 3 do not
-        depend on targets. The last k columns are the weighted sums of row times target.
+        depend on targets. Column 4 + j is the weighted sum of row times target column j.
     total: total weight of all earlier rows.
     """
     k = targets.shape[1]

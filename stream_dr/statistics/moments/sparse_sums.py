@@ -273,7 +273,7 @@ class SparseSums:
             self.reference = weights / total @ values
 
     def follow_mean(self, targets: TargetSums) -> None:
-        """Move `reference` to the mean of continuous targets if it is far from the mean.
+        """Move `reference` to the mean of continuous targets if the two are far apart.
 
         `reference` is the point that is subtracted from targets before cross sums are computed.
         Far means more than eight standard deviations. Costs O(d k) for d features and k target
