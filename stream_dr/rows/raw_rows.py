@@ -143,7 +143,10 @@ class RawRows:
 
     @property
     def kinds(self) -> dict[str, str]:
-        """Kind of each column by name: "text" or one of NUMBERS."""
+        """Kind of each column by name.
+
+        The kinds are "text", "number", "integer", "boolean", "date" and "time".
+        """
         return {name: column.kind for name, column in zip(self.names, self.columns, strict=True)}
 
     def column(self, name: str) -> RawColumn | None:

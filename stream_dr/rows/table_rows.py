@@ -170,12 +170,12 @@ def _as_record_batch(X: Any) -> pa.RecordBatch:
 
 
 def is_string_type(kind: pa.DataType) -> bool:
-    """Return True for string, large_string and string_view."""
+    """Return True for the string types of Arrow (string, large_string and string_view)."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def is_numeric(kind: pa.DataType) -> bool:
-    """Return True for numbers and booleans."""
+    """Return True for the Arrow types of numbers and booleans."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 

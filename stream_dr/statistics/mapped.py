@@ -422,10 +422,10 @@ class TableAccumulator(MappedAccumulator):
         self.n_features = len(self._names)
 
     def _warn_of_diagonal(self, table: TableState) -> None:
-        """Warn (OnlyDiagonal) if only the diagonal of the scatter matrix may be stored.
+        """Warn (OnlyDiagonal) that only the diagonal of the scatter matrix is stored.
 
-        This happens with scatter="auto" if the table may get too many mapped columns for a whole
-        scatter matrix.
+        The warning is issued if scatter="auto" and the table may get too many mapped columns for a
+        whole scatter matrix.
 
         table: statistics of the columns after the first batch.
         """

@@ -120,11 +120,11 @@ def _has_missing_of_pandas(y: object) -> bool:
 
 
 def _from_array(y: np.ndarray, one_label: bool) -> Form:
-    """Return an array of targets in one of the forms of this module.
+    """Return targets as an array, or as a list if they are label collections.
 
-    An array of objects may have label collections, which are returned as a list. A single column
-    (rows, 1) of labels is returned as (rows,).
+    A single column (rows, 1) of labels is returned as (rows,).
 
+    y: array of labels, numbers or objects.
     one_label: True to read y (rows, 1) as one label per row.
     """
     if y.ndim == 2 and y.shape[1] == 1 and (one_label or is_text(y)):

@@ -264,7 +264,7 @@ class MomentAccumulator(AccumulatorBase):
 
         There must be at most `max_span(decay)` rows (clock.py).
 
-        ids: (rows,) number of each row's set of labels. None if no sums of sets of labels are
+        ids: (rows,) number of each row's set of labels. None if sums for sets of labels are not
             stored.
         """
         self._scale = advance_scale(self._scale, self.decay, stop - start, self._renormalise)
@@ -283,8 +283,7 @@ class MomentAccumulator(AccumulatorBase):
         """Learn the rows X, which are rows start:stop of the batch.
 
         X: (rows, ≤ n_features).
-        w: (rows,) weights, already divided by the accumulator's scale factor, like all stored
-            sums.
+        w: (rows,) weights, divided by the same scale factor as the stored sums.
         """
         encoded = None if batch.encoded is None else encoded_rows(batch.encoded, start, stop)
         before = self._targets.mean(self._weight)

@@ -50,10 +50,12 @@ class Largest(NamedTuple):
     targets: np.ndarray = np.zeros(0)
 
     def check(self, width: int, columns: int) -> None:
-        """Raise DamagedFile if the arrays are too long or have wrong values.
+        """Raise DamagedFile if an array is too long, or a value is not finite.
 
-        width: number of features.
-        columns: number of target columns.
+        `weight` must be at least 0.
+
+        width: number of features, the largest length of `features`.
+        columns: number of target columns, the largest length of `targets`.
         """
         check_array_shapes(self, np.float64, features=(min(len(self.features), width),))
         check_array_shapes(self, np.float64, targets=(min(len(self.targets), columns),))

@@ -70,8 +70,8 @@ def add_features(
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
-    records: (features, at least 4), the sums of each feature, changed in place. Only columns 0 to
-        3 are used.
+    records: (features, at least 4), the sums of each feature, changed in place. Columns 0 to 3 are
+        the four numbers of `_count`. Other columns are not used.
     total: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
@@ -106,7 +106,8 @@ def add_one_label(
     weights: (rows,) float64.
     codes: (rows,) label of each row.
     records: (features, 4 + k), the sums of each feature for k labels, changed in place. Columns 0
-        to 3 do not depend on labels. Column 4 + j is the weighted sum of the rows with label j.
+        to 3 are the four numbers of `_count`. Column 4 + j is the weighted sum of the rows with
+        label j.
     total: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
@@ -149,9 +150,10 @@ def add_label_sets(
     weights: (rows,) float64.
     label_indptr: (rows + 1,). Row i has the labels codes[label_indptr[i]:label_indptr[i + 1]].
     codes: (labels of all rows,).
-    scale: (rows,). Row i times scale[i] is added to the sums of the labels of row i.
+    scale: (rows,). Row i is multiplied by scale[i], which includes its weight, and added to the
+        sums of each of its labels.
     records: (features, 4 + k), the sums of each feature for k labels, changed in place. Columns 0
-        to 3 do not depend on labels. Column 4 + j is the sum of label j.
+        to 3 are the four numbers of `_count`. Column 4 + j is the sum of label j.
     total: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
@@ -195,8 +197,8 @@ def add_values(
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
     targets: (rows, k) targets minus a fixed point near their mean.
-    records: (features, 4 + k), the sums of each feature, changed in place. Columns 0 to 3 do not
-        depend on targets. Column 4 + j is the weighted sum of row times target column j.
+    records: (features, 4 + k), the sums of each feature, changed in place. Columns 0 to 3 are the
+        four numbers of `_count`. Column 4 + j is the weighted sum of row times target column j.
     total: total weight of all earlier rows.
     """
     k = targets.shape[1]

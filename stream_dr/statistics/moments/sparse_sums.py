@@ -343,7 +343,7 @@ def _record_length(columns: int) -> int:
 
 
 def join_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
-    """Return the arrays `features` (d, 4) of two sets of rows, joined.
+    """Add the sums `features` (d, 4) of two sets of rows, or subtract them.
 
     The columns are Σ w, c, Σ w (v − c) and Σ w (v − c)² over the nonzeros v of a feature. w are
     the weights of their rows, and c is the first nonzero. The formula is the one of Chan, Golub

@@ -110,7 +110,7 @@ def set_clock_back(state: MomentState, removed: int, age: int) -> MomentState:
 
 
 def _varying_sizes(state: MomentState) -> Largest:
-    """Return the present value of each sum of the state, as a Largest.
+    """Return the present value of each sum of the state.
 
     The value is 0 for a feature that is constant up to rounding.
     """

@@ -14,10 +14,10 @@ the c + 1 working vectors, and three arrays represent them:
 - `shares` (c + 1,): the coefficient of x in each working vector.
 - `inner` (c + 1, c + 1): inner products of the working vectors with each other.
 
-The loop over coefficients does not skip the zeros of the triangular M, as CCIPCA's loop does.
-Whole rows are faster here, because the compiler vectorises them. Without skipping it is as fast at
-p = 10 and faster at p = 50 (`python benchmarks/recurrences.py text`: 0.56 of the two sparse
-products against 0.49).
+CCIPCA's loop skips the zeros of the triangular M. The loop here handles whole rows of M instead,
+because the compiler can vectorise them. For p vectors, this is as fast at p = 10 and faster at p =
+50 (`python benchmarks/recurrences.py text`: 0.56 of the speed of the two sparse products, against
+0.49 with skipping).
 
 The functions have these arguments:
 
@@ -50,7 +50,7 @@ def skm_row(
     products: np.ndarray, squared: float, row: int, label: int, table: np.ndarray, formed: np.ndarray, counts: np.ndarray,
     live: int, p: int, unit: float, a: float, working: np.ndarray, space: np.ndarray, weights: np.ndarray,
 ) -> tuple[int, float, float]:  # fmt: skip
-    """Learn one row of incremental SKM from its inner products with D.
+    """Learn one row x of incremental SKM from its inner products with the basis columns.
 
     Returns the number of vectors so far, the largest loss of digits (coefficients.LOST), and |x|²
     divided by the smallest squared length of the remaining row (x minus parts along vectors).
