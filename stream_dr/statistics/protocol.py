@@ -230,8 +230,8 @@ def pack(state: Packable) -> tuple[dict[str, np.ndarray], JsonDict]:
 def unpack(kind: type[Packed], arrays: dict[str, np.ndarray], description: JsonDict) -> Packed:
     """Return the state that `pack` converted to arrays and a description.
 
-    Raises DamagedFile if the arrays do not fit the description. A description that was not
-    returned by `pack` may raise any error.
+    Raises DamagedFile if the arrays belong to another state. A description that was not returned
+    by `pack` may raise any error.
 
     kind: class of the state. (The description names the classes of nested states.)
     """
