@@ -127,7 +127,7 @@ class MomentAccumulator(AccumulatorBase):
     def freeze(self) -> MomentState:
         """Return a copy of the state so far.
 
-        Costs O(d k) for d features and k target columns, with exact scatter O(d²).
+        Costs O(d k) for d features and k target columns, and O(d²) more with exact scatter.
         """
         return MomentState(
             self.encoding,

@@ -50,7 +50,7 @@ def gather_products(
 
     indices, values: (entries,) of all CSR rows.
     columns: (features, k), D.
-    out: (k,), the output.
+    out: (k,), the output: inner products of x with the columns of D.
     """
     width = out.shape[0]
     for k in range(width):
