@@ -1,1 +1,1 @@
-"""Rows of a batch as the numerics see them, and the conversion of all input to them."""
+"""Rows of a batch as arrays of numbers, and the conversion of all input to them."""

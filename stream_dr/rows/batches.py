@@ -1,7 +1,7 @@
-"""Batches of Blocks from what a caller passes to be learned.
+"""Division of a caller's input into batches.
 
-The input is one batch, or a stream of tables, of which one is in memory at a time. Targets may be
-the name of a column of X.
+The input is one batch, or a stream of tables of which one at a time is in memory. The targets may
+be a column of X.
 """
 
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ from stream_dr.rows.kinds import PANDAS, Kind, rows_kind
 
 
 def as_block(X: object, y: Any = None, weights: Any = None) -> Block:
-    """Return X as a Block, with these targets and weights.
+    """Return X as a Block with the given targets and weights.
 
-    If X is a Block, its own targets and weights apply where none are passed.
+    If X is a Block already, its own targets and weights are used unless others are given.
     """
     if not isinstance(X, Block):
         return Block(X, y, weights)
@@ -26,15 +26,16 @@ def as_block(X: object, y: Any = None, weights: Any = None) -> Block:
 
 
 def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
-    """Yield a Block for each table of a stream, or the block itself.
+    """Yield the batches of a block whose X may be a stream of tables.
 
-    kind: kind of the block's X, None to decide it.
+    A stream yields one Block for each table. Any other block is yielded itself. If `y` is the name
+    of a column of X, this column becomes the targets. Empty batches of a stream are skipped unless
+    all are empty.
 
-    Targets named by a column are separated from the rows. Empty batches of a stream are skipped,
-    unless all are empty.
+    Raises InvalidTargets if the targets of a stream are not given as a column name. Raises
+    SchemaMismatch if X has no such column.
 
-    Raises InvalidTargets if a stream's targets are not one of its columns. Raises SchemaMismatch if
-    there is no such column.
+    kind: kind of the block's X as `rows_kind` returns it. If None, `rows_kind` is called.
     """
     X, y = block.X, block.y
     kind = kind or rows_kind(X)
@@ -57,18 +58,18 @@ def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
         else:
             empty = batch
 
-    # The columns of an empty batch are still worth learning.
+    # If all batches are empty, one is yielded, because its columns can still be learned.
     if empty is not None and not any_rows:
         yield empty
 
 
 def split_targets(block: Block, kind: Kind | None = None) -> Block:
-    """Move the column of X that `y` names from the rows to the targets.
+    """Use a column of X as the targets, if `y` is the name of a column.
 
-    kind: kind of the block's X, None to decide it.
+    The column is removed from X. The block is returned unchanged if `y` is not a string or X is
+    not a table. Raises SchemaMismatch if X has no such column.
 
-    A block whose `y` is no string, or whose X is no table, is returned unchanged. Raises
-    SchemaMismatch if there is no such column.
+    kind: kind of the block's X as `rows_kind` returns it. If None, `rows_kind` is called.
     """
     X, y = block.X, block.y
     if not isinstance(y, str):

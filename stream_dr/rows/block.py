@@ -1,12 +1,12 @@
-"""Block, one batch as the numerics see it, and the checks of its rows and weights.
+"""Block, one batch of rows, and the checks of its rows and weights.
 
-A Block is a value and nothing in it is written to. Rows are a C-ordered ndarray or a scipy CSR
-matrix with sorted, distinct indices, of float32 or float64. Sums of float32 rows are formed in
-float64, but the whole batch is never converted. Targets are a `Targets` or, from a caller's own
-source, anything that `parse_targets` reads.
+A Block is immutable, and its arrays are never written to. Its rows are a C-ordered ndarray or a
+scipy CSR matrix of float32 or float64. In a CSR matrix, the indices of each row are sorted and
+distinct. Sums of float32 rows are computed in float64, but the batch as a whole is not converted.
+Targets are a `Targets` object. A caller's own source may also pass anything that `parse_targets`
+reads.
 
-Why this way: the numerics never see Arrow, files or pandas, and a batch arrives without a copy if
-its layout allows it.
+So numeric code never sees Arrow, files or pandas. A batch is not copied if its layout is suitable.
 """
 
 from typing import Any, NamedTuple, cast
@@ -22,7 +22,10 @@ from stream_dr.rows.sparse_rows import check_indices, is_sparse
 Ids = list[str] | list[int]
 
 Rows = Any
-"""Rows (rows, features) as an ndarray or a CSR matrix. scipy has no types, so neither has this."""
+"""Rows (rows, features) as an ndarray or a CSR matrix.
+
+The type is Any because scipy has no types.
+"""
 
 
 class Block(NamedTuple):
@@ -31,19 +34,20 @@ class Block(NamedTuple):
     Attributes
     ----------
     X : ndarray or csr_matrix (rows, features), or RawRows
-        Numbers are float32 or float64. An ndarray is C-ordered. A CSR matrix has sorted, distinct
-        indices. RawRows are for the feature maps `table` and `text`.
-    y : Targets, raw targets of length rows, or None
+        Rows of float32 or float64. An ndarray is C-ordered. In a CSR matrix the indices of each
+        row are sorted and distinct. RawRows are columns of a table, for the feature maps `table`
+        and `text`.
+    y : Targets, unparsed targets of each row, or None
     weights : ndarray (rows,) or None
         float64, each ≥ 0.
     ids : list of str or list of int, or None
-        One per row. `transform` returns them.
+        Id of each row. `transform` returns them.
     names : tuple of str or None
-        Names of the features, in column order.
+        Names of the features, in the order of the columns.
     width_stated : bool
-        False if a sparse batch's width is only its largest index so far.
+        False if the number of features is only inferred from the largest index of a sparse batch.
     checked : bool
-        True if these rows have passed `check_rows` and need no second check.
+        True if these rows have already passed `check_rows`.
 
     Examples
     --------
@@ -71,7 +75,7 @@ class Block(NamedTuple):
 
     @property
     def features(self) -> int:
-        """Number of columns of this batch. A sparse stream may be wider."""
+        """Number of columns of this batch. Later sparse batches may have more."""
         return int(self.X.shape[1])
 
     @property
@@ -81,7 +85,7 @@ class Block(NamedTuple):
 
     @property
     def table(self) -> bool:
-        """True if the rows are RawRows, which a feature map turns into numbers."""
+        """True if the rows are RawRows (columns of a table, not yet numbers)."""
         return isinstance(self.X, RawRows)
 
     @property
@@ -92,9 +96,11 @@ class Block(NamedTuple):
         return int(self.X.nbytes)
 
     def take(self, rows: np.ndarray) -> "Block":
-        """Return the block of the rows with these indices.
+        """Return a block of some of the rows.
 
-        rows: int64. Targets, if any, must be a `Targets`.
+        The targets must be a `Targets` object or None.
+
+        rows: int64 indices of the rows.
         """
         return self._replace(
             X=self.X[rows],
@@ -105,10 +111,10 @@ class Block(NamedTuple):
 
 
 def check_rows(block: Block) -> None:
-    """Raise an error for rows that no compiled loop may see.
+    """Raise an error if compiled loops cannot use the rows.
 
-    Raises InvalidIndex or NotFinite, or for RawRows SchemaMismatch or InvalidRows. A block that is
-    marked as checked is not read again.
+    Raises InvalidIndex or NotFinite. For RawRows (columns of a table), raises SchemaMismatch or
+    InvalidRows. A block with `checked` set is not read again.
     """
     refuse_table(block.X)
     if block.checked:
@@ -119,19 +125,19 @@ def check_rows(block: Block) -> None:
 
 
 def check_finite(X: Rows) -> None:
-    """Raise NotFinite if a value is NaN, infinite or beyond 1e100 in size.
+    """Raise NotFinite if a value is NaN, infinite or larger than 1e100 in size.
 
-    The error names the first such row and column. Cost: one pass over the values, and a second one
-    if there is such a value.
+    The error names the first such row and column. Costs one pass over the values. If there is such
+    a value, it costs a second pass.
     """
-    # RawRows are checked when they are created, and NaN is a missing value there.
+    # RawRows were checked when they were created. In RawRows, NaN is a missing value.
     if isinstance(X, RawRows):
         return
     values = X if isinstance(X, np.ndarray) else X.data
     if _is_bounded(values, LARGEST):
         return
 
-    # A signalling NaN would warn.
+    # numpy would issue a warning for a signalling NaN.
     with np.errstate(invalid="ignore"):
         where = np.argwhere(~(np.abs(values.astype(np.float64)) <= LARGEST))[0]
     if is_sparse(X):
@@ -151,19 +157,19 @@ def check_finite(X: Rows) -> None:
 
 
 def _is_bounded(values: np.ndarray, most: float) -> bool:
-    """Return True if every |value| ≤ most, which NaN is not."""
+    """Return True if no value is larger than `most` in size, and none is NaN."""
     if not values.size:
         return True
-    # A signalling NaN would warn.
+    # numpy would issue a warning for a signalling NaN.
     with np.errstate(invalid="ignore"):
         largest, smallest = np.maximum.reduce(values, axis=None), np.minimum.reduce(values, axis=None)
         return float(largest) <= most and float(smallest) >= -most
 
 
 def as_weights(weights: ArrayLike | None, rows: int) -> np.ndarray | None:
-    """Return weights (rows,) as float64, or None.
+    """Return weights (rows,) as float64, or None if there are no weights.
 
-    A single number applies to every row. Raises InvalidWeights.
+    A single number becomes the weight of every row. Raises InvalidWeights.
     """
     if weights is None:
         return None
@@ -176,7 +182,7 @@ def as_weights(weights: ArrayLike | None, rows: int) -> np.ndarray | None:
     if array.shape != (rows,):
         raise InvalidWeights(f"sample_weight.shape == {array.shape}, expected ({rows},): pass one weight a row.")
 
-    # Written so that NaN is invalid, too.
+    # The comparisons are False for NaN, so NaN is invalid, too.
     valid = (array >= 0) & (array <= LARGEST)
     if not valid.all():
         row = int(np.flatnonzero(~valid)[0])
@@ -185,5 +191,8 @@ def as_weights(weights: ArrayLike | None, rows: int) -> np.ndarray | None:
 
 
 def row_weights(weights: np.ndarray | None, rows: int) -> np.ndarray:
-    """Return read-only weights (rows,) for compiled loops, ones if `weights` is None."""
+    """Return read-only weights (rows,) for compiled loops.
+
+    All weights are 1 if `weights` is None.
+    """
     return readonly(np.ones(rows) if weights is None else weights)

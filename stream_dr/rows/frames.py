@@ -1,6 +1,7 @@
-"""Conversion of other libraries' tables, and of streams of them, to Arrow tables and matrices.
+"""Conversion of tables of other libraries to Arrow tables and to matrices.
 
-Cost of `as_matrix`: one copy. A single column of vectors of one length is not copied.
+A stream of tables is converted one table after the other. `as_matrix` copies the data once. It
+copies nothing if the only column is a column of vectors of equal length.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,16 +14,16 @@ from stream_dr.rows.interfaces import ArrowArray, ArrowScanner, ArrowStream, Laz
 from stream_dr.rows.kinds import COLUMNAR, Kind, rows_kind
 from stream_dr.rows.raw_rows import repeated_name
 
-# pyarrow is imported only where a table comes in.
+# At run time, pyarrow is imported only when a table is passed in.
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 def iter_tables(X: object) -> "Iterator[pa.Table]":
-    """Yield the tables of a stream, one after the other.
+    """Yield the Arrow tables of a stream, one after the other.
 
-    Raises EmptyInput for a reader that is at its end. Raises InvalidRows for a lazy frame that has
-    no batches.
+    Raises EmptyInput for a reader that has already been read to its end. Raises InvalidRows for a
+    lazy frame that cannot be read in batches.
     """
     import pyarrow as pa
 
@@ -35,7 +36,7 @@ def iter_tables(X: object) -> "Iterator[pa.Table]":
 
 
 def _iter_batches(X: object) -> Iterable[object]:
-    """Return the batches of a stream, in the classes of its library."""
+    """Return the batches of a stream, as objects of the stream's own library."""
     import pyarrow as pa
 
     native = X.to_native() if isinstance(X, NarwhalsFrame) else X
@@ -51,12 +52,12 @@ def _iter_batches(X: object) -> Iterable[object]:
 
 
 def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
-    """Return X as one table, or None if X is no table.
+    """Return X as an Arrow table, or None if X is not a table.
 
-    kind: kind of X, None to decide it.
+    A column of vectors becomes a table of one column without a name. Rows that are dicts become a
+    table whose columns are the keys. The index of a pandas frame is dropped.
 
-    A column of vectors becomes a table of one column without a name. Rows may also be dicts, whose
-    keys become columns. An index of pandas is dropped.
+    kind: kind of X as `rows_kind` returns it. If None, `rows_kind` is called.
     """
     kind = kind or rows_kind(X)
     if kind is not Kind.DICTS and kind not in COLUMNAR:
@@ -84,21 +85,24 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
 
 
 def _vector_table(column: "pa.Array | pa.ChunkedArray") -> "pa.Table | None":
-    """Return a column of vectors as a table with one unnamed column, or None for other columns."""
+    """Return a column of vectors as a table with one unnamed column.
+
+    None is returned for other columns.
+    """
     import pyarrow as pa
 
     return pa.table([column], [""]) if pa.types.is_nested(column.type) else None
 
 
 def as_matrix(table: "pa.Table") -> tuple[np.ndarray, tuple[str, ...] | None]:
-    """Return the columns of a table as (rows, features), and the names of the features.
+    """Return a table as a matrix (rows, features), and the names of the features.
 
-    The matrix is float32 if all columns are, else float64. A missing number is NaN. A column `v` of
-    vectors of one length becomes the features v0, v1 …, and the names are None if there is no other
-    column.
+    The matrix is float32 if all columns are float32, else float64. A missing number is NaN. A
+    column `v` of vectors of equal length becomes the features v0, v1, … If it is the only column,
+    the names are None.
 
-    Raises NotNumeric naming the columns that hold no numbers. Raises InvalidRows if two columns have
-    the same name, or vectors differ in length.
+    Raises NotNumeric, which names the columns without numbers. Raises InvalidRows if two columns
+    have the same name, or if vectors differ in length.
     """
     parts = {name: _as_numbers(table.column(i), name) for i, name in enumerate(table.column_names)}
     if repeated := repeated_name(table.column_names):
@@ -127,14 +131,18 @@ def as_matrix(table: "pa.Table") -> tuple[np.ndarray, tuple[str, ...] | None]:
 
 
 def _feature_names(name: str, part: np.ndarray) -> list[str]:
-    """Return the names of the features that a column becomes."""
+    """Return the names of the features that a column is converted to.
+
+    name: name of the column.
+    part: (rows,), or (rows, length) for a column of vectors.
+    """
     return [name] if part.ndim == 1 else [f"{name}{j}" for j in range(part.shape[1])]
 
 
 def _as_numbers(column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray | None:
-    """Return a column as (rows,), or None if it holds no numbers.
+    """Return a column as an array (rows,), or None if it has no numbers.
 
-    A column of vectors becomes (rows, length).
+    A column of vectors is returned as (rows, length).
     """
     import pyarrow as pa
 
@@ -157,9 +165,10 @@ def _as_numbers(column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray |
 
 
 def _as_vectors(column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray | None:
-    """Return a column of vectors of one length as (rows, length), or None if they hold no numbers.
+    """Return a column of vectors of equal length as an array (rows, length).
 
-    Raises InvalidRows naming the first row that is null or of another length.
+    None is returned if the column has no vectors of numbers. Raises InvalidRows, which names the
+    first row whose vector is null or of another length.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

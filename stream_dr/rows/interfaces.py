@@ -1,6 +1,7 @@
-"""Interfaces of other libraries' tables, so that none of them has to be imported to recognise one.
+"""Interfaces of tables of other libraries.
 
-Each protocol is checked with isinstance, which looks for the attributes only.
+With them a table is recognised without importing its library. isinstance only checks that an
+object has the attributes of a protocol.
 """
 
 from collections.abc import Iterable
@@ -11,23 +12,23 @@ import numpy as np
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """Table that hands itself over as a stream of Arrow batches."""
+    """Table that can be read through Arrow's C stream interface."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Return the C stream."""
+        """Return the data as a capsule with a C stream."""
 
 
 @runtime_checkable
 class ArrowArray(Protocol):
-    """Table or column that hands itself over as one Arrow array."""
+    """Table or column that can be read through Arrow's C array interface."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> object:
-        """Return the C array."""
+        """Return the data as capsules with a C array."""
 
 
 @runtime_checkable
 class ArrowTable(Protocol):
-    """Arrow's own table or record batch, in which two columns may have the same name."""
+    """Table or record batch of Arrow, in which two columns may have the same name."""
 
     num_columns: int
     column_names: list[str]
@@ -65,7 +66,7 @@ class DaskCollection(Protocol):
 
 @runtime_checkable
 class Chunked(Protocol):
-    """Dask array, as opposed to a dataframe."""
+    """Dask array. A Dask dataframe does not have these attributes."""
 
     chunks: tuple[tuple[int, ...], ...]
 
@@ -80,7 +81,7 @@ class Frame(Protocol):
 
 @runtime_checkable
 class Shaped(Protocol):
-    """Array or table of a known shape."""
+    """Array or table with a known shape."""
 
     shape: tuple[int, ...]
 

@@ -1,7 +1,7 @@
-"""Kinds of input rows.
+"""Kinds of input rows: arrays, sparse matrices, texts, frames, streams and so on.
 
-The kind of X is decided here only, once, where X comes in, and handed on with it. Each module decides
-for itself how it handles a kind.
+`rows_kind` is called once, where X is passed in. The result is then passed on with X. Each module
+decides how it handles each kind.
 """
 
 from collections.abc import Mapping, Sequence, Sized
@@ -25,21 +25,22 @@ from stream_dr.rows.sparse_rows import is_sparse
 
 
 class Kind(StrEnum):
-    """Kind of an input.
+    """Kind of the rows X that a caller passes.
 
     Attributes
     ----------
     BLOCK : a Block
-    RAW : RawRows, as a Block holds them for a feature map
-    ARRAY : an array, a list of rows, or anything else that numpy may turn into an array
+    RAW : RawRows (columns of a table for a feature map)
+    ARRAY : an array, a list of rows, or anything else that numpy may convert to an array
     SPARSE : a scipy matrix of any sparse format
     TEXTS : a list of strings, one per row
     DICTS : a list of dicts, one per row
-    NUMBERS : a pandas frame that numpy can read by itself
+    NUMBERS : a pandas frame of numbers only
     FRAME : a pandas frame with texts, categories or missing values
-    TABLE : a table in memory of polars, Arrow or another library that narwhals knows
-    COLUMN : a column of vectors or texts, or of Arrow's numbers
-    STREAM : an Arrow reader, data set or scanner, a LazyFrame or a DuckDB relation, read in batches
+    TABLE : a table in memory of polars, Arrow or another library that narwhals supports
+    COLUMN : a single column of vectors or texts, or an Arrow column of numbers
+    STREAM : an Arrow reader, data set or scanner, a LazyFrame or a DuckDB relation, read in
+    batches
     DASK_ARRAY : a Dask array
     DASK_FRAME : a Dask dataframe
     """
@@ -60,17 +61,20 @@ class Kind(StrEnum):
 
 
 DASK = (Kind.DASK_ARRAY, Kind.DASK_FRAME)
-"""Kinds whose parts Dask computes."""
+"""Kinds of rows that Dask computes."""
 
 PANDAS = (Kind.NUMBERS, Kind.FRAME, Kind.DASK_FRAME)
-"""Kinds with the interface of pandas frames."""
+"""Kinds of rows with the interface of pandas frames."""
 
 COLUMNAR = (Kind.NUMBERS, Kind.FRAME, Kind.TABLE, Kind.COLUMN, Kind.STREAM)
-"""Kinds that Arrow can represent as columns, of whatever type."""
+"""Kinds of rows that can be converted to Arrow columns."""
 
 
 def rows_kind(X: object) -> Kind:
-    """Return the kind of X. O(1), or O(rows) for lists."""
+    """Return the kind of the rows X: array, sparse matrix, texts, frame and so on.
+
+    Costs O(1), or O(rows) for lists.
+    """
     if isinstance(X, np.ndarray) and X.ndim == 2:
         return Kind.ARRAY
     if isinstance(X, Block):
@@ -87,7 +91,7 @@ def rows_kind(X: object) -> Kind:
 
 
 def _kind_of_list(X: np.ndarray | Sequence[object]) -> Kind:
-    """Return the kind of a list, or of an array that is not (rows, features)."""
+    """Return the kind of a list or an array: texts, dicts or array."""
     if not isinstance(X, np.ndarray) or X.ndim == 1:
         for kind, value in ((Kind.TEXTS, str), (Kind.DICTS, Mapping)):
             if len(X) and all(isinstance(row, value) for row in X):
@@ -96,10 +100,10 @@ def _kind_of_list(X: np.ndarray | Sequence[object]) -> Kind:
 
 
 def _kind_of_pandas(X: Any) -> Kind:
-    """Return the kind of a pandas frame or series."""
+    """Return the kind of a pandas frame or series: with numbers only, or not."""
     types = [X.dtype] if X.ndim == 1 else list(X.dtypes)
     numeric = all(isinstance(kind, np.dtype) and kind != np.dtype(object) for kind in types)
-    # pandas offers `sparse` only if all columns are sparse.
+    # A pandas frame has the attribute `sparse` only if all columns are sparse.
     numeric = numeric or hasattr(X, "sparse")
 
     if X.ndim == 1:
@@ -108,10 +112,14 @@ def _kind_of_pandas(X: Any) -> Kind:
 
 
 def _kind_of_arrow(X: object) -> Kind:
-    """Return the kind of an object with Arrow's interface, or of one that narwhals knows."""
+    """Return the kind of any other object: table, stream, column or array.
+
+    Tables, streams and columns are objects with Arrow's interface, or objects that narwhals
+    supports.
+    """
     is_stream = isinstance(X, ArrowStream)
     is_whole = is_stream or isinstance(X, ArrowArray)
-    # narwhals would refuse a table in which two columns have the same name.
+    # narwhals would raise an error for a table in which two columns have the same name.
     if is_whole and isinstance(X, ArrowTable):
         return Kind.TABLE
     if isinstance(X, ArrowScanner):

@@ -1,4 +1,4 @@
-"""Conversion of rows of any kind to numbers, dense or CSR, with the names of their columns."""
+"""Conversion of rows of any kind to numbers, dense or CSR, and the names of their columns."""
 
 from collections.abc import Iterable, Sized
 from os import PathLike
@@ -18,14 +18,14 @@ from stream_dr.rows.sparse_rows import as_csr, refuse_complex
 def as_rows(X: Any, kind: Kind | None = None) -> tuple[Rows, tuple[str, ...] | None]:
     """Return X as an ndarray or CSR (rows, features), and the names of its columns.
 
-    kind: kind of X, None to decide it.
+    X may be of any kind except a Block. Sparse matrices of any scipy format become CSR. Tables are
+    converted through Arrow. float32 stays float32, and all other types become float64. A C-ordered
+    array of floats is not copied. The names are None unless X is a table with named columns.
 
-    X may be of any kind but a Block. Any scipy sparse format is converted to CSR. A table is
-    converted by way of Arrow. float32 stays float32, and other types become float64. An array of
-    floats in C order is not copied. The names are None unless X is a table with named columns.
+    Raises NotNumeric, InvalidRows, InvalidIndex or NotFinite. Raises SchemaMismatch if X was
+    prepared for a feature map and has columns of texts or dates.
 
-    Raises NotNumeric, InvalidRows, InvalidIndex or NotFinite. Raises SchemaMismatch for columns of a
-    table.
+    kind: kind of X as `rows_kind` returns it. If None, `rows_kind` is called.
     """
     kind = kind or rows_kind(X)
     names = None
@@ -45,10 +45,10 @@ def as_rows(X: Any, kind: Kind | None = None) -> tuple[Rows, tuple[str, ...] | N
 
 
 def _as_float_matrix(X: ArrayLike) -> np.ndarray:
-    """Return array-like X as a C-ordered (rows, features) array of floats."""
+    """Return an array or nested lists as a C-ordered (rows, features) array of floats."""
     try:
         array = np.asarray(X)
-        # A column of vectors.
+        # An array of lists becomes an array (rows, features).
         if array.dtype == object and array.ndim == 1 and all(isinstance(row, Sized) for row in array):
             array = np.asarray(array.tolist())
     except ValueError as e:
@@ -83,7 +83,7 @@ def _no_rows_error(X: object) -> NotNumeric:
 
 
 def _column_names(columns: Iterable[object]) -> tuple[str, ...] | None:
-    """Return the names of a frame's columns, or None unless all are strings.
+    """Return the names of a frame's columns, or None if a name is not a string.
 
     Raises InvalidRows if two columns have the same name.
     """

@@ -1,13 +1,17 @@
-"""Rows as a table has them, before a feature map turns them into numbers.
+"""RawRows: columns of a table, before a feature map turns them into numbers.
 
-A column holds numbers, NaN where a value is missing, or texts. Texts are codes that index the
-distinct texts, −1 where one is missing. `Block.X` may be RawRows, from which only estimators whose
-feature map is `table` or `text` learn.
+A column has numbers or texts. A missing number is NaN. Texts are stored as integer codes, which
+are indices into the distinct texts of the column. The code of a missing text is −1. Only
+estimators with the feature map `table` or `text` can learn from RawRows.
 
-Cost: 8 bytes per number, 4 bytes per text, and each distinct text.
+A number takes 8 bytes, and a text 4 bytes. Each distinct text is stored once in addition.
 
-Why this way: numerics know no Arrow, and a feature map needs the distinct texts of a column and
-its missing values, which are at hand here.
+A feature map needs the distinct texts and the missing values of a column. Numeric code does not
+use Arrow, so they are stored here.
+
+The family of a column is "number", "date" or "text", or "" if all of its values are missing.
+Columns of one family can be compared, whatever their kinds: the kinds "number", "integer" and
+"boolean" are of the family "number", and "date" and "time" are of the family "date".
 """
 
 import re
@@ -22,21 +26,24 @@ from stream_dr.rows.interfaces import Shaped
 from stream_dr.rows.sparse_rows import is_sparse
 
 LARGEST = 1e100
-"""Largest size of a value. The squares of larger ones might not be finite."""
+"""Largest allowed size of a value. Squares of larger values might overflow."""
 
 Index = np.ndarray | slice
-"""Index of rows, as integers, a mask or a slice."""
+"""Index of rows: integers, a mask of booleans or a slice."""
 
 JsonValue = str | float | bool | None
-"""Value of a column in JSON."""
+"""A value of a column, as it is written in JSON."""
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?")
-"""Pattern of dates and times in JSON."""
+"""Pattern of dates and times in the ISO format."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 NUMBERS = ("number", "integer", "boolean", "date", "time")
-"""Kinds of columns whose values are float64. Dates and times are days since 1970-01-01 (UTC)."""
+"""Kinds of columns whose values are float64.
+
+Dates and times are stored as days since 1970-01-01 (UTC).
+"""
 
 
 class RawColumn(NamedTuple):
@@ -46,9 +53,9 @@ class RawColumn(NamedTuple):
     ----------
     kind : one of NUMBERS, or "text"
     values : ndarray (rows,)
-        float64 with NaN where missing. Of texts, int32 codes with −1 where missing.
+        float64, NaN if missing. For texts, int32 indices into `labels`, −1 if missing.
     labels : tuple of str
-        Distinct texts, which the codes index.
+        Distinct texts. Empty for numbers and dates.
     """
 
     kind: str
@@ -57,28 +64,31 @@ class RawColumn(NamedTuple):
 
     @property
     def missing(self) -> np.ndarray:
-        """Mask (rows,) of the missing values."""
+        """Mask (rows,) that is True where a value is missing."""
         return self.values < 0 if self.kind == "text" else np.isnan(self.values)
 
     def take(self, rows: Index) -> "RawColumn":
-        """Return the column of these rows. Texts that they do not use are dropped."""
+        """Return the column of some rows. Texts that do not occur in these rows are dropped."""
         values = self.values[rows]
         if self.kind != "text":
             return self._replace(values=values)
 
         used, codes = np.unique(values, return_inverse=True)
-        # The code −1 of missing texts comes first.
+        # `used` is sorted, so the code −1 of missing texts comes first.
         any_missing = int(used[:1].sum() < 0)
         labels = tuple(self.labels[i] for i in used[any_missing:].tolist())
         return RawColumn("text", (codes - any_missing).astype(np.int32), labels)
 
     def json_values(self) -> list[JsonValue]:
-        """Return the value of each row in JSON's types."""
+        """Return the value of each row, as it is written in JSON."""
         rows = zip(self.values.tolist(), self.missing, strict=True)
         return [None if missing else self._json_value(value) for value, missing in rows]
 
     def _json_value(self, value: Any) -> JsonValue:
-        """Return a value or a code in JSON's types."""
+        """Return a value as it is written in JSON.
+
+        value: a number, or the index of a text.
+        """
         if self.kind == "text":
             return self.labels[value]
         if self.kind == "boolean":
@@ -89,7 +99,7 @@ class RawColumn(NamedTuple):
 
 
 class RawRows:
-    """Rows of a table, column by column. Must not be written to.
+    """Rows of a table, stored column by column. The arrays must not be written to.
 
     Raises InvalidRows if two columns have the same name. Raises NotFinite for a number that is
     infinite or too large.
@@ -97,9 +107,9 @@ class RawRows:
     Attributes
     ----------
     names : tuple of str
-        Names of the columns.
+        Name of each column.
     columns : tuple of RawColumn
-        One per name.
+        The columns.
     rows : int
         Number of rows.
     """
@@ -118,22 +128,25 @@ class RawRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows and of columns."""
+        """Number of rows and number of columns."""
         return self.rows, len(self.names)
 
     @property
     def nbytes(self) -> int:
-        """Number of bytes of values and texts."""
+        """Number of bytes of the values and distinct texts."""
         return sum(c.values.nbytes + sum(map(len, c.labels)) for c in self.columns)
 
     def __getitem__(self, rows: Index) -> "RawRows":
-        """Return the RawRows of these rows."""
+        """Return some of the rows."""
         chosen = np.arange(self.rows)[rows]
         return RawRows(self.names, tuple(c.take(chosen) for c in self.columns), len(chosen))
 
     @property
     def kinds(self) -> dict[str, str]:
-        """Kind of each column, by name."""
+        """Kind of each column by name.
+
+        The kinds are "text", "number", "integer", "boolean", "date" and "time".
+        """
         return {name: column.kind for name, column in zip(self.names, self.columns, strict=True)}
 
     def column(self, name: str) -> RawColumn | None:
@@ -141,16 +154,20 @@ class RawRows:
         return self.columns[self.names.index(name)] if name in self.names else None
 
     def arranged(self, kinds: dict[str, str]) -> "RawRows":
-        """Return the rows with the columns of `kinds`, in its order, then the other columns.
+        """Return the rows with the columns that `kinds` names first, in this order.
 
-        kinds: family of each column by name, "" for any. A column that is absent is all missing.
-        Raises SchemaMismatch if all are absent, or a value is of another family.
+        Other columns follow. A named column that the rows do not have is added with missing
+        values. Columns are converted to the family that `kinds` gives. Raises SchemaMismatch if
+        the rows have none of the named columns, or if a value cannot be converted.
+
+        kinds: family of each column by name, which is "number", "date" or "text". "" means any
+            family.
         """
         others = {name: column for name, column in zip(self.names, self.columns, strict=True) if name not in kinds}
         if len(others) == len(self.names) and self.rows:
             raise columns_mismatch(tuple(kinds), self.names)
 
-        # Absent columns may be many, so those of one family share their values.
+        # There may be many absent columns. All absent columns of a family share one array.
         absent = {kind for name, kind in kinds.items() if name not in self.names}
         missing = {kind: missing_column(kind, self.rows) for kind in absent}
 
@@ -162,7 +179,7 @@ class RawRows:
         return RawRows(tuple(columns), tuple(columns.values()), self.rows)
 
     def to_dicts(self) -> list[dict[str, JsonValue]]:
-        """Return the rows as dicts of JSON's types.
+        """Return each row as a dict that can be written as JSON.
 
         Dates are ISO texts. A missing value is None.
         """
@@ -171,7 +188,7 @@ class RawRows:
 
 
 def repeated_name(names: Sequence[str]) -> InvalidRows | None:
-    """Return the error for two columns with the same name, or None."""
+    """Return an error if two columns have the same name, else None."""
     if len(set(names)) == len(names):
         return None
     repeated = next(name for i, name in enumerate(names) if name in names[:i])
@@ -181,16 +198,19 @@ def repeated_name(names: Sequence[str]) -> InvalidRows | None:
 def missing_row(kinds: dict[str, str]) -> RawRows:
     """Return one row in which every value is missing.
 
-    kinds: family of each column by name.
+    kinds: family of each column by name ("number", "date" or "text").
     """
     return RawRows(tuple(kinds), tuple(missing_column(kind, 1) for kind in kinds.values()))
 
 
 def kinds_with(kinds: dict[str, str], rows: RawRows) -> dict[str, str]:
-    """Return the families of columns, completed by these rows.
+    """Return the family of each column, completed by some rows.
 
-    kinds: family of each column by name, "" if unknown so far. It must name all columns of `rows`.
-    Raises SchemaMismatch for a value of another family.
+    The family is "number", "date" or "text". Raises SchemaMismatch if a value cannot be converted
+    to the known family of its column.
+
+    kinds: known family of each column by name, "" if not yet known. It must name all columns of
+        `rows`.
     """
     columns = dict(zip(rows.names, rows.columns, strict=True))
     for name, column in columns.items():
@@ -200,9 +220,9 @@ def kinds_with(kinds: dict[str, str], rows: RawRows) -> dict[str, str]:
 
 
 def parse_dates(rows: RawRows) -> RawRows:
-    """Return the rows with columns of ISO dates or times as dates.
+    """Return the rows with texts converted to dates where possible.
 
-    A column of texts is changed only if all its texts are dates or times.
+    A column is converted only if all of its texts are ISO dates or times.
     """
     columns = zip(rows.names, rows.columns, strict=True)
     parsed = (convert_column(name, column, "date") if _is_iso(column) else column for name, column in columns)
@@ -210,17 +230,20 @@ def parse_dates(rows: RawRows) -> RawRows:
 
 
 def _initial_family(column: RawColumn) -> str:
-    """Return the family of a column whose first values are these."""
+    """Return the family ("number", "date" or "text") of a column's first values.
+
+    Texts that are all ISO dates or times are of the family "date".
+    """
     return "date" if _is_iso(column) else family_of(column)
 
 
 def _is_iso(column: RawColumn) -> bool:
-    """Return True if a column holds texts that are all ISO dates or times."""
+    """Return True if all texts of a column are ISO dates or times."""
     if column.kind != "text" or not column.labels:
         return False
     if not all(map(_ISO.fullmatch, column.labels)):
         return False
-    # The pattern admits the 31st of February.
+    # The pattern also accepts dates that do not exist, such as the 31st of February.
     try:
         _ = [_parse_days(text) for text in column.labels]
     except ValueError:
@@ -229,9 +252,10 @@ def _is_iso(column: RawColumn) -> bool:
 
 
 def refuse_table(rows: object) -> None:
-    """Raise an error if rows are RawRows, for callers that learn numbers only.
+    """Raise an error if rows are RawRows, for callers that need numbers.
 
-    Raises SchemaMismatch naming a column of texts or dates, or InvalidRows.
+    RawRows are the columns of a table. Raises SchemaMismatch, which names a column of texts or
+    dates. Raises InvalidRows if there is no such column.
     """
     if not isinstance(rows, RawRows):
         return
@@ -248,15 +272,19 @@ def refuse_table(rows: object) -> None:
 
 
 def default_names(X: Shaped) -> tuple[str, ...]:
-    """Return the names x0, x1 … for the columns of unnamed rows (rows, features)."""
+    """Return the names x0, x1, … for the columns of rows without names.
+
+    X: (rows, features).
+    """
     return tuple(f"x{i}" for i in range(X.shape[1]))
 
 
 def raw_from_array(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
     """Return dense rows (rows, features) as RawRows.
 
-    names: names of the columns. None: x0, x1 … RawRows are returned unchanged. Raises InvalidRows
-    for sparse rows.
+    RawRows are returned unchanged. Raises InvalidRows for sparse rows.
+
+    names: names of the columns. If None, the names are x0, x1, …
     """
     if isinstance(X, RawRows):
         return X
@@ -268,15 +296,18 @@ def raw_from_array(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
 
 
 def _number_column(values: np.ndarray) -> RawColumn:
-    """Return numbers as a column, of integers if all are whole."""
+    """Return numbers as a column of kind "integer" or "number".
+
+    The kind is "integer" if all numbers are whole and none is missing.
+    """
     whole = bool(np.all(values == np.rint(values)))
     return RawColumn("integer" if whole else "number", values)
 
 
 def family_of(column: RawColumn) -> str:
-    """Return "number", "date" or "text", or "" if all values are missing.
+    """Return the family of a column: "number", "date" or "text".
 
-    Columns of one family can stand for each other.
+    Values of one family can be compared. "" is returned if all values are missing.
     """
     if column.missing.all():
         return ""
@@ -284,16 +315,23 @@ def family_of(column: RawColumn) -> str:
 
 
 def missing_column(family: str, rows: int) -> RawColumn:
-    """Return a column of this family in which every value is missing."""
+    """Return a column in which every value is missing.
+
+    family: "number", "date" or "text".
+    """
     if family == "text":
         return RawColumn("text", np.full(rows, -1, np.int32))
     return RawColumn("time" if family == "date" else "number", np.full(rows, np.nan))
 
 
 def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
-    """Return the column as one of another family, if nothing is lost.
+    """Convert a column to numbers, dates or texts, if nothing is lost.
 
-    Examples are 3 and "3", or a day and its ISO text. Raises SchemaMismatch naming column and row.
+    Examples are 3 and "3", or a day and its ISO text. Raises SchemaMismatch, which names the
+    column and the row.
+
+    name: name of the column.
+    family: family of the result: "number", "date" or "text".
     """
     own_family = family_of(column)
     if own_family == family:
@@ -307,7 +345,7 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
     if own_family != "text":
         raise _type_error(name, column, int(np.flatnonzero(~column.missing)[0]), family)
 
-    # The last number stays NaN, which the code −1 of missing texts selects.
+    # The last number stays NaN. The code −1 of missing texts is an index of this number.
     parse = _parse_days if family == "date" else _parse_number
     numbers = np.full(len(column.labels) + 1, np.nan)
     for i, text in enumerate(column.labels):
@@ -325,9 +363,9 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
 
 
 def _as_text(column: RawColumn) -> RawColumn:
-    """Return numbers and dates as texts.
+    """Convert a column of numbers or dates to texts.
 
-    3.0 and true become "3" and "1". A day becomes "2024-02-29".
+    3.0 becomes "3", true becomes "1", and a day becomes a text like "2024-02-29".
     """
     distinct, codes = np.unique(column.values, return_inverse=True)
     codes = np.where(column.missing, -1, codes).astype(np.int32)
@@ -335,7 +373,10 @@ def _as_text(column: RawColumn) -> RawColumn:
 
 
 def format_value(kind: str, value: float) -> str:
-    """Return a number or date as text."""
+    """Return a number or date as text.
+
+    kind: kind of the value's column.
+    """
     if kind == "date":
         return str(np.datetime64(int(value), "D"))
     if kind == "time":
@@ -344,9 +385,9 @@ def format_value(kind: str, value: float) -> str:
 
 
 def _parse_number(text: str) -> float:
-    """Return the number that a text shows, with true as 1 and false as 0.
+    """Return the number that a text represents. "true" is 1 and "false" is 0.
 
-    Raises ValueError unless it is finite.
+    Raises ValueError unless the number is finite.
     """
     truth = {"true": 1.0, "false": 0.0}.get(text.strip().lower())
     value = float(text) if truth is None else truth
@@ -356,11 +397,11 @@ def _parse_number(text: str) -> float:
 
 
 def _parse_days(text: str) -> float:
-    """Return an ISO date or time as days since 1970, in UTC if it names no zone.
+    """Return an ISO date or time as days since 1970.
 
-    Raises ValueError.
+    A time without a zone is read as UTC. Raises ValueError.
     """
-    # The first day of the calendar overflows in some zones.
+    # In some time zones the first day of the calendar overflows.
     try:
         when = datetime.fromisoformat(text.strip())
         return ((when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)) - _EPOCH) / timedelta(days=1)
@@ -369,7 +410,10 @@ def _parse_days(text: str) -> float:
 
 
 def _type_error(name: str, column: RawColumn, row: int, family: str) -> SchemaMismatch:
-    """Return the error for a value that is not of the column's family."""
+    """Return the error for a value that cannot be converted.
+
+    family: family that the column must have ("number", "date" or "text").
+    """
     if column.kind == "text":
         shown = column.labels[column.values[row]]
     else:

@@ -1,6 +1,6 @@
-"""Sources from which refine reads the stream again, once per pass.
+"""Sources that yield a stream's batches again for each pass of a refine.
 
-A source may be data in memory, shards, a directory's log, or any object with `events`.
+A source may be data in memory, shards, a directory's log, or any object with a method `events`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,33 +12,40 @@ from stream_dr.rows.block import Block
 from stream_dr.rows.interfaces import Shaped
 
 Batch = Block | tuple[Any, ...] | list[Any]
-"""Block, or (X, y) or (X, y, weights)."""
+"""A batch as a caller passes it: a Block, (X, y) or (X, y, weights)."""
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Object that can replay the events of a stream."""
+    """Object that can yield the batches of a stream any number of times."""
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (position, Block) in ascending order of position, for after < position ≤ until.
+        """Yield (position, Block) for the batches after one position, up to another.
 
-        until: None for all up to the end.
+        Positions are in ascending order.
+
+        after: position after which to begin.
+        until: last position. If None, all later batches are yielded.
         """
         ...
 
 
 class GivenBatches:
-    """Source of batches that can be iterated any number of times.
+    """Source of batches that a caller passes and that can be iterated any number of times.
 
-    A batch is a Block, (X, y) or (X, y, weights). X may be a stream of tables that can be read
-    again, such as an Arrow data set or a LazyFrame, and y the name of its column of targets.
+    A batch is a Block, (X, y) or (X, y, weights). X may also be a stream of tables that can be
+    read again, such as an Arrow data set or a LazyFrame. Then y is the name of the column of
+    targets.
     """
 
     def __init__(self, batches: Iterable[Batch]) -> None:
         self._batches = batches
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (position, Block) of each batch, with positions from 0."""
+        """Yield (position, Block) for the batches after one position, up to another.
+
+        The first batch has the position 0.
+        """
         blocks = (_as_block(batch, number) for number, batch in enumerate(self._batches))
         for position, block in enumerate(part for whole in blocks for part in batches(whole)):
             if position > after and (until is None or position <= until):
@@ -46,7 +53,10 @@ class GivenBatches:
 
 
 def _as_block(batch: Batch, position: int) -> Block:
-    """Return a batch as a Block, or raise InvalidParameter."""
+    """Return a batch as a Block. Raises InvalidParameter.
+
+    position: position of the batch, for the error message.
+    """
     if isinstance(batch, Block):
         return batch
     if isinstance(batch, tuple | list) and 0 < len(batch) <= 3:
@@ -58,12 +68,12 @@ def _as_block(batch: Batch, position: int) -> Block:
 
 
 def as_source(source: object) -> Source:
-    """Return a Source of what a caller passes.
+    """Return a Source of the data that a caller passes.
+
+    Raises InvalidParameter for other objects. An iterator is also refused, because it can be read
+    only once, and refine reads the stream once in each pass.
 
     source: a Source, (X, y) or (X, y, weights), or an iterable of these that can be read again.
-
-    Raises InvalidParameter for anything else. A one-shot iterator is refused, since refine reads the
-    stream once per pass.
     """
     if isinstance(source, Source):
         return source

@@ -1,11 +1,11 @@
-"""Conversion of scipy matrices of any sparse format to CSR matrices that compiled loops may trust.
+"""Conversion of scipy's sparse matrices to CSR matrices that are safe for compiled loops.
 
-Cost: two passes over the indices. Rows are copied only if their indices are not sorted, or if the
-matrix has another format.
+Costs two passes over the indices. Rows are copied only if their indices are not sorted, or if the
+matrix is not CSR.
 """
 
-# scipy accepts index arrays unchecked. An index outside the width, or a row's end outside the
-# arrays, reads memory out of bounds in scipy's own conversions, so the indices are checked before these.
+# scipy does not check index arrays. With an invalid index, its conversions read memory out of
+# bounds. So the indices are checked before scipy converts a matrix.
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 
 
 def is_sparse(X: object) -> bool:
-    """Return True if X is a sparse matrix or array of scipy. O(1)."""
+    """Return True if X is a sparse matrix or sparse array of scipy. Costs O(1)."""
     if isinstance(X, np.ndarray):
         return False
-    # There is no sparse matrix before scipy.sparse is loaded, and loading it takes time.
+    # If scipy.sparse is not loaded, X cannot be sparse. Loading it here would take time.
     loaded = sys.modules.get("scipy.sparse")
     return loaded is not None and bool(loaded.issparse(X))
 
 
 def as_csr(X: Any) -> "sp.csr_matrix":
-    """Return X as CSR with sorted, distinct indices and float32 or float64 values.
+    """Return X as CSR with float32 or float64 values.
 
-    The caller's matrix is not changed. Raises InvalidIndex or InvalidRows.
+    The indices of each row are sorted and distinct. The caller's matrix is not changed. Raises
+    InvalidIndex or InvalidRows.
     """
     refuse_complex(X)
     if X.ndim != 2:
@@ -48,7 +49,7 @@ def as_csr(X: Any) -> "sp.csr_matrix":
 
 
 def refuse_complex(X: Numeric) -> None:
-    """Raise InvalidRows for an array, dense or sparse, of complex numbers."""
+    """Raise InvalidRows if an array, dense or sparse, has complex numbers."""
     if X.dtype.kind == "c":
         raise InvalidRows(
             "Complex data not supported: rows are complex numbers; pass real and imaginary parts as columns."
@@ -56,15 +57,15 @@ def refuse_complex(X: Numeric) -> None:
 
 
 def check_indices(X: "sp.csr_matrix") -> bool:
-    """Return True if every row's indices are sorted and distinct.
+    """Return True if the indices of every row are sorted and distinct.
 
-    Raises InvalidIndex naming the row and the invalid index.
+    Raises InvalidIndex, which names the row and the invalid index.
     """
     return _check_compressed(X.indptr, X.indices, len(X.data), X.shape, "row")
 
 
 def _to_csr(X: Any) -> "sp.csr_matrix":
-    """Return a matrix of another sparse format as CSR, after a check of its own indices."""
+    """Return a matrix of another sparse format as CSR, after a check of its indices."""
     if X.format == "csc":
         _check_compressed(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
     elif X.format == "bsr":
@@ -82,10 +83,13 @@ def _to_csr(X: Any) -> "sp.csr_matrix":
 
 
 def _check_compressed(indptr: np.ndarray, indices: np.ndarray, entries: int, shape: tuple[int, int], what: str) -> bool:
-    """Return True if the indices of compressed rows or columns are sorted and distinct.
+    """Return True if the indices of every row are sorted and distinct.
 
-    entries: number of stored values. shape: number of rows, and the limit of their indices. what:
-    name of a row in errors. Raises InvalidIndex.
+    The rows may also be the columns of a CSC matrix. Raises InvalidIndex for invalid arrays.
+
+    entries: number of stored values.
+    shape: number of rows, and number above all indices.
+    what: word for a row in error messages.
     """
     if indptr.dtype.kind != "i" or indices.dtype.kind != "i" or len(indptr) != shape[0] + 1:
         raise InvalidIndex(f"indptr must be {shape[0] + 1} integers, and indices integers; make the matrix anew.")
@@ -97,7 +101,7 @@ def _check_compressed(indptr: np.ndarray, indices: np.ndarray, entries: int, sha
         )
 
     used = indices[: indptr[-1]]
-    # A negative index is a large one if read as unsigned.
+    # Read as an unsigned integer, a negative index is a large index.
     unsigned = used.view(f"u{used.itemsize}")
     if len(used) and not unsigned.max() < shape[1]:
         at = np.flatnonzero((used < 0) | (used >= shape[1]))[0]
@@ -107,7 +111,7 @@ def _check_compressed(indptr: np.ndarray, indices: np.ndarray, entries: int, sha
             f"{what} {row} has the index {index}; it must be from 0 to {shape[1] - 1}.", row=row, index=index
         )
 
-    # The first index of a row is not compared with the last one of the row before.
+    # The first index of a row is not compared with the last index of the previous row.
     ascends = used[1:] > used[:-1]
     if shape[0] > 1:
         starts = indptr[1:-1]

@@ -1,10 +1,11 @@
-"""Conversion of rows of any kind to RawRows, for a feature map, and of RawRows to Arrow columns.
+"""Conversion of rows of any kind to RawRows, and of RawRows to Arrow columns.
 
-Columns may hold numbers, booleans, dates, timestamps, strings, and dictionaries of any of these,
-each with nulls. Dates and timestamps become days since 1970 (UTC). A column `v` of vectors of one
-length becomes the columns v0, v1 …
+RawRows are the columns of a table for a feature map. A column may have numbers, booleans, dates,
+timestamps or strings, dictionary-encoded or not, and nulls. Dates and timestamps become days since
+1970 (UTC). A column `v` of vectors of equal length becomes the columns v0, v1, …
 
-Cost: one pass over each column in Arrow's kernels. Each distinct text becomes one Python string.
+Costs one pass over each column in compiled functions of Arrow. Each distinct text becomes one
+Python string.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,10 +22,13 @@ from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.raw_rows import RawColumn, RawRows, default_names, parse_dates, raw_from_array
 
 EXACT = 2**53
-"""Largest integer that is read as a number. Larger ones become texts, since float64 is inexact."""
+"""Largest integer that is read as a number.
+
+Columns with larger integers become texts, because float64 cannot represent them exactly.
+"""
 
 LONGEST_VECTOR = 4096
-"""Maximum length of vectors in a table, since each of their numbers becomes a column."""
+"""Largest length of vectors in a table. Each number of a vector becomes a column."""
 
 _KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
 _NUMBERS = {getattr(pa, kind)().id: np.dtype(kind) for kind in _KINDS}
@@ -35,10 +39,11 @@ _UNITS = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_
 def raw_from_arrow(batch: Any, beside: Sequence[str] = ()) -> RawRows:
     """Return a record batch or table as RawRows.
 
-    batch: any object with Arrow's C stream or array interface. beside: names of columns to skip.
+    Raises SchemaMismatch, which names all columns of an unsupported type. Raises InvalidRows for a
+    frame that cannot be converted to Arrow. Raises NotFinite.
 
-    Raises SchemaMismatch naming all columns of an unsupported type. Raises InvalidRows for a frame
-    that Arrow cannot represent. Raises NotFinite.
+    batch: any object with Arrow's C stream or C array interface.
+    beside: names of columns to skip.
     """
     batch = batch if isinstance(batch, pa.RecordBatch) else _as_record_batch(batch)
     index = next((name for name in batch.schema.names if name.startswith("__index_level_")), None)
@@ -64,15 +69,15 @@ def raw_from_arrow(batch: Any, beside: Sequence[str] = ()) -> RawRows:
 
 
 def arrow_from_raw(rows: RawRows) -> dict[str, pa.Array]:
-    """Return RawRows as columns that `raw_from_arrow` can read.
+    """Return RawRows as Arrow columns by name, which `raw_from_arrow` can read.
 
-    Missing values are null, and texts are strings without a dictionary.
+    Missing values become null. Texts become plain strings.
     """
     return dict(zip(rows.names, map(_as_arrow, rows.columns), strict=True))
 
 
 def is_supported(kind: pa.DataType) -> bool:
-    """Return True if a table may have columns of this type."""
+    """Return True if a table may have columns of this Arrow type."""
     if pa.types.is_dictionary(kind) or _is_vector(kind):
         kind = kind.value_type
     return bool(
@@ -87,15 +92,17 @@ def is_supported(kind: pa.DataType) -> bool:
 def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
     """Return a table, texts, dicts, a dense array or lists as RawRows.
 
-    names: names of an array's columns. None: x0, x1 … Raises InvalidRows for sparse rows and for
-    anything that is no rows. Raises SchemaMismatch or NotFinite.
+    Raises InvalidRows for sparse rows, and for objects that are not rows. Raises SchemaMismatch or
+    NotFinite.
+
+    names: names of an array's columns. If None, the names are x0, x1, …
     """
     kind = rows_kind(X)
     if kind is Kind.DICTS:
         return parse_dates(raw_from_dicts(X))
     if kind is Kind.TEXTS:
         return raw_from_texts(X)
-    # Named as `raw_from_texts` names its column.
+    # The column gets the name that `raw_from_texts` gives to texts.
     if kind is Kind.COLUMN:
         return raw_from_arrow(pa.table({"text": pa.array(X, from_pandas=True)}))
     if kind in COLUMNAR:
@@ -111,19 +118,20 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
             return raw_from_arrow(pa.table(columns, list(names)))
         if dense.dtype.kind in "fiub" and dense.ndim == 2:
             return raw_from_array(dense, names)
-    # For all else, as_rows raises the error.
+    # as_rows raises the error for everything else.
     return raw_from_array(as_rows(X)[0], names)
 
 
 def raw_from_texts(texts: Iterable[str]) -> RawRows:
-    """Return texts as RawRows of the one column `text`."""
+    """Return texts as RawRows with a single column, which is called `text`."""
     return RawRows(("text",), (RawColumn("text", *_encode_texts(pa.array(list(texts), pa.string()))),))
 
 
 def raw_from_dicts(rows: Sequence[Mapping[str, Any]]) -> RawRows:
     """Return rows that are dicts as RawRows.
 
-    None, NaN and a key that a row lacks are missing values. Raises InvalidRows or SchemaMismatch.
+    A value is missing if it is None or NaN, or if the row does not have the key. Raises
+    InvalidRows or SchemaMismatch.
     """
     names = tuple(dict.fromkeys(str(name) for row in rows for name in row))
     columns = [_infer_column([row.get(name) for row in rows], name) for name in names]
@@ -133,12 +141,13 @@ def raw_from_dicts(rows: Sequence[Mapping[str, Any]]) -> RawRows:
 def _infer_column(values: list[Any], name: str) -> pa.Array:
     """Return Python values as an Arrow column.
 
-    Raises SchemaMismatch naming the first row of another type than those before it.
+    Raises SchemaMismatch, which names the first row whose value has another type than earlier
+    values.
     """
     try:
         return pa.array(values, from_pandas=True)
     except (pa.ArrowException, OverflowError) as e:
-        # NaN differs from itself.
+        # NaN values are dropped, because NaN is not equal to itself.
         present = [(row, value) for row, value in enumerate(values) if value is not None and value == value]
         first = type(present[0][1])
         row, value = next((item for item in present if type(item[1]) is not first), present[0])
@@ -161,21 +170,21 @@ def _as_record_batch(X: Any) -> pa.RecordBatch:
 
 
 def is_string_type(kind: pa.DataType) -> bool:
-    """Return True for string, large_string and string_view."""
+    """Return True for the string types of Arrow (string, large_string and string_view)."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def is_numeric(kind: pa.DataType) -> bool:
-    """Return True for numbers and booleans."""
+    """Return True for the Arrow types of numbers and booleans."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
 def numbers_of(array: pa.Array) -> np.ndarray:
-    """Return the integers or floats of an array without nulls, as a read-only view of its buffer.
+    """Return the numbers of an Arrow array without nulls, as a read-only view.
 
-    O(1).
+    Costs O(1).
     """
-    # to_numpy releases the interpreter lock twice, and this does not.
+    # A view of the buffer, unlike `to_numpy`, does not release the interpreter lock.
     kind = _NUMBERS[array.type.id]
     if not len(array):
         return np.empty(0, kind)
@@ -185,7 +194,7 @@ def numbers_of(array: pa.Array) -> np.ndarray:
 
 
 def _raw_column(column: pa.Array) -> RawColumn:
-    """Return an Arrow array of a supported type as a raw column."""
+    """Return an Arrow array of a supported type as a RawColumn."""
     kind = column.type
     if pa.types.is_dictionary(kind) and not is_string_type(kind.value_type):
         return _raw_column(column.dictionary_decode())
@@ -215,10 +224,13 @@ def _is_vector(kind: pa.DataType) -> bool:
 
 
 def _vector_columns(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
-    """Return vectors of one length as a column of numbers per place.
+    """Return a column of vectors as several columns of numbers.
 
-    A null vector is missing in all of them. Raises InvalidRows if vectors differ in length, naming
-    the first such row, or if they are too long.
+    Column i has number i of every vector. A null vector is missing in all of these columns. Raises
+    InvalidRows if vectors are too long. Also raises InvalidRows if vectors differ in length, and
+    names the first such row.
+
+    name: name of the column of vectors.
     """
     present = column.is_valid().to_numpy(zero_copy_only=False)
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
@@ -247,7 +259,7 @@ def _vector_columns(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
 
 
 def _divided_numbers(column: pa.Array, unit: int) -> np.ndarray:
-    """Return numbers as float64 divided by `unit`, NaN where null."""
+    """Return a column's numbers, divided by `unit`, as float64. Nulls become NaN."""
     if not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64) / unit
     values = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64) / unit
@@ -256,12 +268,12 @@ def _divided_numbers(column: pa.Array, unit: int) -> np.ndarray:
 
 
 def _encode_texts(column: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return the codes (rows,) of texts, and the distinct texts in order of appearance.
+    """Return a code for each text, and the distinct texts in order of appearance.
 
-    The codes are int32, −1 where null.
+    The codes (rows,) int32 are indices into the distinct texts, −1 for null.
     """
-    # A dictionary may hold nulls, unused texts, or the same text again. Texts may be long, so its
-    # codes are encoded anew instead of its texts being unpacked.
+    # A dictionary may have nulls, unused texts or repeated texts. Texts may be long, so the codes
+    # are encoded again instead of the texts.
     own: tuple[str, ...] | None = None
     if pa.types.is_dictionary(column.type):
         codes, own = _encode_texts(column.dictionary)
@@ -272,7 +284,7 @@ def _encode_texts(column: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
 
 
 def _as_arrow(column: RawColumn) -> pa.Array:
-    """Return a raw column as an Arrow array."""
+    """Return a RawColumn as an Arrow array."""
     missing = column.missing
     if column.kind == "text":
         return pa.array(column.labels, pa.string()).take(pa.array(column.values, mask=missing))

@@ -1,5 +1,5 @@
-"""Statistics of a stream, one in each file.
+"""Statistics of a stream of rows, one in each file.
 
-Each statistic is a pair of classes. The Accumulator is mutable and has one owner. The State that
-it returns is immutable.
+Each statistic has two classes. The Accumulator is mutable, has one owner and learns rows. The
+State that it returns is immutable.
 """

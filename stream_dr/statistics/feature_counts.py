@@ -1,12 +1,14 @@
-"""feature_counts: how often each feature is present with each label, for information gain.
+"""feature_counts: number of rows with each feature and label, for information gain.
 
-The state stores four sums over rows: the weight of the rows with each feature and label (features,
-labels), the weight of the rows with each feature, and the number and the weight of the rows with
-each label. A feature is present in a row if its value is not 0, for dense and sparse rows (a
-stored zero is absent). A row costs O(nonzeros · labels of the row). Memory is 8 · features ·
-(labels + 1) bytes.
+A feature is present in a row if its value there is not 0. The state stores
 
-All of these are sums. So states can be merged, batches may come in any order, and rows can be
+- for each feature and label, the weight of the rows that have both,
+- for each feature, the weight of the rows in which it is present,
+- for each label, the number and the weight of the rows that have the label.
+
+A row costs O(nonzeros · labels of the row). Memory is 8 · features · (labels + 1) bytes.
+
+Because all of these are sums, states can be merged, batches may come in any order, and rows can be
 removed. If the weights are whole numbers (1 by default), the sums are exact to the last bit.
 """
 
@@ -33,7 +35,7 @@ from stream_dr.targets.targets import Targets, check_label_type, labelled_rows, 
 
 
 class FeatureCounts(NamedTuple):
-    """Counts of the rows with each feature and each label.
+    """Weights of the rows with each feature and each label.
 
     Attributes
     ----------
@@ -48,7 +50,7 @@ class FeatureCounts(NamedTuple):
     labels : tuple of Label
         Distinct labels in order of first appearance.
     weight : float
-        Weight of all rows.
+        Total weight of all rows.
     label_rows : (labels,) int64
         Number of rows with each label.
     label_weights : (labels,) float64
@@ -56,11 +58,11 @@ class FeatureCounts(NamedTuple):
     present : (features,) float64
         Weight of the rows in which each feature is not 0.
     counts : (features, labels) float64
-        Weight of the rows in which the feature is not 0 and that have the label.
+        Weight of the rows that have the label and in which the feature is not 0.
     dense : bool
         True if any rows were dense, so that the number of features is fixed.
     largest : float
-        Largest weight of all rows that there has been just before an unlearn.
+        Largest value that `weight` had just before rows were unlearned.
     """
 
     rows: int
@@ -77,7 +79,7 @@ class FeatureCounts(NamedTuple):
     largest: float = 0.0
 
     def check(self) -> None:
-        """Raise DamagedFile unless the counts fit each other."""
+        """Raise DamagedFile unless the fields fit together."""
         check_learned(self, ("class", "multilabel"))
         d, k = self.n_features, len(self.labels)
         check_array_shapes(self, np.int64, label_rows=(k,))
@@ -87,9 +89,10 @@ class FeatureCounts(NamedTuple):
         check_finite_arrays(self, "label_weights")
 
     def merge(self, other: "FeatureCounts") -> "FeatureCounts":
-        """Return the counts of the rows of `self` and `other`.
+        """Return the counts of the rows of `self` and `other` together.
 
-        Labels are matched by value. Costs O(features · labels). Raises CannotMerge.
+        The labels of both may differ, and may be in any order. Costs O(features · labels). Raises
+        CannotMerge.
         """
         if self.target_kind and other.target_kind and self.target_kind != other.target_kind:
             raise CannotMerge(f"counts of {self.target_kind} and of {other.target_kind} targets cannot be merged.")
@@ -134,7 +137,7 @@ def empty_counts() -> FeatureCounts:
 
 
 class FeatureCountAccumulator(AccumulatorBase):
-    """Accumulator that counts the features and labels of rows.
+    """Accumulator that counts rows by feature and label.
 
     It has one owner. `freeze` returns the counts as FeatureCounts.
     """
@@ -150,7 +153,7 @@ class FeatureCountAccumulator(AccumulatorBase):
     def add(self, block: Block) -> None:
         """Learn the rows of a batch that have a target.
 
-        The other rows are skipped and counted. Raises WidthMismatch, TargetKindMismatch,
+        Rows without a target are skipped and counted. Raises WidthMismatch, TargetKindMismatch,
         InvalidTargets, InvalidIndex or NotFinite.
         """
         check_rows(block)
@@ -166,11 +169,11 @@ class FeatureCountAccumulator(AccumulatorBase):
         self.rows_skipped += skipped
 
     def remove(self, block: Block) -> None:
-        """Remove rows learned before.
+        """Remove a batch that was learned before. After an error nothing has changed.
 
-        Raises CannotUnlearn if more would be removed than was learned. Raises PrecisionLost, a
-        kind of CannotUnlearn, if too few digits of the remaining sums would be right. After an
-        error nothing has changed.
+        Raises CannotUnlearn if the batch has more rows or weight than were learned. Raises
+        PrecisionLost, a kind of CannotUnlearn, if too few digits of the remaining sums would be
+        right.
         """
         check_rows(block)
         labelled, skipped = labelled_rows(block)
@@ -206,9 +209,9 @@ class FeatureCountAccumulator(AccumulatorBase):
 
     @property
     def labels_left(self) -> tuple[Label, ...]:
-        """Labels of at least one remaining row, in order of first appearance.
+        """Labels of the remaining rows, in order of first appearance.
 
-        A label is missing here once all of its rows were unlearned.
+        A label that only unlearned rows had is not included.
         """
         return tuple(label for label, rows in zip(self.labels, self._label_rows, strict=True) if rows)
 
@@ -225,7 +228,8 @@ class FeatureCountAccumulator(AccumulatorBase):
     def _grow(self, block: Block) -> None:
         """Make room for the features and labels of a batch.
 
-        Room for features doubles, since streams of sparse rows widen often.
+        Arrays that are full double their number of features, because streams of sparse rows often
+        get new features.
         """
         new = [] if block.y is None else [label for label in block.y.labels if label not in self.labels]
         width, room = max(self.n_features, block.features), len(self._present)
@@ -243,8 +247,8 @@ class FeatureCountAccumulator(AccumulatorBase):
     def _loop_arguments(self, block: Block) -> tuple[np.ndarray, ...]:
         """Return a batch as the first six arguments of `_count_features`.
 
-        These are the three CSR arrays of the rows, two arrays of the labels of each row, and the
-        weights.
+        The first three are the CSR arrays of the rows. The next two give the labels of each row.
+        The last one has the weights.
         """
         rows = block.X if block.sparse else sp.csr_matrix(block.X)
         targets: Targets = block.y
@@ -301,16 +305,17 @@ class FeatureCountAccumulator(AccumulatorBase):
 
 
 def _pad(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return an array of zeros of this shape, with `array` in its first corner."""
+    """Return the array extended by zeros to a larger shape."""
     out = np.zeros(shape, dtype=array.dtype)
     out[tuple(slice(0, n) for n in array.shape)] = array
     return out
 
 
 def _widened_sums(state: FeatureCounts, labels: tuple[Label, ...], width: int) -> tuple[np.ndarray, ...]:
-    """Return a state's sums for more labels and features.
+    """Return the sums of a state, extended by more labels and features.
 
-    The sums are label_rows, label_weights, present and counts. New labels and features have zeros.
+    The sums are label_rows, label_weights, present and counts. They are zero for new labels and
+    features.
 
     labels: labels of the result.
     width: number of features of the result.
@@ -336,18 +341,18 @@ def _count_features(
     present: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Add rows to the counts of their features and labels.
+    """Add the weights of rows to the counts of their features and labels.
 
-    For each nonzero entry of row i, with feature j, the row's weight is added to present[j], and
-    to counts[j, label] for each label of the row.
+    For each nonzero entry of a row, in feature j, the weight of the row is added to present[j],
+    and to counts[j, label] for each label of the row.
 
-    indptr: (rows + 1,).
+    indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     at: (rows + 1,). Row i has the labels codes[at[i]:at[i + 1]].
     codes: (labels of all rows,).
     weights: (rows,).
-    present: (features,).
-    counts: (features, labels).
+    present: (features,), changed in place.
+    counts: (features, labels), changed in place.
     """
     for i in range(len(weights)):
         for e in range(indptr[i], indptr[i + 1]):

@@ -1,10 +1,13 @@
 """mapped: states and accumulators of rows that a feature map has transformed.
 
-A feature map computes the rows that an estimator learns (mapped rows) from the rows that the user
-passes. The inner accumulator gets only mapped rows. The classes here store the number of columns
-before the map, and their names if the map uses names. Accumulators and maps do not depend on each
-other, so any estimator can have any map. The cost is the cost of the map for each row. Mapped
-states can be merged and unlearned if the inner state can.
+A feature map computes new rows (mapped rows) from the rows that the user passes. An estimator with
+a feature map learns only mapped rows. The classes here wrap the estimator's own accumulator and
+state, which are called the inner accumulator and the inner state. So any estimator can have any
+feature map.
+
+The wrapper also stores the number of columns before the map. It stores their names if the map
+finds its columns by name. The cost for each row is the cost of the map. Mapped states can be
+merged and unlearned if the inner state can.
 """
 
 import warnings
@@ -40,7 +43,7 @@ from stream_dr.targets.label_codes import Label
 
 
 class MappedState(NamedTuple):
-    """State of mapped rows, and the feature map that transformed the rows.
+    """State of mapped rows, with the feature map that computed the rows.
 
     Attributes
     ----------
@@ -49,16 +52,16 @@ class MappedState(NamedTuple):
     n_features : int
         Number of features before the map.
     feature_map : str
-        Spec of the map as JSON.
+        Parameters of the map as JSON.
     names : tuple of str or None
-        Names of the columns before the map. None if the map does not use names, or if batches had
-        different names.
+        Names of the columns before the map. None if the map does not find columns by name, or if
+        batches had different names.
     inner : State
         State of the mapped rows.
     table : TableState or None
-        Running statistics of the columns, for maps that need them (table, text, scaling).
+        Running statistics of the columns, for maps that use them (table, text, scaling).
     landmarks : Landmarks or None
-        Landmarks of a Nyström map, the rows that other rows are compared with.
+        Landmarks of a Nyström map, which are the rows that other rows are compared with.
     """
 
     rows: int
@@ -89,9 +92,9 @@ class MappedState(NamedTuple):
             raise field_error(self, "table", "None", "there, rows having been learned")
 
     def merge(self, other: "MappedState") -> "MappedState":
-        """Return the state of the rows of `self` and `other`.
+        """Return the state of the rows of `self` and `other` together.
 
-        Raises CannotMerge if the maps differ or the inner states cannot be merged.
+        Raises CannotMerge if the feature maps differ, or if the inner states cannot be merged.
         """
         maps = feature_map(self.feature_map), feature_map(other.feature_map)
         if not self.rows and maps[0].is_decided_as(maps[1]):
@@ -104,11 +107,10 @@ class MappedState(NamedTuple):
 
         if self.table is not None and other.table is not None:
             table, new_index = merge_tables(feature_map(self.feature_map), self.table, other.table)
-            """Running statistics of the columns. None if the map needs no statistics."""
-
+            # The mapped features of `other` get the numbers that they have in the merged table.
             inner = self.inner.merge(renumber_features(other.inner, new_index, table.width))
             return _table_mapped_state(inner, self.feature_map, table)
-        # At most one of the states has column statistics, namely the one that has rows.
+        # One of the states has no rows here, so at most one of them has column statistics.
         if self.table is not None or other.table is not None:
             return self if self.table is not None else other
 
@@ -136,25 +138,27 @@ class MappedState(NamedTuple):
         )
 
     def _with_inner_counts(self) -> "MappedState":
-        """Return the state with the counts of its inner state.
+        """Return the state with some fields copied from its inner state.
 
-        The counts are rows, rows_skipped, kind of targets and labels.
+        The fields are rows, rows_skipped, target_kind and labels.
         """
         around = _mapped_state(self.inner, self.n_features, self.feature_map, self.names)
         return around._replace(table=self.table, landmarks=self.landmarks)
 
 
 class MappedAccumulator:
-    """Accumulator of rows that a feature map transforms first. It has one owner.
+    """Accumulator that transforms rows by a feature map before it learns them.
 
-    - spec: spec of the feature map.
-    - build: function that returns the accumulator of the mapped rows. Its argument is a state to
-      continue from, or None.
-    - state: state to continue from, or None.
+    It has one owner. The transformed rows are called mapped rows.
+
+    spec: parameters of the feature map.
+    build: function that returns the accumulator of the mapped rows. Its argument is a state to
+        continue from, or None.
+    state: state to continue from, or None.
     """
 
     table: TableState | None = None
-    """Running statistics of a table's columns. None unless the feature map is a map of tables."""
+    """Running statistics of a table's columns. None if the feature map does not use any."""
 
     def __init__(self, spec: JsonDict, build: Callable[..., Accumulator], state: MappedState | None = None) -> None:
         self._spec = canonical_spec(spec)
@@ -172,9 +176,10 @@ class MappedAccumulator:
 
     @property
     def decided(self) -> JsonDict:
-        """Parameter `feature_map` with the values that were computed from the first batch.
+        """Parameters that were computed from the first batch, by name.
 
-        Empty if the user's spec sets all parameters.
+        The only such parameter is `feature_map`. The result is empty if the user has set all
+        parameters of the map.
         """
         return {} if self._spec == self._initial_spec else {"feature_map": whole_spec(self._spec)}
 
@@ -190,7 +195,10 @@ class MappedAccumulator:
 
     @property
     def target_kind(self) -> str | None:
-        """Kind of targets. None before the first target."""
+        """Kind of targets. None before the first target.
+
+        The kind is "class", "multilabel" or "continuous".
+        """
         return self.inner.target_kind
 
     @property
@@ -208,24 +216,24 @@ class MappedAccumulator:
 
     @property
     def labels_left(self) -> tuple[Label, ...]:
-        """Labels of at least one row that was not unlearned."""
+        """Labels that rows still have after all unlearning."""
         return self.inner.labels_left
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Names of a table's columns. Empty without a map of tables."""
+        """Names of a table's columns. Empty if the feature map does not read tables."""
         return ()
 
     @property
     def scatter(self) -> str:
-        """Part of the scatter matrix that the inner accumulator stores."""
+        """Part of the scatter matrix that is stored for the mapped rows."""
         return self.inner.scatter
 
     def add(self, block: Block) -> None:
-        """Map a batch and learn it, some rows at a time.
+        """Map a batch and learn the mapped rows.
 
-        Raises WidthMismatch and the errors of the inner accumulator. After an error nothing has
-        changed.
+        The batch is handled in parts, to bound memory. Raises WidthMismatch and the errors of the
+        inner accumulator. After an error nothing has changed.
         """
         width, names = self._width(block)
 
@@ -247,9 +255,9 @@ class MappedAccumulator:
             self.n_features, self._names = width, names
 
     def remove(self, block: Block, **options: int) -> None:
-        """Map a batch that was learned before, and remove the mapped rows.
+        """Remove a batch that was learned before.
 
-        Raises CannotUnlearn.
+        The batch is mapped again, and the mapped rows are removed. Raises CannotUnlearn.
 
         options: arguments of the inner accumulator's `remove`.
         """
@@ -264,9 +272,11 @@ class MappedAccumulator:
         return _mapped_state(self.inner.freeze(), self.n_features, self._spec, self._names)
 
     def _for_each_part(self, block: Block, act: Callable[[Block], None]) -> None:
-        """Call `act` with some rows of a batch at a time.
+        """Call a function with one part of a batch after another.
 
         After an error the inner accumulator has the state that it had before the first call.
+
+        act: function that learns or removes the rows of its argument.
         """
         self._check(block)
         parts = self._row_parts(block)
@@ -295,9 +305,10 @@ class MappedAccumulator:
         return self._map.apply(block.X, width, block.names)
 
     def _width(self, block: Block) -> tuple[int, tuple[str, ...] | None]:
-        """Return the number of features after this batch, and the names of the columns.
+        """Return the number of features after a batch, and the names of its columns.
 
-        The names are None unless all batches have the same names. Raises WidthMismatch.
+        The number is the number of features before the map. The names are None if the map does not
+        find columns by name, or if batches have different names. Raises WidthMismatch.
         """
         started, width = self.n_features > 0, block.features
         if self._map.by_name and block.names is not None:
@@ -315,25 +326,25 @@ class MappedAccumulator:
 
 
 class LandmarkAccumulator(MappedAccumulator):
-    """Accumulator of rows that a Nyström map transforms first. It has one owner.
+    """Accumulator that transforms rows by a Nyström map before it learns them.
 
-    The map compares each row with landmarks, which are some of the rows. New landmarks are drawn
-    from a batch before the batch is learned.
+    The map compares each row with some rows of the stream, the landmarks. The accumulator first
+    draws new landmarks from a batch, and then learns the batch. It has one owner.
     """
 
     def __init__(self, spec: JsonDict, build: Callable[..., Accumulator], state: MappedState | None = None) -> None:
         super().__init__(spec, build, state)
         landmarks = None if state is None else state.landmarks
         self.landmarks: Landmarks = self._map.begin() if landmarks is None else landmarks
-        # Landmarks that the user has given as dense rows decide the number of features.
+        # If the user has given landmarks as dense rows, they set the number of features.
         if landmarks is None and self.landmarks.indices is None:
             self.n_features = self.landmarks.n_features
 
     def add(self, block: Block) -> None:
-        """Draw landmarks (rows that others are compared with) from a batch, then learn the batch.
+        """Draw landmarks from a batch, then learn the batch.
 
-        Raises WidthMismatch and the errors of the inner accumulator. After an error nothing has
-        changed.
+        Landmarks are rows that the map compares other rows with. Raises WidthMismatch and the
+        errors of the inner accumulator. After an error nothing has changed.
         """
         check_rows(block)
         self._width(block)
@@ -346,14 +357,15 @@ class LandmarkAccumulator(MappedAccumulator):
             raise
 
     def remove(self, block: Block, **options: int) -> None:
-        """Remove a batch learned before.
+        """Remove a batch that was learned before.
 
-        Landmarks are the rows that the map compares other rows with. Raises CannotUnlearn in two
+        Landmarks are rows that the map compares other rows with. CannotUnlearn is raised in two
         cases:
 
         * A row of the batch is a landmark.
-        * Landmarks were drawn from more rows than there are landmarks. Some landmarks may then
-          have been replaced, and rows were learned with landmarks that no longer exist.
+        * Landmarks were drawn from more rows than there are landmarks. Then some landmarks may
+        have been replaced by others. Rows may have been learned with the replaced landmarks, and
+        cannot be mapped in the same way again.
         """
         check_rows(block)
         if self._map.draws_landmarks and (self._map.first or 0) > self._map.most:
@@ -374,11 +386,11 @@ class LandmarkAccumulator(MappedAccumulator):
 
 
 class TableAccumulator(MappedAccumulator):
-    """Accumulator of rows whose feature map has running statistics. It has one owner.
+    """Accumulator whose feature map needs running statistics of the columns.
 
-    The map encodes the columns of a table, or scales dense rows. A batch is added to the
-    statistics first and then mapped with them. `n_features` is the number of columns before the
-    map.
+    The map encodes the columns of a table, or scales dense rows. Each batch is first added to the
+    statistics and then mapped with them. The accumulator has one owner. `n_features` is the number
+    of columns before the map.
     """
 
     def __init__(self, spec: JsonDict, build: Callable[..., Accumulator], state: MappedState | None = None) -> None:
@@ -386,7 +398,7 @@ class TableAccumulator(MappedAccumulator):
         self.table = None if state is None else state.table
 
     def add(self, block: Block) -> None:
-        """Add a batch to the statistics, then map and learn the batch.
+        """Add a batch to the statistics of the columns, then map and learn the batch.
 
         Raises SchemaMismatch, InvalidRows, and the errors of the inner accumulator. After an error
         nothing has changed.
@@ -410,9 +422,12 @@ class TableAccumulator(MappedAccumulator):
         self.n_features = len(self._names)
 
     def _warn_of_diagonal(self, table: TableState) -> None:
-        """Warn (OnlyDiagonal) if a table may get too many columns for an exact scatter matrix.
+        """Warn (OnlyDiagonal) that only the diagonal of the scatter matrix is stored.
 
-        Nothing is done unless scatter="auto".
+        The warning is issued if scatter="auto" and the table may get too many mapped columns for a
+        whole scatter matrix.
+
+        table: statistics of the columns after the first batch.
         """
         if isinstance(self._map, Table) and self.scatter == "auto":
             reason = diagonal_reason(self._map.encoding(), table.columns)
@@ -420,14 +435,15 @@ class TableAccumulator(MappedAccumulator):
                 warnings.warn(reason, OnlyDiagonal, stacklevel=2)
 
     def remove(self, block: Block, **options: int) -> None:
-        """Remove a batch learned before.
+        """Remove a batch that was learned before.
 
-        The batch is mapped again, so the map must still return the mapped rows that were learned.
-        The means and document frequencies of the columns may have changed since. So CannotUnlearn
-        is raised for two kinds of rows:
+        The batch is mapped again, and the result must be the same as before. But means and
+        document frequencies of columns change with every batch. So CannotUnlearn is raised for
 
-        * rows with missing numbers that were filled with a mean (not with a constant `impute`),
-        * rows with words that were weighted by document frequency (not with idf=False).
+        * rows in which a missing number was replaced by a mean (this does not happen with a
+        constant `impute`),
+        * rows with words that were weighted by document frequency (this does not happen with
+        idf=False).
         """
         rows = raw_from_array(block.X, block.names)
         if self.table is None or not is_mapping_fixed(self._map, self.table, rows):
@@ -442,10 +458,9 @@ class TableAccumulator(MappedAccumulator):
 
     @property
     def mapping_depended_on_other_rows(self) -> bool:
-        """True if the mapping of some rows depended on other rows.
+        """True if some rows were mapped in a way that depended on other rows.
 
-        If rows are removed, they may then still have an effect on the mapping of the remaining
-        rows.
+        If the other rows are removed, the mapped rows may still show their effect.
         """
         return self.table is not None and depends_on_others(self._map, self.table)
 
@@ -467,13 +482,13 @@ class TableAccumulator(MappedAccumulator):
         return table_parts(self._map, self.table or TableState(), block.X)
 
     def _check(self, block: Block) -> None:
-        """Do nothing, because the columns were checked when the table was made."""
+        """Do nothing, because the columns are checked when the table is created."""
 
     def _map_part(self, block: Block) -> Block:
-        """Return some rows of a batch, mapped.
+        """Return one part of a batch, mapped.
 
-        The mapped rows declare their number of columns, so an exact scatter matrix is stored. Rows
-        of a table that may get too many columns for an exact scatter matrix do not declare it.
+        A whole scatter matrix is stored if the mapped rows declare their number of columns. They
+        do so unless the table may get too many columns for such a matrix.
         """
         table = self.table or TableState()
         stated = max_columns(self._map.encoding(), table.columns) <= EXACT_WIDTH

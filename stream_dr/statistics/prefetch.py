@@ -1,8 +1,9 @@
-"""prefetch: load an array's element into the cache before it is needed.
+"""prefetch: loads an element of an array into the cache before it is needed.
 
-A sparse row has features all over a state of megabytes. Waiting for one that is not in the
-second-level cache takes longer than all of the arithmetic for a nonzero. numba has no instruction
-for prefetching, but LLVM has. The instruction is a hint, so no address can cause an error.
+The nonzeros of a sparse row are spread over megabytes of an array. Waiting for an element that is
+not in the second-level cache takes longer than all arithmetic for a nonzero. So an element is
+requested some steps before it is used. numba has no instruction for this, but LLVM has. The
+request is only a hint, so even an invalid address causes no error.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,16 +16,17 @@ from numba.extending import intrinsic
 from stream_dr.compiled import compiled
 
 AHEAD = np.uint64(32)
-"""Number of nonzeros between the prefetch of an element and its use.
+"""Number of nonzeros between the request for an element and its use.
 
-Loops may use a number of their own.
+A loop may use another number.
 """
 
 
 def _prefetch_line(typing_context: object, address: types.Type) -> tuple[object, Callable[..., ir.Constant]]:
-    """Return the type signature of the hint, and the function that generates it.
+    """Return the types of this compiled function, and its code generator.
 
-    The hint loads the cache line at an address, for writing and for use again soon.
+    The generated instruction loads the cache line at an address. It declares that the line will be
+    written to, and soon used again.
     """
 
     def generate(
@@ -45,7 +47,9 @@ _hint: Callable[..., object] = intrinsic(_prefetch_line)
 
 @compiled(inline="always")
 def prefetch(array: np.ndarray, row: int, column: int) -> None:
-    """Load the cache line of array[row, column], which will be written to.
+    """Load the cache line of array[row, column] into the cache.
+
+    The line is loaded for writing.
 
     array: (rows, columns), C-ordered.
     row, column: np.uint64.

@@ -1,17 +1,19 @@
-"""Accumulators and states, and how a state becomes named arrays and back.
+"""Accumulators and states, and the conversion of states to named arrays.
 
-An Accumulator is mutable and has one owner. `add(block)` learns one batch. `freeze()` returns an
-immutable State that later adds do not change. All checks happen before the first write, so a batch
-that raises an error leaves the accumulator unchanged.
+An Accumulator is mutable and has one owner. `add(block)` learns one batch. All checks happen
+before the first write, so a batch that raises an error leaves the accumulator unchanged.
+`freeze()` returns an immutable State, which later batches do not change.
 
-A State is a NamedTuple. Its fields are ndarrays, int, float, str, bool, None, tuples of labels,
-other NamedTuples of this kind, or tuples of NamedTuples of one class. `check()` raises DamagedFile
-unless the arrays fit each other (checks.py). A state that contains another state calls the other's
-check too. Additive states also have `merge(other) → State` and, through their accumulator,
+A State is a NamedTuple. Each field is an ndarray, int, float, str, bool or None, a tuple of
+labels, another State-like NamedTuple, or a tuple of such NamedTuples of one class. `check()`
+raises DamagedFile unless the arrays fit together (checks.py). It includes the check of nested
+states.
+
+Additive states, which are sums over rows, also have `merge(other)`. Their accumulators have
 `remove(block)`.
 
-`pack` and `unpack` work for any state by its fields alone. So a snapshot's format does not change
-with an estimator, and nothing is pickled.
+`pack` converts any state to named arrays and JSON, and `unpack` converts them back. Both need only
+the fields of the state. So all estimators share one format of snapshots, and nothing is pickled.
 """
 
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
@@ -27,7 +29,7 @@ from stream_dr.targets.label_codes import Label
 
 
 class Packable(Protocol):
-    """Immutable NamedTuple that `pack` takes.
+    """Immutable NamedTuple that `pack` can convert to arrays and JSON.
 
     The module's docstring lists the types that its fields may have.
     """
@@ -41,7 +43,7 @@ Packed = TypeVar("Packed", bound=Packable)
 
 
 class State(Packable, Protocol):
-    """Everything that an estimator remembers of a stream."""
+    """Everything that an estimator remembers of the rows it has learned."""
 
     @property
     def rows(self) -> int:
@@ -60,7 +62,10 @@ class State(Packable, Protocol):
 
     @property
     def target_kind(self) -> str | None:
-        """Kind of targets. None before the first target."""
+        """Kind of targets. None before the first target.
+
+        The kind is "class", "multilabel" or "continuous".
+        """
         ...
 
     @property
@@ -70,20 +75,21 @@ class State(Packable, Protocol):
 
 
 class AdditiveState(State, Protocol):
-    """State that consists of sums over rows.
-
-    The states of two streams can therefore be merged.
-    """
+    """State that consists of sums over rows, so that states can be merged."""
 
     def merge(self, other: Any) -> Self:
-        """Return the state of the rows of `self` and `other`. Raises CannotMerge."""
+        """Return the state of the rows of `self` and `other` together.
+
+        Raises CannotMerge.
+        """
         ...
 
 
 class Accumulator(Protocol):
     """Mutable statistics of a stream, to which batches are added.
 
-    These are the methods that other packages use. `freeze` returns the statistics as a State.
+    `freeze` returns the statistics as a State. This protocol lists the members that other packages
+    use.
     """
 
     @property
@@ -103,7 +109,10 @@ class Accumulator(Protocol):
 
     @property
     def target_kind(self) -> str | None:
-        """Kind of targets, decided by the first batch that had targets, or None."""
+        """Kind of targets. None before the first target.
+
+        The kind is "class", "multilabel" or "continuous".
+        """
         ...
 
     @property
@@ -113,20 +122,20 @@ class Accumulator(Protocol):
 
     @property
     def labels_left(self) -> tuple[Label, ...]:
-        """Labels of at least one row that was not unlearned."""
+        """Labels that rows still have after all unlearning."""
         ...
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Names of a table's columns. Empty unless the feature map is a map of tables."""
+        """Names of a table's columns. Empty if the feature map does not read tables."""
         ...
 
     @property
     def scatter(self) -> str:
         """Part of the scatter matrix of the features that is stored.
 
-        The value is "auto" (not decided yet), "exact", "diagonal" or "none". Accumulators without
-        a scatter matrix have "".
+        The value is "exact" (all pairs of features), "diagonal", "none" or "auto" (not yet
+        decided). It is "" for accumulators without a scatter matrix.
         """
         ...
 
@@ -140,7 +149,7 @@ class Accumulator(Protocol):
 
     @property
     def table(self) -> TableState | None:
-        """Running statistics of a table's columns. None if the feature map needs no statistics."""
+        """Running statistics of a table's columns. None if the feature map does not use any."""
         ...
 
     @property
@@ -152,19 +161,20 @@ class Accumulator(Protocol):
     def inner(self) -> "Accumulator":
         """Accumulator of the rows as the estimator learns them.
 
-        If there is a feature map, this is the accumulator of the mapped rows.
+        With a feature map, this accumulator learns the rows that the map returns. Without a
+        feature map, it is the accumulator itself.
         """
         ...
 
     def add(self, block: Block) -> None:
-        """Learn one batch. Its targets must be a Targets value or None."""
+        """Learn one batch. Its targets must be a Targets object or None."""
         ...
 
     def remove(self, block: Block) -> None:
-        """Remove a batch learned before.
+        """Remove a batch that was learned before.
 
-        Raises CannotUnlearn if more would be removed than was learned, or if the state does not
-        consist of sums.
+        Raises CannotUnlearn if the batch has more rows or weight than were learned. Also raises
+        CannotUnlearn if the state does not consist of sums.
         """
         ...
 
@@ -174,7 +184,7 @@ class Accumulator(Protocol):
 
 
 class AccumulatorBase:
-    """Defaults for properties that only some accumulators have."""
+    """Base class of accumulators, with defaults for optional properties."""
 
     labels: tuple[Label, ...]
     table_names: tuple[str, ...] = ()
@@ -193,37 +203,37 @@ class AccumulatorBase:
 
     @property
     def inner(self) -> Self:
-        """The accumulator itself, since there is no feature map."""
+        """The accumulator itself, because there is no feature map."""
         return self
 
     @property
     def labels_left(self) -> tuple[Label, ...]:
-        """All labels, since no rows can be unlearned."""
+        """All labels, because no rows can be unlearned."""
         return self.labels
 
     def remove(self, block: Block) -> None:
-        """Raise CannotUnlearn, since the state does not consist of sums."""
+        """Raise CannotUnlearn, because the state does not consist of sums."""
         raise CannotUnlearn(
             "a sequential recurrence cannot take rows out again. Rebuild from the log without those rows."
         )
 
 
 def pack(state: Packable) -> tuple[dict[str, np.ndarray], JsonDict]:
-    """Return a state as named C-ordered arrays and a JSON-able description.
+    """Convert a state to named arrays and a description that JSON can hold.
 
-    `unpack` restores exactly the same state.
+    The arrays are C-ordered. `unpack` restores exactly the same state.
     """
     arrays: dict[str, np.ndarray] = {}
     return arrays, _describe(state, "", arrays)
 
 
 def unpack(kind: type[Packed], arrays: dict[str, np.ndarray], description: JsonDict) -> Packed:
-    """Return the state that `pack` turned into arrays and a description.
+    """Return the state that `pack` converted to arrays and a description.
 
-    The description names the classes of nested states. Raises DamagedFile if the arrays belong to
-    another state. A description that `pack` never returns may raise any error.
+    Raises DamagedFile if the arrays belong to another state. A description that was not returned
+    by `pack` may raise any error.
 
-    kind: class of the state.
+    kind: class of the state. (The description names the classes of nested states.)
     """
     state: Packed = _restore(kind, "", arrays, description)
     state.check()
@@ -264,7 +274,7 @@ def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: Json
     values: dict[str, Any] = {}
     for name, value in fields.items():
         if name not in kind._fields:
-            # The field is unknown because an earlier version of the class stored it.
+            # An earlier version of the class stored this field, which no longer exists.
             continue
         if not isinstance(value, dict):
             values[name] = value
@@ -286,20 +296,20 @@ def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: Json
 
 
 STATES: dict[str, Any] = {}
-"""Classes of states that may be a field of another state, by name."""
+"""Classes of nested states, by name. Nested states are fields of other states."""
 
 
 def nested_state(kind: type) -> type:
     """Register a class of states that may be a field of another state.
 
-    This function is a class decorator.
+    This function is used as a class decorator.
     """
     STATES[kind.__name__] = kind
     return kind
 
 
 class Absent(NamedTuple):
-    """Placeholder for a part that a state does not store."""
+    """Value of a field whose content the state does not store."""
 
 
 nested_state(Absent)

@@ -1,7 +1,6 @@
-"""renumbered: a state with its features renumbered.
+"""renumbered: copies of states in which the features have other numbers.
 
-The result is the state that rows with these feature numbers would have given. Costs a copy of the
-state.
+The result equals the state that rows with the new feature numbers would have given.
 """
 
 from typing import Any
@@ -26,13 +25,13 @@ _AXES: dict[type, dict[str, tuple[int, ...]]] = {
     Largest: {"features": (0,)},
     FeatureCounts: {"present": (0,), "counts": (0,)},
 }
-"""Axes of the arrays in each field that run over features, by class and field."""
+"""Axes that run over features, for the arrays in each field of each class."""
 
 
 def renumber_features(state: Any, new_index: np.ndarray, width: int) -> Any:
-    """Return the state with feature i renumbered to new_index[i].
+    """Return a copy of the state in which feature i has the number new_index[i].
 
-    Raises CannotMerge for a state of any class that this function does not handle.
+    Raises CannotMerge if the state's class is not supported.
 
     new_index: (features,) int64.
     width: number of features of the result.
@@ -60,12 +59,12 @@ def renumber_features(state: Any, new_index: np.ndarray, width: int) -> Any:
 
 
 def _placed(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarray, width: int) -> np.ndarray:
-    """Return the array with features renumbered along some axes.
+    """Return a copy of the array with features moved to their new numbers.
 
     An empty array is returned unchanged.
 
-    axes: axes that run over features.
-    new_index: new index of each feature.
+    axes: axes of the array that run over features.
+    new_index: (features,) new number of each feature.
     width: number of features of the result.
     """
     if any(array.shape[i] == 0 for i in axes):
@@ -77,10 +76,12 @@ def _placed(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarray, wid
 
 
 def _reservoir(state: Reservoir, new_index: np.ndarray, width: int) -> Reservoir:
-    """Return a sample of rows with its features renumbered.
+    """Return a copy of a sample of rows in which the features have other numbers.
 
-    The map of tables returns CSR rows, so only CSR rows need new numbers. Dense rows do not
-    change.
+    Dense rows do not change. (Only rows of tables are renumbered, and they are CSR.)
+
+    new_index: (features,) new number of each feature.
+    width: number of features of the result.
     """
     if not state.rows or state.indices is None:
         return state._replace(n_features=width)

@@ -1,21 +1,24 @@
-"""reservoir: a uniform sample of the rows so far.
+"""reservoir: a uniform random sample of the rows so far.
 
-The sample has at most `capacity` rows, dense or CSR. Row number i draws a uniform number u_i from
-(seed, first row, i). Its key is −log(u_i) / w_i, with the row's weight w_i. The rows with the
-smallest keys are the sample. With equal weights this is a uniform sample without replacement. With
-other weights it is A-Res (Efraimidis and Spirakis 2006, who take the largest u^(1/w)). A row of
-weight 0 is never sampled. So the sample depends only on the rows and their numbers, not on how
-they were batched.
+The sample has at most `capacity` rows, dense or CSR. Each row gets a random key −log(u) / w. w is
+the weight of the row, and u a uniform random number that depends on a seed, the first row and the
+number of the row. The rows with the smallest keys are the sample. With equal weights this is a
+uniform sample without replacement. With other weights it is A-Res (Efraimidis and Spirakis 2006,
+who take the largest u^(1/w)). A row of weight 0 is never sampled. The sample does not depend on
+how the rows were batched.
 
-Two samples of N_A and N_B rows without weights are merged as follows. The rows of each sample get
-new keys, the smallest order statistics of N_A and of N_B exponentials, from (seed, N_A, N_B). The
-rows with the smallest keys of both samples are the merged sample. So the number of rows taken from
-A is hypergeometric in (N_A, N_B). With weights the old keys are used.
+Two samples of unweighted streams are merged as follows. Each sampled row gets a new key. If a
+sample was drawn from N rows, its new keys are the smallest of N exponential random numbers. The
+rows with the smallest new keys are the merged sample. So the number of rows from each stream is
+hypergeometric, as in a sample of both streams together. If there are weights, the old keys are
+compared instead.
 
-A row costs O(1). A sampled row costs O(nonzeros), and of N rows about capacity · log(N / capacity)
-are sampled at some time. Memory is 8 · capacity · features bytes for dense rows, and 12 · capacity
-· nonzeros for sparse rows. Samples can be merged. They cannot unlearn, because a row that was
-replaced by an unlearned row cannot be restored.
+A row costs O(1). A row that enters the sample costs O(nonzeros). Of N rows, about capacity · log(N
+/ capacity) enter the sample at some time. Memory is 8 · capacity · features bytes for dense rows,
+and 12 · capacity · nonzeros for sparse rows.
+
+Samples can be merged, but rows cannot be unlearned. An unlearned row may have replaced another row
+in the sample, and this row cannot be restored.
 """
 
 import hashlib
@@ -40,14 +43,17 @@ from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import check_label_type, labelled_rows, refuse_kind
 
 ROW_DRAW, MERGE_DRAW = 11, 12
-"""Numbers that make the random numbers of different uses differ (feature_maps/draws.py)."""
+"""Numbers of two uses of random numbers: keys of rows, and new keys for a merge.
+
+Uses with different numbers draw different random numbers (feature_maps/draws.py).
+"""
 
 
 KeepLabels = Literal["no", "all", "some"]
 
 
 class Reservoir(NamedTuple):
-    """A uniform sample of rows, ordered by row number.
+    """A uniform random sample of rows, ordered by row number.
 
     Attributes
     ----------
@@ -56,8 +62,8 @@ class Reservoir(NamedTuple):
     capacity : int
         Largest number of rows in the sample.
     seed : int
-        Seed of the random numbers. When the first row is learned, a hash of this row is mixed into
-        it.
+        Seed of the random numbers. When the first row is learned, the seed is combined with a hash
+        of this row.
     weighted : bool
         True if any row had a weight other than 1.
     numbers : (sampled,) int64
@@ -65,9 +71,10 @@ class Reservoir(NamedTuple):
     keys : (sampled,) float64
         Random key of each sampled row. The rows with the smallest keys are the sample.
     codes : (sampled,) int32
-        Label of each sampled row as an index into `labels`, −1 if the row has no label, or no labels are stored.
+        Label of each sampled row as an index into `labels`. −1 if the row has no label, or if
+        labels are not stored.
     values : (sampled, features) float64, or (entries,)
-        The sampled rows if they are dense, else their CSR values.
+        The sampled rows. For sparse rows, their CSR values.
     indices, indptr : int32 and int64 arrays, or None
         CSR arrays of sparse rows. None for dense rows.
     """
@@ -88,7 +95,7 @@ class Reservoir(NamedTuple):
     indptr: np.ndarray | None = None
 
     def check(self) -> None:
-        """Raise DamagedFile unless numbers, keys, codes and rows fit each other."""
+        """Raise DamagedFile unless the fields fit together."""
         check_learned(self, ("class",))
         n = len(self.numbers)
         check_within(self, 1, 2**31, "capacity")
@@ -102,21 +109,21 @@ class Reservoir(NamedTuple):
         check_at_least(self, 0.0, "keys")
 
         check_within(self, -1, len(self.labels), "codes")
-        # Without rows the number of features is unknown. The empty array has width 0.
+        # Before the first row the number of features is unknown, and the empty array has width 0.
         narrower = not self.rows and self.indices is None
         check_csr_arrays(self, n, self.values.shape[-1] if narrower else self.n_features)
 
     @property
     def kept(self) -> Rows:
-        """Rows in the sample (sampled, features), as ndarray or CSR."""
+        """Rows of the sample (sampled, features), as ndarray or CSR."""
         if self.indices is None or self.indptr is None:
             return self.values
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), self.n_features))
 
     def merge(self, other: "Reservoir") -> "Reservoir":
-        """Return a sample of two streams.
+        """Return a sample of the rows of both streams.
 
-        The rows of `other` come after the rows of this sample. Raises CannotMerge. Costs
+        In the result, the rows of `other` come after the rows of `self`. Raises CannotMerge. Costs
         O(capacity · features).
         """
         if self.capacity != other.capacity:
@@ -152,7 +159,7 @@ class Reservoir(NamedTuple):
 
 
 class ReservoirAccumulator(AccumulatorBase):
-    """Accumulator that holds a uniform sample of the rows it learned.
+    """Accumulator that draws a uniform random sample of the rows it learns.
 
     It has one owner. `freeze` returns the sample as a Reservoir.
 
@@ -161,7 +168,7 @@ class ReservoirAccumulator(AccumulatorBase):
     capacity : int
         Largest number of rows in the sample.
     seed : int
-        Seed of the draws.
+        Seed of the random numbers.
     keep_labels : {"no", "all", "some"}
         With "no", targets are ignored. Otherwise the labels of the sampled rows are stored, at most
         one a row. With "all", rows without a label are skipped and counted. With "some", they are
@@ -238,9 +245,9 @@ class ReservoirAccumulator(AccumulatorBase):
             check_label_type(self.labels, block.y.labels)
 
     def _learn_labels(self, block: Block) -> np.ndarray:
-        """Return the rows' labels as indices (rows,) into self.labels.
+        """Return the labels of the rows as indices (rows,) into self.labels.
 
-        New labels are added to self.labels. If labels are not stored, all indices are −1.
+        New labels are added to self.labels. All indices are −1 if labels are not stored.
         """
         if self.keep_labels == "no" or block.y is None:
             return np.full(block.rows, -1, dtype=np.int32)
@@ -249,9 +256,11 @@ class ReservoirAccumulator(AccumulatorBase):
         return _recode(block.y.codes, block.y.labels, self.labels)
 
     def _offer(self, block: Block, codes: np.ndarray) -> None:
-        """Replace sampled rows by rows of the batch that have smaller keys.
+        """Put the rows with the smallest random keys into the sample.
 
-        codes: (rows,) label of each row, as an index into self.labels.
+        Rows of the batch with smaller keys replace sampled rows with larger keys.
+
+        codes: (rows,) label of each row of the batch, as an index into self.labels.
         """
         draws = -np.log(open_uniforms(self.seed, ROW_DRAW, self.rows, block.rows)[:, 0])
         if block.weights is not None:
@@ -275,8 +284,8 @@ class ReservoirAccumulator(AccumulatorBase):
 def _stream_seed(seed: int, first: Rows) -> int:
     """Return the seed of a stream's random numbers.
 
-    The seed is 63 bits of a hash of the user's seed and the first row's nonzero values in
-    ascending order. So zeros and the order of the features do not matter.
+    The seed is a hash of the user's seed and of the nonzero values of the first row. The values
+    are sorted, so the order of the features does not matter.
 
     first: (1, features), dense or CSR.
     """
@@ -287,10 +296,10 @@ def _stream_seed(seed: int, first: Rows) -> int:
 
 
 def _fresh_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:
-    """Return new random keys for the rows of sample a and for the rows of sample b.
+    """Return new random keys for the rows of two samples a and b.
 
-    If a sample was drawn from N rows, its keys are the smallest order statistics of N exponentials
-    (Rényi), in random order.
+    If a sample was drawn from N rows, its keys are the smallest of N exponential random numbers,
+    in random order. They are computed without drawing all N numbers (Rényi).
     """
     drawn = []
     for side, state in enumerate((a, b)):
@@ -302,9 +311,13 @@ def _fresh_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _recode(codes: np.ndarray, old: tuple[Label, ...], new: tuple[Label, ...]) -> np.ndarray:
-    """Return indices into the labels `old` as indices into the labels `new`.
+    """Return label indices that point into `new` instead of `old`.
 
     The index −1 (no label) does not change.
+
+    codes: indices into `old`.
+    old: labels before.
+    new: labels that include all labels of `old`.
     """
     places = {label: at for at, label in enumerate(new)}
     table = np.asarray([*(places[label] for label in old), -1], dtype=np.int32)
@@ -312,7 +325,7 @@ def _recode(codes: np.ndarray, old: tuple[Label, ...], new: tuple[Label, ...]) -
 
 
 def _stack_rows(a: Rows, b: Rows, width: int) -> Rows:
-    """Return the rows of a, then the rows of b, as float64.
+    """Return the rows of a, followed by the rows of b, as float64.
 
     The result is CSR if a is CSR.
 
@@ -333,8 +346,8 @@ def _widen(X: Rows, width: int) -> sp.csr_matrix:
 def _all_rows(a: Reservoir, b: Reservoir) -> Rows:
     """Return the rows of sample a, followed by the rows of sample b.
 
-    If the rows of a or b are CSR, the result is CSR. Raises CannotMerge for dense rows of
-    different widths.
+    The result is CSR if a or b has CSR rows. Raises CannotMerge if both have dense rows with
+    different numbers of features.
     """
     if a.indices is None and b.indices is None and a.n_features != b.n_features:
         raise CannotMerge(f"states of {a.n_features} and {b.n_features} features cannot be merged.")
@@ -343,7 +356,7 @@ def _all_rows(a: Reservoir, b: Reservoir) -> Rows:
 
 
 def _parts(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Return rows as the fields values, indices and indptr of a Reservoir."""
+    """Return rows as the fields `values`, `indices` and `indptr` of a Reservoir."""
     if not sp.issparse(rows):
         return rows, None, None
     return rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64)

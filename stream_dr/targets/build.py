@@ -1,4 +1,4 @@
-"""Construction of Targets from a list or an array that normalise.py returned."""
+"""Construction of Targets from a list or an array of labels or numbers."""
 
 import numpy as np
 
@@ -9,11 +9,11 @@ from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 def build_targets(y: Form, kind: str) -> Targets:
     """Return y as Targets.
 
+    Raises InvalidTargets for an invalid label or number.
+
     y: a list of label collections, or an array (rows, k) or (rows,), as `normalise_targets`
         returns it.
-    kind: kind of y, as `targets_kind` returned it.
-
-    Raises InvalidTargets for an invalid label or number.
+    kind: kind of y ("class", "multilabel" or "continuous"), as `targets_kind` returns it.
     """
     if isinstance(y, list):
         return multilabel_targets(y)
@@ -34,9 +34,9 @@ def build_targets(y: Form, kind: str) -> Targets:
 
 
 def _from_indicator(y: np.ndarray) -> Targets:
-    """Return the label sets of an indicator array as Targets.
+    """Return an indicator array as Targets of kind "multilabel".
 
-    The label of a column is the column's number.
+    The labels are the numbers of the columns.
 
     y: (rows, labels), 1 where a row has the label and 0 elsewhere.
     """

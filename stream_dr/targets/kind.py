@@ -1,12 +1,13 @@
-"""Decision which of the three kinds of targets y is.
+"""Decides whether targets y are of kind "class", "multilabel" or "continuous".
 
-An earlier batch or the parameter `target` decides. Otherwise the form of y decides:
+The kind of earlier batches and the parameter `target` come first. If neither is given, the form of
+y decides:
 
 - A list of label collections is multilabel.
-- An array (rows, k) of only 0 and 1 is multilabel. Any other (rows, k) is continuous.
+- An array (rows, k) of only 0 and 1 is multilabel. Any other array (rows, k) is continuous.
 - An array (rows,) of str, int or bool is class.
-- An array (rows,) of floats is class if the estimator takes one label per row and every value is
-  whole. Otherwise it is continuous.
+- An array (rows,) of floats is class if every value is whole and the estimator can learn from one
+  label per row. Otherwise it is continuous.
 """
 
 from collections.abc import Sequence
@@ -22,9 +23,10 @@ from stream_dr.targets.targets import KINDS, Targets, refuse_kind
 
 
 def decided_kind(target: str, known: str | None) -> str | None:
-    """Return the kind of targets that is decided already, or None.
+    """Return the kind of targets that the caller or an earlier batch has decided.
 
-    Raises TargetKindMismatch if earlier batches and the caller differ.
+    None is returned if nothing is decided. Raises TargetKindMismatch if the caller and earlier
+    batches differ.
 
     target: kind given by the caller, "auto" or one of KINDS.
     known: kind of the targets of earlier batches, or None.
@@ -37,15 +39,15 @@ def decided_kind(target: str, known: str | None) -> str | None:
 
 
 def targets_kind(y: Form, kinds: Sequence[str], wanted: str | None) -> str:
-    """Return the kind of the targets y.
+    """Return the kind of the targets y ("class", "multilabel" or "continuous").
+
+    Raises InvalidTargets if y has a form that no kind has. Raises TargetKindMismatch if y cannot
+    be read as `wanted`.
 
     y: a list of label collections, or an array (rows, k) or (rows,), as `normalise_targets`
         returns it.
     kinds: kinds that the estimator can learn from.
-    wanted: kind that is decided already, or None.
-
-    Raises InvalidTargets if y is of no kind. Raises TargetKindMismatch if y cannot be of the
-    wanted kind.
+    wanted: kind that the caller or an earlier batch has decided, or None.
     """
     if isinstance(y, list):
         return "multilabel"
@@ -58,11 +60,11 @@ def targets_kind(y: Form, kinds: Sequence[str], wanted: str | None) -> str:
 
 
 def check_kind(kind: str, kinds: Sequence[str], wanted: str | None) -> None:
-    """Raise TargetKindMismatch unless the kind fits the estimator and earlier targets.
+    """Raise TargetKindMismatch unless targets are of a suitable kind.
 
-    kind: kind of the targets.
+    kind: kind of the targets ("class", "multilabel" or "continuous").
     kinds: kinds that the estimator can learn from.
-    wanted: kind that is decided already, or None.
+    wanted: kind that the caller or an earlier batch has decided, or None.
     """
     # refuse_kind raises an error that names estimators for such targets.
     if kind not in kinds and (kind == "multilabel" or wanted in (None, kind)):
@@ -75,23 +77,23 @@ def check_kind(kind: str, kinds: Sequence[str], wanted: str | None) -> None:
 
 
 def look_like_numbers(targets: Targets) -> bool:
-    """Return True if labels are probably numbers or ids instead of classes.
+    """Return True if labels are probably measurements or ids, not classes.
 
-    This is so if there are more than 100 distinct labels, and more than a tenth of the number of
-    rows.
+    They probably are if there are more than 100 distinct labels, and more distinct labels than a
+    tenth of the rows.
     """
     return targets.kind == "class" and len(targets.labels) > max(100, targets.rows / 10)
 
 
 def refuse_ambiguous(y: object, targets: Targets) -> None:
-    """Raise InvalidTargets if y could be read in two ways.
+    """Raise InvalidTargets if y would mean different things to different estimators.
 
-    Whole numbers written as floats, and a single column of whole numbers, are classes for an
-    estimator that takes one label per row. For an estimator that takes several labels, they are
-    measurements or an indicator of one label.
+    This is the case for whole numbers written as floats, and for a single column of whole numbers.
+    An estimator that takes one label per row reads them as labels. Other estimators read them as
+    measurements, or as an indicator of one label.
 
     y: targets as the caller passed them.
-    targets: y as its form alone decides.
+    targets: y, parsed without knowing the estimator.
     """
     if isinstance(y, Targets) or not targets.rows:
         return
@@ -107,9 +109,9 @@ def refuse_ambiguous(y: object, targets: Targets) -> None:
 
 
 def _kind_of_table(y: np.ndarray, wanted: str | None) -> str:
-    """Return the kind of targets y (rows, k).
+    """Return the kind of an array of targets y (rows, k).
 
-    wanted: kind that is decided already, or None.
+    wanted: kind that the caller or an earlier batch has decided, or None.
     """
     if y.dtype.kind not in "biuf":
         raise InvalidTargets(f"a 2-D y must be numbers, not {y.dtype}; pass lists of labels for several labels a row.")
@@ -126,10 +128,10 @@ def _kind_of_table(y: np.ndarray, wanted: str | None) -> str:
 
 
 def _kind_of_column(y: np.ndarray, kinds: Sequence[str], wanted: str | None) -> str:
-    """Return the kind of targets y (rows,).
+    """Return the kind of an array of targets y (rows,).
 
     kinds: kinds that the estimator can learn from.
-    wanted: kind that is decided already, or None.
+    wanted: kind that the caller or an earlier batch has decided, or None.
     """
     if y.dtype.kind == "c":
         raise InvalidTargets("Complex data not supported: targets are complex numbers.")
@@ -143,13 +145,13 @@ def _kind_of_column(y: np.ndarray, kinds: Sequence[str], wanted: str | None) -> 
 
 
 def _are_measurements(y: np.ndarray, kinds: Sequence[str], wanted: str | None) -> bool:
-    """Return True if floats are measurements, False if they stand for labels.
+    """Return True if floats are measurements, False if they are labels.
 
-    Labels are whole numbers. Raises InvalidTargets or TargetKindMismatch.
+    Floats can be labels only if all are whole. Raises InvalidTargets or TargetKindMismatch.
 
-    y: (rows,) without NaN.
+    y: (rows,) floats without NaN.
     kinds: kinds that the estimator can learn from.
-    wanted: kind that is decided already, or None.
+    wanted: kind that the caller or an earlier batch has decided, or None.
     """
     values = y.astype(np.float64, copy=False)
     if not np.all(np.abs(values) <= LARGEST):

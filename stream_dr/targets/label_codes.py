@@ -1,11 +1,11 @@
-"""Labels of rows as a table of distinct labels and an integer code for each row.
+"""Encoding of labels: a list of distinct labels, and an integer code for each row.
 
-The code of a row is the index of the row's label in the table. Cost: O(rows) dictionary look-ups
-in C for lists, one sort for arrays.
+The code of a row is the index of the row's label in the list. Lists of labels cost O(rows)
+dictionary look-ups in C, and arrays cost one sort.
 
-Why this way: parsing the labels of a batch must cost less than learning from it. So lists of one
-type and arrays of integers are handled without a Python loop over the rows. A general function
-handles everything else.
+Parsing the labels of a batch must cost less than learning the batch. So lists of one type and
+arrays of integers are encoded without a Python loop over the rows. A slower function encodes
+everything else.
 """
 
 from collections.abc import Sequence
@@ -22,30 +22,32 @@ Label = str | int | bool
 INTEGERS = (-(2**63), 2**64 - 1)
 """Smallest and largest integer that can be a label.
 
-Arrow columns and readers of JSON can represent only these.
+Arrow columns and JSON readers cannot represent other integers.
 """
 
 SEVERAL, NARROW = 100, 1 << 12
-"""Limits for encoding integers by a table of all integers in their range.
+"""Limits for encoding integer labels by a table of all integers in their range.
 
-SEVERAL: smallest number of integers.
-NARROW: largest difference between the largest and the smallest of them.
+SEVERAL: smallest number of labels for which a table is used.
+NARROW: largest difference between the largest and the smallest label.
 """
 
 EXACT = 2**53
-"""Number from which on a double may stand for more than one integer."""
+"""Number from which on a float64 may stand for more than one integer."""
 
 
 def encode_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:
-    """Return distinct labels, a code for each row, and presence.
+    """Encode one label per row.
 
-    The labels are in order of appearance. The codes (rows,) int32 are indices into the labels, −1
-    for None. Presence (rows,) is True for rows with a label, or None instead of the array if all
-    rows have one.
+    Returns three values:
+
+    - the distinct labels, in order of appearance,
+    - the codes (rows,) int32: each row's index into these labels, −1 for None,
+    - an array (rows,) that is True for rows with a label. It is None if every row has a label.
+
+    Raises InvalidTargets for labels of mixed or unsupported types, and for numbers out of range.
 
     labels: sequence or 1-D array of one label per row.
-
-    Raises InvalidTargets for labels of mixed or other types, and for numbers out of range.
     """
     if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu" and len(labels) >= SEVERAL:
         low, high = int(labels.min()), int(labels.max())
@@ -61,12 +63,14 @@ def encode_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray, np.ndarra
 
 
 def encode_sets(label_sets: Sequence[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray] | None:
-    """Return distinct labels, codes and indptr of the rows' label sets.
+    """Encode one collection of labels per row, if a fast way exists.
 
-    The codes (entries,) int32 are indices into the labels, sorted and distinct within a row. Row i
-    has the codes codes[indptr[i]:indptr[i + 1]]. indptr is (rows + 1,) int64. Returns None unless
-    every row is a list or tuple and all labels are str, all int or all bool. Then a slower
-    function must encode the sets.
+    Returns the distinct labels, the codes (entries,) int32 and indptr (rows + 1,) int64. Codes are
+    indices into the labels. Row i has the codes codes[indptr[i]:indptr[i + 1]], which are sorted
+    and distinct.
+
+    Returns None if the fast way does not exist. It exists if every row is a list or tuple, and all
+    labels are str, all are int or all are bool.
     """
     if not set(map(type, label_sets)) <= {list, tuple}:
         return None
@@ -79,12 +83,12 @@ def encode_sets(label_sets: Sequence[Any]) -> tuple[tuple[Label, ...], np.ndarra
 
 
 def distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return codes sorted and distinct within each row, and the new indptr.
+    """Sort the codes of each row and remove repeated codes.
+
+    Returns the new codes int32 and the new indptr int64.
 
     codes: (entries,), each ≥ 0.
     indptr: (rows + 1,). Row i has the codes codes[indptr[i]:indptr[i + 1]].
-
-    The new codes are int32, the new indptr is int64.
     """
     rows, wide = len(indptr) - 1, int(codes.max(initial=0)) + 1
     keys = np.repeat(np.arange(rows) * wide, np.diff(indptr)) + codes
@@ -95,12 +99,13 @@ def distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, 
 
 
 def renumber_by_appearance(codes: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the codes that occur, and all codes renumbered.
+    """Renumber codes in the order in which they first appear.
 
-    The codes that occur are in order of appearance, and the new code of a row is the index in this
-    order. −1 stays −1. The new codes are int32.
+    Returns the old codes in order of appearance, and the new code int32 of each row. A new code is
+    an index into the old codes. −1 stays −1.
 
-    labels: number of labels, larger than every code.
+    codes: (rows,) old code of each row.
+    labels: number of labels. Every code is smaller.
     """
     used, first = np.unique(codes, return_index=True)
     used = used[np.argsort(first)]
@@ -113,7 +118,7 @@ def renumber_by_appearance(codes: np.ndarray, labels: int) -> tuple[np.ndarray, 
 def plain_labels(labels: Any) -> tuple[Label, ...]:
     """Return labels as Python's str, int or bool.
 
-    Whole floats become int. Raises InvalidTargets unless all labels are of one type and in range.
+    Whole floats become int. Raises InvalidTargets if labels are of mixed types, or out of range.
     """
     plain = tuple(item.item() if isinstance(item, np.generic) else item for item in labels)
     check_exact([v for v in plain if isinstance(v, float) and v.is_integer()])
@@ -127,9 +132,9 @@ def plain_labels(labels: Any) -> tuple[Label, ...]:
 
 
 def label_array(labels: Sequence[Label]) -> np.ndarray:
-    """Return labels of one type as an array without changing any of them.
+    """Return labels of one type as a numpy array, without changing any label.
 
-    The array has objects if no type of numpy can represent all labels exactly.
+    If no numpy type represents all labels exactly, the array has objects.
     """
     # numpy's strings lose null characters at their end.
     if any(type(label) is str and label.endswith("\0") for label in labels):
@@ -141,7 +146,7 @@ def label_array(labels: Sequence[Label]) -> np.ndarray:
 
 
 def check_exact(numbers: ArrayLike) -> None:
-    """Raise InvalidTargets for floats too large to be exact labels.
+    """Raise InvalidTargets for floats that are too large to be exact labels.
 
     A whole float from 2^53 on (2^24 for float32) may stand for more than one integer.
 
@@ -159,7 +164,7 @@ def check_exact(numbers: ArrayLike) -> None:
 
 
 def _check_range(table: Sequence[Any]) -> None:
-    """Raise InvalidTargets for a label that no Arrow column can represent.
+    """Raise InvalidTargets for an integer label that Arrow cannot represent.
 
     table: distinct labels of one type.
     """
@@ -172,7 +177,9 @@ def _check_range(table: Sequence[Any]) -> None:
 
 
 def _check_text(table: Sequence[str]) -> None:
-    """Raise InvalidTargets for a string with half a character (a lone surrogate).
+    """Raise InvalidTargets for a string label with half a character.
+
+    Half a character is a lone surrogate of Unicode.
 
     table: distinct labels.
     """
@@ -194,16 +201,16 @@ def _encode_plain(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
 
 
 def _encode_narrow(labels: np.ndarray, low: int, high: int) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return the distinct labels and a code for each row.
+    """Return the distinct labels and a code for each row, by a table of integers.
 
     labels: (rows,) integers.
-    low, high: smallest and largest of them.
+    low, high: smallest and largest label.
     """
-    # Subtract modulo 2**64, so that it works for every integer type.
+    # Subtraction modulo 2**64 works for every integer type.
     offsets = (labels.astype(np.uint64) - np.uint64(low % 2**64)).astype(np.intp)
     rows = len(labels)
     first = np.full(high - low + 1, rows)
-    # Write rows from last to first, so that a label's first row remains.
+    # Rows are written from last to first, so that the first row of a label remains.
     first[offsets[::-1]] = np.arange(rows - 1, -1, -1)
     used = np.flatnonzero(first < rows)
     used = used[np.argsort(first[used])]
@@ -214,9 +221,11 @@ def _encode_narrow(labels: np.ndarray, low: int, high: int) -> tuple[tuple[Label
 
 
 def _encode_any(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:
-    """Return distinct labels, a code for each row, and presence.
+    """Encode one label per row, for labels of any type.
 
-    The results are those of `encode_labels`. Labels may be of any type.
+    Returns the same values as `encode_labels`.
+
+    items: label of each row.
     """
     table: dict[Label, int] = {}
     codes = np.empty(len(items), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Normalisation of the targets y that a caller passes to one of three forms.
+"""Converts the targets y that a caller passes to one of three forms.
 
 - A list with one collection of labels per row. A row without a target is None.
 - An array (rows, k) of numbers.
@@ -27,27 +27,26 @@ from stream_dr.rows.interfaces import (
 )
 
 Form = list[Any] | np.ndarray
-"""A list with a collection of labels or None for each row, or an array.
+"""Targets as a list or an array.
 
-The array is (rows, k) or (rows,).
+A list has a collection of labels, or None, for each row. An array is (rows, k) or (rows,).
 """
 
 _PLAIN = {str, int, bool, type(None)}
-"""Types of labels that are used unchanged."""
+"""Types of labels that are not converted."""
 
 
 def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
-    """Return the targets y in one of three forms.
+    """Return the targets y as a list of label collections or as an array.
 
-    The forms are a list with one collection of labels per row, an array (rows, k), and an array
-    (rows,).
+    An array is (rows, k) for numbers, and (rows,) for one label or number per row. Raises
+    InvalidTargets if y is not one target per row. Raises TargetKindMismatch if numbers are needed
+    but lists differ in length.
 
-    one_label: True if y (rows, 1) is one label per row. A single column of text is so in any case.
-    numeric: True if lists of lists are a table of numbers. Lists of equal length with only floats
-        are so in any case.
-
-    Raises InvalidTargets if y is not one target per row. Raises TargetKindMismatch if numbers are
-    needed and lists differ in length.
+    one_label: True to read y (rows, 1) as one label per row. A single column of text is always
+        read so.
+    numeric: True to read lists of lists as a table of numbers. Lists of equal length that have
+        only floats are always read so.
     """
     if type(y) is np.ndarray:
         return _from_array(y, one_label)
@@ -81,9 +80,9 @@ def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
 
 
 def is_text(y: np.ndarray) -> bool:
-    """Return True for an array with strings.
+    """Return True for an array that has strings.
 
-    It is an array of strings, or an array of objects that include a string.
+    This is an array of strings, or an array of objects of which at least one is a string.
     """
     return y.dtype.kind in "SU" or (y.dtype.kind == "O" and any(isinstance(v, str | bytes) for v in y.ravel()))
 
@@ -92,7 +91,7 @@ def _unwrap_container(y: Any) -> Any:
     """Return the values of a container as an array or a sequence.
 
     Containers are masked arrays, sparse matrices, and columns and tables of pandas, polars or
-    Arrow.
+    Arrow. Other objects are returned unchanged.
     """
     if np.ma.isMaskedArray(y):
         y = y.tolist()
@@ -111,7 +110,7 @@ def _unwrap_container(y: Any) -> Any:
 
 
 def _has_missing_of_pandas(y: object) -> bool:
-    """Return True if y has missing values in a data type of pandas' own."""
+    """Return True if y has a pandas data type and missing values."""
     # Containers of pandas are recognised by their methods, since pandas is optional.
     if not isinstance(y, MissingAware):
         return False
@@ -121,12 +120,12 @@ def _has_missing_of_pandas(y: object) -> bool:
 
 
 def _from_array(y: np.ndarray, one_label: bool) -> Form:
-    """Return an array, or its single column if that is one label per row.
+    """Return targets as an array, or as a list if they are label collections.
 
-    The single column is returned as (rows,). An array (rows,) of objects is returned as
-    `_from_objects` returns its entries.
+    A single column (rows, 1) of labels is returned as (rows,).
 
-    one_label: True if y (rows, 1) is one label per row.
+    y: array of labels, numbers or objects.
+    one_label: True to read y (rows, 1) as one label per row.
     """
     if y.ndim == 2 and y.shape[1] == 1 and (one_label or is_text(y)):
         y = y[:, 0]
@@ -136,8 +135,9 @@ def _from_array(y: np.ndarray, one_label: bool) -> Form:
 
 
 def _from_scalars(items: list[Any], types: set[type]) -> Form:
-    """Return labels or numbers as an array (rows,) without changing any of them.
+    """Return labels or numbers as an array (rows,), without changing any of them.
 
+    items: label or number of each row.
     types: types of the items.
     """
     if types <= {np.bool_, bool}:
@@ -152,9 +152,11 @@ def _from_scalars(items: list[Any], types: set[type]) -> Form:
 
 
 def _from_objects(items: list[Any]) -> Form:
-    """Return one object per row as label collections or an array (rows,).
+    """Return one object per row as a list of label collections or an array (rows,).
 
-    Missing values become None, or NaN if all other objects are floats.
+    A missing value becomes None. If all other objects are floats, it becomes NaN.
+
+    items: object of each row.
     """
     if set(map(type, items)) <= _PLAIN:
         return _object_array(items)

@@ -1,6 +1,7 @@
 """Parsing of the targets y that a caller passes.
 
-normalise.py brings y to one of three forms, kind.py decides the kind, and build.py builds Targets.
+Three modules do the work. normalise.py converts y to a list or an array, kind.py decides the kind,
+and build.py constructs a Targets object.
 """
 
 from collections.abc import Sequence
@@ -14,15 +15,15 @@ from stream_dr.targets.targets import Targets
 
 
 def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto", known: str | None = None) -> Targets:
-    """Return the targets y that a caller passes as Targets.
+    """Return the targets y that a caller passes as a Targets object.
 
-    Raises InvalidTargets if y cannot be read or does not have one target per row. Raises
-    TargetKindMismatch if y is of another kind than is needed.
+    Raises InvalidTargets if y cannot be read, or does not have one target per row. Raises
+    TargetKindMismatch if y is of a kind that the estimator or earlier batches exclude.
 
     Parameters
     ----------
     y : array-like or Targets
-        (rows,) labels or numbers, (rows, k) indicator or numbers, or a list of label collections.
+        Labels or numbers (rows,), indicators or numbers (rows, k), or a list of label collections.
     rows : int
         Number of rows.
     kinds : sequence of str

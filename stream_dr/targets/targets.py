@@ -1,13 +1,15 @@
-"""Targets, the parsed labels or numbers of the rows of a Block.
+"""Targets: the parsed labels or numbers of the rows of a batch.
 
 There are three kinds: `class` (one label per row), `multilabel` (a set of labels per row, which
-may be empty) and `continuous` (k numbers per row). Each distinct label of a batch is stored one
-time, in order of appearance. Rows refer to it by a code, which is its index. So a batch is small
-even if a stream has many labels. A State combines the labels of batches by their value. A row
-without a target (null) is marked absent. Supervised accumulators skip and count such rows.
+may be empty) and `continuous` (k numbers per row).
 
-Why this way: lists, arrays and Arrow columns are parsed in one place, and no numeric loop sees a
-string.
+The distinct labels of a batch are stored in order of appearance. Each row has a code for each of
+its labels, the index of the label. So the size of a batch does not depend on the number of labels
+in the stream. A State combines the labels of batches by their value.
+
+A row may have no target (null). Supervised accumulators skip and count such rows.
+
+Lists, arrays and Arrow columns are all converted to Targets, so no numeric loop sees a string.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,17 +34,17 @@ class Targets(NamedTuple):
     kind : "class", "multilabel" or "continuous"
         One label, a set of labels, or k numbers for each row.
     labels : tuple of str, int or bool
-        Distinct labels of one type, in order of appearance. Empty for continuous targets.
-    codes : ndarray
-        Labels of the rows as int32 indices into `labels`. For class, (rows,) with −1 if absent.
-        For multilabel, (entries,) row by row, sorted and distinct within a row. For continuous,
-        empty.
-    indptr : ndarray (rows + 1,) or None
-        Only for multilabel, int64. Row i has the codes codes[indptr[i]:indptr[i + 1]].
-    values : ndarray (rows, k) or None
-        Only for continuous, float64. Absent rows have arbitrary values.
-    present : ndarray (rows,) or None
-        bool, False for rows without a target. None if every row has a target.
+        Distinct labels, all of one type, in order of appearance. Empty for continuous targets.
+    codes : ndarray int32
+        Labels of the rows as indices into `labels`. For class, (rows,) with −1 for rows without a
+        target. For multilabel, (entries,) row after row, sorted and distinct within each row. For
+        continuous, empty.
+    indptr : ndarray (rows + 1,) int64 or None
+        For multilabel, row i has the codes codes[indptr[i]:indptr[i + 1]]. Otherwise None.
+    values : ndarray (rows, k) float64 or None
+        Numbers of continuous targets. Rows without a target have arbitrary values. Otherwise None.
+    present : ndarray (rows,) bool or None
+        False for rows without a target. None if every row has a target.
     """
 
     kind: str
@@ -60,9 +62,9 @@ class Targets(NamedTuple):
         return len(self.codes) if self.indptr is None else len(self.indptr) - 1
 
     def take(self, rows: np.ndarray) -> "Targets":
-        """Return the targets of some rows, with the same labels.
+        """Return the targets of some rows, with the same `labels`.
 
-        rows: integer or boolean index of the rows.
+        rows: indices of the rows, or a mask of booleans.
         """
         rows = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows, dtype=np.int64)
         present = None if self.present is None else self.present[rows]
@@ -79,9 +81,9 @@ class Targets(NamedTuple):
         return self._replace(codes=self.codes[picks], indptr=indptr, present=present)
 
     def row_labels(self) -> list[Any]:
-        """Return each row's label, list of labels or list of numbers.
+        """Return the target of each row: a label, a list of labels or a list of numbers.
 
-        The entry of a row without a target is None.
+        None is returned for a row without a target.
         """
         rows: list[Any]
         if self.values is not None:
@@ -99,7 +101,7 @@ class Targets(NamedTuple):
 def class_targets(labels: Any) -> Targets:
     """Return targets of kind "class" from one label per row.
 
-    None is the label of a row without a target.
+    labels: label of each row, None for a row without a target.
     """
     table, codes, present = encode_labels(labels)
     return Targets("class", table, codes, present=present)
@@ -113,10 +115,11 @@ def no_labels(rows: int) -> Targets:
 def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
     """Return targets of kind "multilabel" from one collection of labels per row.
 
-    None stands for a row without a target, and [] for a row with an empty set of labels.
-
-    Raises InvalidTargets for labels of mixed types and for None in a collection. Raises
+    Raises InvalidTargets for labels of mixed types, and for None in a collection. Raises
     TargetKindMismatch for a single label instead of a collection.
+
+    label_sets: collection of each row. None means that the row has no target, [] that it has a
+        target without labels.
     """
     plain = encode_sets(label_sets)
     if plain is not None:
@@ -138,9 +141,9 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
 def continuous_targets(values: ArrayLike) -> Targets:
     """Return targets of kind "continuous" from finite numbers.
 
-    values: (rows,) or (rows, k).
-
     Raises InvalidTargets.
+
+    values: (rows,) or (rows, k).
     """
     try:
         array = np.array(values, dtype=np.float64)
@@ -157,9 +160,9 @@ def continuous_targets(values: ArrayLike) -> Targets:
 
 
 def refuse_kind(kind: str, kinds: Sequence[str]) -> None:
-    """Raise TargetKindMismatch because an estimator cannot learn these targets.
+    """Raise TargetKindMismatch, since an estimator cannot learn this kind of targets.
 
-    kind: kind of the targets.
+    kind: kind of the targets ("class", "multilabel" or "continuous").
     kinds: kinds that the estimator can learn from.
     """
     if kind == "multilabel":
@@ -174,7 +177,7 @@ def refuse_kind(kind: str, kinds: Sequence[str]) -> None:
 
 
 def labelled_rows(block: Block) -> tuple[Block, int]:
-    """Return the rows of a block that have a target, and the number of other rows.
+    """Return the rows that have a target, and the number of rows that have none.
 
     If all rows have a target, the block itself is returned.
     """
@@ -188,11 +191,12 @@ def labelled_rows(block: Block) -> tuple[Block, int]:
 
 
 def _distinct_labels(labels: object, row: int) -> list[Any]:
-    """Return the distinct labels of a row's collection.
+    """Return the distinct labels of one row.
 
-    Raises TargetKindMismatch if `labels` is a single label.
+    Raises TargetKindMismatch if `labels` is a single label instead of a collection.
 
-    row: number of the row, for the message.
+    labels: collection of labels.
+    row: number of the row, for the error message.
     """
     if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
         raise TargetKindMismatch(
@@ -204,13 +208,13 @@ def _distinct_labels(labels: object, row: int) -> list[Any]:
 def all_absent(targets: Targets) -> bool:
     """Return True if no row has a target.
 
-    Then the kind of the targets means nothing.
+    The kind of such targets has no meaning.
     """
     return targets.present is not None and not targets.present.any()
 
 
 def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:
-    """Raise InvalidTargets if new labels have another type than known labels."""
+    """Raise InvalidTargets if new labels are of another type than known labels."""
     if known and new and type(known[0]) is not type(new[0]):
         raise InvalidTargets(
             f"labels are {type(new[0]).__name__} ({new[0]!r}); rows so far had "
@@ -221,9 +225,9 @@ def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:
 def check_allowed(allowed: Sequence[Label], new: Sequence[Label]) -> None:
     """Raise InvalidTargets for a new label that is not allowed.
 
-    The message names the most similar allowed label.
+    The message names the allowed label that is most similar.
 
-    allowed: the allowed labels. If empty, any label is allowed.
+    allowed: the allowed labels. If empty, every label is allowed.
     new: labels of a batch.
     """
     known = set(allowed)

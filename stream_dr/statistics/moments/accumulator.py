@@ -1,13 +1,14 @@
 """MomentAccumulator: one pass over rows into the additive MomentState [mathematics §1].
 
-Rows are dense or sparse. Every check of a batch happens before the first write (batch_plan.py), so
-a batch that raises an error changes nothing. If the encoding needs targets, rows without targets
-are skipped and counted. A row with an empty set of labels counts in the weight N, the mean and the
-scatter, but in no cross sum.
+Rows are dense or sparse. Every check of a batch happens before the first write (batch_plan.py). So
+a batch that raises an error changes nothing.
+
+If the encoding of the targets needs targets, rows without a target are skipped and counted. A row
+with an empty set of labels is learned, but it adds nothing to the cross sums.
 
 A dense row of d features and k target columns costs d k multiplications, plus d² / 2 with exact
 scatter or d without. A sparse row without exact scatter costs nonzeros · (labels + 1). Memory is
-the state and one chunk of 8 MB. The arrays of a batch are read in place, not copied.
+the memory of the state plus 8 MB. The arrays of a batch are read in place, not copied.
 """
 
 import numpy as np
@@ -36,25 +37,27 @@ __all__ = ["Centred", "MomentAccumulator", "MomentState", "empty_state"]
 class MomentAccumulator(AccumulatorBase):
     """Accumulator of additive sums of rows and targets.
 
-    `freeze` returns the sums as a MomentState. Raises InvalidParameter. Raises CannotMerge for a
-    state that was learned with other parameters.
+    `freeze` returns the sums as a MomentState. Raises InvalidParameter for an unknown encoding or
+    scatter. Raises CannotMerge for a state that was learned with other parameters.
 
     Parameters
     ----------
     encoding : Encoding
-        "none" (unsupervised), "indicator", "partial", "zhou" or a Fourier.
+        How targets become numeric columns: "none" (targets are not read), "indicator", "partial",
+        "zhou" or a Fourier object (encoding.py).
     scatter : str
-        Part of the scatter matrix to store: "exact" (all pairs, d ≤ 4,096), "diagonal", "none" or
-        "auto". With "auto" the scatter is exact if the first batch states a width of at most
-        4,096, else diagonal.
+        Part of the scatter matrix to store: "exact" (all pairs of features, for at most 4,096
+        features), "diagonal", "none" or "auto". "auto" becomes "exact" if the first batch declares
+        at most 4,096 features, else "diagonal".
     decay : float in (0, 1]
-        Row i of the stream weighs decay^(number of rows after row i).
+        Factor by which the weight of a row shrinks with every later row.
     state : MomentState or None
         State to continue from. Its arrays are copied.
     label_sets : bool
-        True to store sums per distinct set of labels.
+        True to store sums for each distinct set of labels that rows have.
     class_scatter : bool
-        True to store the scatter of each class, if the scatter is exact.
+        True to store a scatter matrix for each class. It is stored only if the scatter matrix of
+        all rows is exact.
     """
 
     def __init__(
@@ -79,9 +82,11 @@ class MomentAccumulator(AccumulatorBase):
     def add(self, block: Block) -> None:
         """Learn one batch.
 
-        The batch's rows (rows, features) are dense or CSR. Raises NotFinite, WidthMismatch,
-        TooManyFeatures, EmptyInput, TargetKindMismatch, InvalidTargets, InvalidWeights or
-        LimitExceeded (too many label sets). After an error nothing has changed.
+        The rows of the batch are dense or CSR. After an error nothing has changed.
+
+        Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, TargetKindMismatch,
+        InvalidTargets or InvalidWeights. Raises LimitExceeded if there would be too many distinct
+        sets of labels.
         """
         batch = plan_batch(self, self._codes, block)
         rows = batch.rows
@@ -95,20 +100,22 @@ class MomentAccumulator(AccumulatorBase):
         self.rows_skipped += batch.skipped
 
     def remove(self, block: Block, age: int = 0) -> None:
-        """Remove a batch learned before [mathematics §1, unlearn].
+        """Remove a batch that was learned before [mathematics §1, unlearn].
 
-        The batch must have the weights with which it was learned. Costs O(d k) for d features and
-        k target columns, with exact scatter O(d²).
+        The batch must have the weights with which it was learned. After an error nothing has
+        changed. Costs O(d k) for d features and k target columns, with exact scatter O(d²) more.
 
-        Raises CannotUnlearn if more would be removed than was learned. Raises PrecisionLost, a
-        kind of CannotUnlearn, if fewer than six digits of the remaining sums would be right. Also
-        raises the errors of `add`. After an error nothing has changed.
+        Raises CannotUnlearn if the batch has more rows or weight than were learned. Raises
+        PrecisionLost, a kind of CannotUnlearn, if fewer than six digits of the remaining sums
+        would be right. Also raises the errors of `add`.
 
-        age: number of rows learned after the batch's last row. It matters only if decay < 1. The
-            batch's rows count as consecutive. Row i, of original weight w_i, now weighs w_i ·
-            decay^(age + rows − 1 − i). If the newest rows (age 0) or the oldest rows are removed,
-            the state is as if they had never come. If other rows are removed, the weights of the
-            rows before them do not change.
+        age: number of rows learned after the last row of the batch. It matters only if decay < 1,
+            because these later rows have reduced the weights of the batch. The rows of the batch
+            must have been learned one directly after the other.
+
+        If the batch contains the newest rows or the oldest rows, the result is as if the batch had
+        never been learned. Otherwise the rows learned before the batch keep the weights that they
+        have now.
         """
         batch = plan_batch(self, self._codes, block)
         weights = aged_weights(batch.weights, self.decay, age)
@@ -120,7 +127,7 @@ class MomentAccumulator(AccumulatorBase):
     def freeze(self) -> MomentState:
         """Return a copy of the state so far.
 
-        Costs O(d k) for d features and k target columns, with exact scatter O(d²).
+        Costs O(d k) for d features and k target columns, and O(d²) more with exact scatter.
         """
         return MomentState(
             self.encoding,
@@ -151,14 +158,14 @@ class MomentAccumulator(AccumulatorBase):
 
     @property
     def label_rows(self) -> np.ndarray:
-        """Number of rows with each label (labels,) int64. Read only."""
+        """Number of rows (labels,) int64 with each label. Read only."""
         return self._targets.label_rows
 
     @property
     def labels_left(self) -> tuple[Label, ...]:
-        """Labels of at least one remaining row, in order of first appearance.
+        """Labels of the remaining rows, in order of first appearance.
 
-        A label is missing here once all of its rows were unlearned.
+        A label that only unlearned rows had is not included.
         """
         return tuple(label for label, rows in zip(self.labels, self._targets.label_rows, strict=True) if rows)
 
@@ -184,11 +191,14 @@ class MomentAccumulator(AccumulatorBase):
         self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
 
     def _plan_sets(self, batch: BatchPlan) -> tuple[np.ndarray | None, dict[tuple[int, ...], int]]:
-        """Return the number of each row's set of labels, and the new sets.
+        """Return the number of each row's label set, and the new label sets.
 
-        The numbers are (rows,) int64, or None if sums per set of labels are not stored. The new
-        sets are those that no earlier row had, with their numbers. Nothing is written. Raises
-        LimitExceeded if there are too many sets.
+        A label set is a distinct set of labels that a row has. Every label set has a number. The
+        numbers are returned as (rows,) int64. None is returned instead if no sums of label sets
+        are stored.
+
+        The new label sets are the keys of a dict whose values are their numbers. Nothing is
+        written. Raises LimitExceeded if there would be too many label sets.
         """
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return None, {}
@@ -197,7 +207,7 @@ class MomentAccumulator(AccumulatorBase):
     def _learn_plan(self, batch: BatchPlan) -> None:
         """Learn a batch that another accumulator has already checked.
 
-        This accumulator must be empty and have the same parameters as the other.
+        This accumulator must be empty. Both accumulators must have the same parameters.
         """
         ids, new = self._plan_sets(batch)
         if batch.rows:
@@ -206,9 +216,10 @@ class MomentAccumulator(AccumulatorBase):
         self.rows, self.rows_skipped = batch.rows, batch.skipped
 
     def _begin(self, batch: BatchPlan, new_sets: dict[tuple[int, ...], int]) -> None:
-        """Set the properties that the batch decides, and grow the arrays.
+        """Prepare the accumulator for a checked batch.
 
-        The arrays get room for the batch's features, labels and label sets.
+        Attributes that the batch decides are set, for example the kind of targets. The arrays of
+        sums grow to the features and labels of the batch.
 
         new_sets: sets of label codes that no earlier row had, with their numbers.
         """
@@ -251,9 +262,10 @@ class MomentAccumulator(AccumulatorBase):
     def _learn(self, batch: BatchPlan, ids: np.ndarray | None, start: int, stop: int) -> None:
         """Learn rows start:stop of a batch.
 
-        There must be at most `max_span(decay)` rows. See clock.py.
+        There must be at most `max_span(decay)` rows (clock.py).
 
-        ids: (rows,) number of each row's set of labels, or None.
+        ids: (rows,) number of each row's set of labels. None if sums for sets of labels are not
+            stored.
         """
         self._scale = advance_scale(self._scale, self.decay, stop - start, self._renormalise)
         weights = clock_weights(batch.weights[start:stop], self.decay, self._scale)
@@ -268,10 +280,10 @@ class MomentAccumulator(AccumulatorBase):
         self._clock += stop - start
 
     def _learn_rows(self, X: Rows, w: np.ndarray, batch: BatchPlan, start: int, stop: int) -> None:
-        """Learn rows X (rows, at most n_features), which are rows start:stop of the batch.
+        """Learn the rows X, which are rows start:stop of the batch.
 
-        w: (rows,) weights divided by the state's scale, because stored sums are divided by it,
-            too.
+        X: (rows, ≤ n_features).
+        w: (rows,) weights, divided by the same scale factor as the stored sums.
         """
         encoded = None if batch.encoded is None else encoded_rows(batch.encoded, start, stop)
         before = self._targets.mean(self._weight)

@@ -1,8 +1,7 @@
 """Batch plan: every check of a batch, before anything is written.
 
-An error leaves the accumulator unchanged, because at that time nothing has been written. Checking
-costs O(labels) for the targets. It reads every value of the rows, unless the block says that its
-values were checked.
+If a check fails, the accumulator is unchanged. Checking the targets costs O(labels). Checking the
+rows reads every value, unless the block says that its values were already checked.
 """
 
 from typing import NamedTuple, Protocol
@@ -19,7 +18,7 @@ from stream_dr.targets.targets import Targets, check_label_type, labelled_rows, 
 
 
 class PlannedAccumulator(Protocol):
-    """The properties of an accumulator that a batch plan reads."""
+    """Properties that `plan_batch` reads from an accumulator."""
 
     encoding: Encoding
     scatter: str
@@ -41,7 +40,7 @@ class PlannedAccumulator(Protocol):
 
 
 class BatchPlan(NamedTuple):
-    """A checked batch, and the accumulator's properties after learning it.
+    """A checked batch, and the properties that the accumulator has after it.
 
     Attributes
     ----------
@@ -50,12 +49,15 @@ class BatchPlan(NamedTuple):
     weights : (rows,) float64
         Weights of the rows.
     encoded : Encoded or None
-        Targets of the rows as numeric columns. None for unsupervised learners.
+        Targets of the rows as numeric columns. None if the learner does not read targets.
     skipped : int
         Number of rows that are not learned because they have no target.
-    scatter, width, columns, dense, target_kind, target_width, labels
-        Properties of the accumulator after the batch, as in MomentState. `width` is its
-        n_features, and `columns` its number of target columns.
+    width : int
+        Number of features.
+    columns : int
+        Number of target columns.
+    scatter, dense, target_kind, target_width, labels
+        As in MomentState.
     """
 
     X: Rows
@@ -82,14 +84,16 @@ class BatchPlan(NamedTuple):
 
 
 def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Block) -> BatchPlan:
-    """Check a batch and return its plan (checked arrays and the resulting properties).
+    """Check a batch and return its plan.
 
-    learner: accumulator that will learn the batch.
-    codes: target column of each label that the accumulator has already.
-    block: the batch.
+    The plan holds the checked arrays and the properties that the accumulator has after the batch.
 
     Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, InvalidWeights, InvalidTargets or
     TargetKindMismatch.
+
+    learner: accumulator that will learn the batch.
+    codes: index of each label that the accumulator already has.
+    block: the batch.
     """
     rows, features = block.X.shape
     sparse = is_sparse(block.X)
@@ -128,11 +132,12 @@ def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Bloc
 
 
 def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return all labels after a batch, and the index of each batch label among them.
+    """Return all labels after a batch, and an index for each label of the batch.
 
-    New labels come at the end. The indices are (labels of the batch,) int32.
+    The labels are the earlier labels, followed by the batch's new labels. The indices (labels of
+    the batch,) int32 point into these labels.
 
-    codes: index of each label that occurred before.
+    codes: index of each earlier label.
     labels: labels before the batch.
     y: targets of the batch.
     """

@@ -1,12 +1,15 @@
 """CentredPart: weight, mean and centred second moments of rows [mathematics §1].
 
-The sums of two sets of rows a and b are joined by the formula of Chan, Golub and LeVeque, C = C_a
-+ C_b + (N_a N_b / N) δ δᵀ. C is the centred scatter, N the weight, and δ = x̄_b − x̄_a the
-difference of the means. Removing b is the same formula with b's weight negative.
+The sums of two sets of rows a and b are joined by the formula of Chan, Golub and LeVeque:
 
-A mean is stored as the sum of two float64 numbers, `mean` and `low`. With one number and an offset
-of 1e9, the difference δ would be known to 1e-7 only, and so would every term with δ. With two
-numbers the sums are right to 1e-15 at any offset.
+    C = C_a + C_b + (N_a N_b / N) δ δᵀ
+
+C (features, features) is the centred scatter matrix, N the total weight, and δ = x̄_b − x̄_a the
+difference of the means. To remove b, the weight of b is taken as negative.
+
+A mean is stored as the sum of two float64 numbers, `mean` and `low`. A single float64 would be too
+coarse if the rows have a large offset: at an offset of 1e9, δ would be known to 1e-7 only. With
+two numbers the sums are right to 1e-15 at any offset.
 """
 
 from typing import NamedTuple
@@ -19,14 +22,15 @@ from stream_dr.statistics.protocol import nested_state
 
 @nested_state
 class CentredPart(NamedTuple):
-    """Centred sums of rows (n, d) with k target columns, float64.
+    """Centred sums of rows with d features and k target columns, float64.
 
-    Below, x is a row, y its targets, w its weight, and x̄ and ȳ are the weighted means.
+    In the formulas below, x is a row, y the targets of the row, and w its weight. x̄ and ȳ are the
+    weighted means of x and y.
 
     Attributes
     ----------
     exact : bool
-        True if the scatter of all pairs of features is stored, False if only its diagonal is.
+        True if the whole scatter matrix is stored. False if only its diagonal is stored.
     weight : float
         N = Σ w.
     mean, low : (d,)
@@ -38,8 +42,9 @@ class CentredPart(NamedTuple):
     cross : (d, k)
         Σ w (x − x̄)(y − ȳ)ᵀ.
     nonzero : (d,)
-        Number of rows of weight above 0 that are not 0 in this feature, NaN if unknown. A feature
-        is exactly 0 again once all of these rows were unlearned.
+        For each feature, the number of rows of weight above 0 in which the feature is not 0. NaN
+        if this number is unknown. When the number falls to 0 after an unlearn, the sums of the
+        feature are set to exactly 0.
     """
 
     exact: bool
@@ -54,11 +59,11 @@ class CentredPart(NamedTuple):
     def check(self, width: int, columns: int, exact: bool) -> None:
         """Raise DamagedFile unless the arrays have the given shapes.
 
+        All values must be finite, except that `nonzero` may have NaN.
+
         width: number of features.
         columns: number of target columns.
-        exact: True if the scatter of all pairs must be stored.
-
-        NaN is allowed in `nonzero`.
+        exact: True if the whole scatter matrix must be stored.
         """
         check_equal(self, "exact", exact)
         check_at_least(self, 0.0, "weight")
@@ -73,12 +78,19 @@ class CentredPart(NamedTuple):
 
     @property
     def counts(self) -> np.ndarray:
-        """Number of nonzero rows (features,) of each feature, NaN if unknown."""
+        """Number of rows (features,) in which each feature is not 0.
+
+        NaN for a feature whose number is unknown.
+        """
         return self.nonzero if len(self.nonzero) == len(self.mean) else np.full(len(self.mean), np.nan)
 
     @property
     def variances(self) -> np.ndarray:
-        """Diagonal (features,) of the centred scatter Σ w (x − x̄)². Read only."""
+        """Diagonal (features,) of the centred scatter matrix. Read only.
+
+        The entry of a feature is Σ w (x − x̄)² over its values x, with their weights w and mean
+        x̄.
+        """
         return np.diagonal(self.scatter) if self.exact else self.diagonal
 
     def scaled(self, factor: float) -> "CentredPart":
@@ -87,9 +99,9 @@ class CentredPart(NamedTuple):
         return CentredPart(self.exact, self.weight * factor, self.mean, self.low, *sums, self.nonzero)
 
     def aligned(self, width: int, columns: np.ndarray, total: int) -> "CentredPart":
-        """Return these sums with more features and other target columns.
+        """Return these sums with more features and renumbered target columns.
 
-        New features and columns are zero.
+        Sums of new features and columns are zero.
 
         width: number of features of the result.
         columns: (k,) new index of each target column.
@@ -105,9 +117,10 @@ class CentredPart(NamedTuple):
         )
 
     def clamped(self) -> "CentredPart":
-        """Return these sums with negative variances set to zero.
+        """Return these sums without negative variances.
 
-        Features that are 0 in every remaining row get sums of exactly 0.
+        Negative variances become 0. All sums of a feature that is 0 in every remaining row become
+        exactly 0.
         """
         part = self._replace(diagonal=np.maximum(self.diagonal, 0.0), scatter=self.scatter.copy())
         if self.exact:
@@ -121,15 +134,15 @@ class CentredPart(NamedTuple):
         return part
 
     def join(self, other: "CentredPart", target_step: np.ndarray | None, sign: float = 1.0) -> "CentredPart":
-        """Return the sums of this part's rows and of other's rows.
+        """Return the sums of this part's rows and of other's rows together.
 
-        With sign −1, return the sums of this part's rows without other's rows. The two parts must
-        have the same features and target columns. Either both store the scatter of all pairs of
-        features, or both only its diagonal. Joining a part of weight 0 changes no bit. Costs O(d²
-        + d k) for d features and k target columns.
+        The two parts must have the same features, the same target columns and the same `exact`.
+        Joining a part of weight 0 changes no bit. Costs O(d² + d k) for d features and k target
+        columns.
 
-                target_step: (k,) other's target mean ȳ minus this part's. None if there are no target
-            columns.
+        target_step: (k,) other's mean of the targets minus this part's mean of the targets. None
+            if there are no target columns.
+        sign: 1 to add the rows of other, −1 to remove them.
         """
         a, b = self, other
         if b.weight == 0.0 or a.weight == 0.0:
@@ -159,7 +172,7 @@ def empty_part(width: int, columns: int, exact: bool) -> CentredPart:
 
     width: number of features.
     columns: number of target columns.
-    exact: True for the scatter of all pairs of features.
+    exact: True to store the whole scatter matrix, False to store its diagonal.
     """
     diagonal, scatter = np.zeros(0 if exact else width), np.zeros((width, width) if exact else (0, 0))
     mean, low, nonzero = np.zeros((3, width))
@@ -167,10 +180,10 @@ def empty_part(width: int, columns: int, exact: bool) -> CentredPart:
 
 
 def dd_add(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return high + low + step as a pair (high, low) again.
+    """Add `step` to a pair of numbers (high, low), and return the new pair.
 
-    The pair (high, low) stands for the sum of its two numbers and has about 32 digits. No digit of
-    high + step is lost (Knuth's two-sum).
+    A pair stands for the number high + low, with about 32 digits. No digit of high + step is lost
+    (Knuth's two-sum).
     """
     total = high + step
     added = total - high
@@ -180,9 +193,9 @@ def dd_add(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndar
 
 
 def pad_to_shape(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return an array of zeros of this shape, with `array` in its first corner.
+    """Return the array extended by zeros to a larger shape.
 
-    If the array has this shape already, the array itself is returned.
+    If the array already has this shape, the array itself is returned.
     """
     if array.shape == shape:
         return array

@@ -1,17 +1,20 @@
 """CentredSums: centred sums to which rows are added [mathematics §1].
 
-It takes dense rows, and sparse rows if the scatter is exact. A chunk of rows is centred on the
-chunk's own mean. Its sums are then joined to the sums so far by the formula of Chan, Golub and
-LeVeque. The last term of that formula is computed as one more row of the matrix product, the
-joining row.
+Rows may be dense. They may also be sparse if the whole scatter matrix is stored.
+
+Rows are added in chunks. A chunk is centred on the mean of its rows. The sums of the chunk are
+then joined to the earlier sums by the formula of Chan, Golub and LeVeque. This formula adds the
+outer product of a vector with itself. The vector is the difference of the two means, multiplied by
+a factor. It is appended to the centred chunk as one more row, the joining row. So one matrix
+product computes all terms.
 
 Sparse rows with few nonzeros are not centred but shifted (shifted_rows.py). Products of few rows
-are added in place (dense_kernels.py), so a small batch allocates nothing of size d² or d k.
+are added in place (dense_kernels.py), so a small batch allocates no large array.
 
 A dense row of d features and k target columns costs d k multiplications, plus d² / 2 with exact
-scatter or d without. A sparse row costs nonzeros² / 2, and a batch d² in addition. Temporary
-memory is one chunk of 8 MB. Only the lower triangle of the scatter is updated. `freeze` returns
-the symmetric matrix.
+scatter or d without. A sparse row costs nonzeros² / 2. A batch of sparse rows costs d² more.
+Temporary memory is one chunk of 8 MB. Only the lower triangle of the scatter matrix is updated.
+`freeze` returns the symmetric matrix.
 """
 
 from typing import NamedTuple
@@ -26,12 +29,12 @@ from stream_dr.statistics.moments.encoding import Encoded, dense_columns
 from stream_dr.statistics.moments.shifted_rows import add_products, shifted_rows
 
 CHUNK_VALUES = 1 << 20
-"""Number of values of a dense batch that are centred at a time (8 MB)."""
+"""Number of values in a chunk of dense rows (8 MB). A chunk is centred at once."""
 
 DENSE_SHARE = 0.15
-"""Share of nonzeros from which sparse rows are multiplied as dense rows.
+"""Smallest share of nonzeros at which sparse rows are multiplied as dense rows.
 
-From this share on the dense product is faster.
+From this share on, the dense product is faster than the sparse one.
 """
 
 
@@ -44,17 +47,17 @@ def chunk_rows(width: int) -> int:
 
 
 class Joining(NamedTuple):
-    """Terms that join a chunk of rows to the sums so far.
+    """Terms that join the sums of a chunk of rows to the earlier sums.
 
     Attributes
     ----------
     step : (features,)
-        Mean of the chunk minus the mean so far.
+        Mean of the chunk minus the mean of the earlier rows.
     share : float
-        Share of `step` by which the mean so far moves.
+        Weight of the chunk divided by the weight of all rows. The mean moves by share · step.
     root : float
-        √(N n / (N + n)), N being the weight so far and n the chunk's weight. The outer product of
-        root · step with itself is added to the scatter. root · step is called the joining row.
+        √(N n / (N + n)) for the earlier rows' weight N and the chunk's weight n. The joining row
+        is root · step. Its outer product with itself is added to the scatter matrix.
     """
 
     step: np.ndarray
@@ -77,7 +80,11 @@ class CentredSums:
 
     @property
     def variances(self) -> np.ndarray:
-        """Diagonal (features,) of the centred scatter Σ w (x − x̄)². Read only."""
+        """Diagonal (features,) of the centred scatter matrix. Read only.
+
+        The entry of a feature is Σ w (x − x̄)² over its values x, with their weights w and mean
+        x̄.
+        """
         return np.diagonal(self._scatter) if self.exact else self._diagonal
 
     def freeze(self) -> CentredPart:
@@ -87,7 +94,7 @@ class CentredSums:
         return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, self._nonzero.copy())
 
     def rescale(self, factor: float) -> None:
-        """Multiply every sum by factor. The means do not change."""
+        """Multiply the weight and all sums by a factor. The means do not change."""
         self.weight *= factor
         for sums in (self._diagonal, self._scatter, self._cross):
             sums *= factor
@@ -95,7 +102,7 @@ class CentredSums:
     def grow(self, width: int, columns: int) -> None:
         """Make room for more features and more target columns.
 
-        New features count as 0 in all rows so far.
+        A new feature counts as 0 in all earlier rows.
 
         width: number of features.
         columns: number of target columns.
@@ -110,13 +117,15 @@ class CentredSums:
     def add(self, X: Rows, weights: np.ndarray, total: float, targets: "TargetRows | None" = None) -> np.ndarray | None:
         """Add rows with their weights and targets.
 
-        Returns an array (b + 1, d) for b rows and d features: the rows √w (x − their mean), then
-        the joining row. The joining row is √(N n / (N + n)) times the rows' mean minus the mean
-        before, for the weight N before and the rows' weight n. Returns None if the rows weigh
-        nothing, or if sparse rows were added without making them dense.
+        Returns an array (b + 1, d) for b rows and d features. Rows 0 … b − 1 are √w (x − x̄), with
+        x̄ the mean of the added rows. The last row is the joining row, √(N n / (N + n)) · (x̄ −
+        earlier mean), for the earlier rows' weight N and the added rows' weight n.
+
+        Returns None if the added rows have no weight. Also returns None if sparse rows were added
+        without making them dense.
 
         X: (b, ≤ d), dense of any float type or CSR.
-        weights: (b,), weights w.
+        weights: (b,) weights w.
         total: sum of the weights.
         targets: targets of the rows. None if there are no targets.
         """
@@ -145,10 +154,10 @@ class CentredSums:
         return rows
 
     def _add_row(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
-        """Add a single row X (1, features), which is its own mean.
+        """Add one row X (1, features).
 
-        The row minus its mean is zero. So the row changes the scatter only because its mean
-        differs from the mean so far.
+        The row is its own mean, so its centred values are zero. The scatter changes only because
+        the row differs from the earlier mean.
         """
         self._nonzero += X[0] != 0.0
         high = X[0].astype(np.float64)
@@ -176,11 +185,11 @@ class CentredSums:
             self._cross += np.outer(joining.root * joining.step, own[-1])
 
     def _join(self, high: np.ndarray, low: np.ndarray, total: float) -> Joining:
-        """Include a chunk of rows in the weight and the mean.
+        """Add a chunk of rows to the weight and the mean.
 
         Returns the terms that the caller adds to the other sums.
 
-        high, low: (d,) mean of the chunk as the sum of two numbers.
+        high, low: (features,) mean of the chunk as the sum of two arrays.
         total: weight of the chunk.
         """
         if self.weight == 0.0:
@@ -195,7 +204,7 @@ class CentredSums:
 
 
 class TargetRows(NamedTuple):
-    """Targets of a chunk of b rows, in the form from which cross sums are computed.
+    """Targets of a chunk of b rows, prepared for the cross sums.
 
     Attributes
     ----------
@@ -204,10 +213,9 @@ class TargetRows(NamedTuple):
     columns : int
         Number of target columns k.
     before : (k,)
-        Mean of the targets learned before the chunk.
+        Mean of the targets of all earlier rows.
     values : (b + 1, k) or None
-        Continuous targets, centred and weighted, then one more row that joins the chunk to the
-        sums before (see `rows`). None for labels.
+        Result of `rows` for continuous targets. None for labels.
     """
 
     encoded: Encoded
@@ -216,14 +224,15 @@ class TargetRows(NamedTuple):
     values: np.ndarray | None = None
 
     def rows(self, weights: np.ndarray, total: float, root: float) -> np.ndarray:
-        """Return the chunk's centred targets, and the row that joins them to the sums before.
+        """Return the centred targets of the chunk, followed by their joining row.
 
-        The result is (b + 1, k). Rows 0 … b − 1 are √w (y − ȳ), with ȳ the chunk's mean. The last
-        row is root · (ȳ − mean of the targets before the chunk).
+        The result is (b + 1, k). Rows 0 … b − 1 are √w (y − ȳ) for targets y, with ȳ the mean of
+        the chunk. The last row is root · (ȳ − mean of the earlier targets). It joins the chunk to
+        the earlier sums.
 
         weights: (b,) weights w of the rows.
         total: sum of the weights.
-        root: √(N n / (N + n)), N being the weight before the chunk and n the chunk's weight.
+        root: √(N n / (N + n)) for the earlier rows' weight N and the chunk's weight n.
         """
         if self.values is not None:
             return self.values

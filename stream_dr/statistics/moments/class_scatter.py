@@ -1,9 +1,10 @@
-"""ClassScatter: scatter of each class about its own mean.
+"""ClassScatter: for each class, the scatter matrix about the mean of the class.
 
-The estimator WMV needs this scatter [mathematics §2]. For each of k classes j, the weight, the
-mean m_j and the sum Σ w (x − m_j)(x − m_j)ᵀ over the rows of the class are stored. A row of d
-features costs d² multiplications. Memory is 8·k·d² bytes (160 MB for 20 classes at d = 1,000). The
-scatter of classes is therefore stored only if the scatter of all rows is exact.
+The estimator WMV needs these matrices [mathematics §2]. For each class, the weight, the mean m and
+the sum Σ w (x − m)(x − m)ᵀ over the rows x of the class are stored, with their weights w.
+
+A row of d features costs d² multiplications. Memory is 8·k·d² bytes for k classes (160 MB for 20
+classes and 1,000 features). So the matrices are stored only if the scatter of all rows is exact.
 """
 
 from typing import NamedTuple, Self
@@ -19,9 +20,10 @@ from stream_dr.statistics.protocol import nested_state
 
 @nested_state
 class ClassScatter(NamedTuple):
-    """Frozen scatter of k classes of rows with d features, float64.
+    """Frozen scatter matrices of k classes of rows with d features, float64.
 
-    All sums are stored divided by the state's scale.
+    Weights and scatter matrices are divided by a common scale factor: true sum = scale · stored
+    sum. MomentState stores this factor.
 
     Attributes
     ----------
@@ -46,7 +48,7 @@ class ClassScatter(NamedTuple):
     def check(self, width: int, classes: int) -> None:
         """Raise DamagedFile unless the arrays have the given shapes.
 
-        width: number of features. It does not matter if there are no classes.
+        width: number of features. It is not checked if there are no classes.
         classes: number of classes.
         """
         k, d = classes, width if classes else 0
@@ -55,18 +57,18 @@ class ClassScatter(NamedTuple):
         check_at_least(self, 0.0, "weights")
 
     def part(self, j: int) -> CentredPart:
-        """Return the sums of class j as a CentredPart without targets."""
+        """Return the weight, mean and scatter of class j as a CentredPart."""
         sums = (self.mean[j], self.low[j], np.zeros(0), self.scatter[j], np.zeros((self.mean.shape[1], 0)))
         return CentredPart(True, float(self.weights[j]), *sums)
 
     def scaled(self, factor: float) -> Self:
-        """Return a copy with every weight and scatter multiplied by factor."""
+        """Return a copy with all weights and scatter matrices multiplied by factor."""
         return self._replace(weights=self.weights * factor, scatter=self.scatter * factor)
 
     def aligned(self, width: int, columns: np.ndarray, total: int) -> Self:
         """Return a copy with more features and renumbered classes.
 
-        New features and classes are zero.
+        Sums of new features and classes are zero.
 
         width: number of features of the result.
         columns: (k,) new index of each class.
@@ -82,12 +84,12 @@ class ClassScatter(NamedTuple):
         return type(self)(weights, mean, low, scatter)
 
     def join(self, other: "ClassScatter", sign: float, keep: np.ndarray) -> "ClassScatter":
-        """Return the scatter of this value's rows and of other's rows.
+        """Return class scatter matrices of the rows of `self` and `other` together.
 
-        With sign −1, return the scatter of this value's rows without other's rows. The two values
-        must have the same features and classes.
+        `self` and `other` must have the same features and classes.
 
-        keep: (k,) bool, False for classes that are set to zero.
+        sign: 1 to add the rows of other, −1 to remove them from the rows of `self`.
+        keep: (k,) bool for k classes, False for classes whose sums are set to zero.
         """
         if len(self.weights) == 0:
             return self
@@ -102,7 +104,7 @@ class ClassScatter(NamedTuple):
 def stacked(parts: list[CentredPart]) -> ClassScatter:
     """Return the sums of several classes as one ClassScatter.
 
-    parts: sums of each class. There must be at least one class.
+    parts: centred sums of each class. There must be at least one class.
     """
     return ClassScatter(
         np.array([p.weight for p in parts]),
@@ -113,7 +115,7 @@ def stacked(parts: list[CentredPart]) -> ClassScatter:
 
 
 class ClassScatterSums:
-    """Centred sums of each class, to which rows are added.
+    """Weight, mean and scatter matrix of each class, to which rows are added.
 
     `freeze` returns them as a ClassScatter.
     """
@@ -127,7 +129,7 @@ class ClassScatterSums:
         return stacked([c.freeze() for c in self._classes]) if self._classes else ClassScatter.empty()
 
     def rescale(self, factor: float) -> None:
-        """Multiply every sum by factor. The means do not change."""
+        """Multiply all weights and scatter matrices by factor. The means do not change."""
         for c in self._classes:
             c.rescale(factor)
 
@@ -143,11 +145,11 @@ class ClassScatterSums:
             self._classes.append(CentredSums(empty_part(width, 0, exact=True)))
 
     def add(self, X: Rows, weights: np.ndarray, codes: np.ndarray) -> None:
-        """Add rows X (rows, ≤ features), dense or CSR, each to its class.
+        """Add each row to the sums of its class.
 
-        weights: (rows,) weights divided by the state's scale, because stored sums are divided by
-            it, too.
-        codes: (rows,) class of each row.
+        X: (rows, ≤ features), dense or CSR.
+        weights: (rows,) weights, divided by the same scale factor as the stored sums.
+        codes: (rows,) index of each row's class.
         """
         for j in np.unique(codes):
             own = np.flatnonzero(codes == j)

@@ -1,13 +1,15 @@
 """clock: the weights of rows under decay [mathematics §1].
 
-Row i weighs w_i · decay^(number of rows after row i). All sums are linear in the weights. So sums
-are stored divided by a number, the `scale` s: true sum = s · stored sum. A batch of b rows changes
-s to s · decay^b, and row i of the batch enters with the weight w_i · decay^(b−1−i) / s. The sums
-stored so far are not touched, so sparse one-row updates do not cost O(d k). Once s has become
-small, all stored sums are multiplied by a power of two, which is exact.
+With decay, the weight of every row shrinks by the factor `decay` with each later row. Row i of
+weight w_i then weighs w_i · decay^(number of rows after row i).
 
-A batch costs O(rows). However rows are batched, the result equals ageing row by row to 1e-15. (One
-flat factor per batch would be off by up to 386 %.)
+Multiplying all sums by the decay after every row would be slow. So sums are stored divided by a
+number s, the scale: true sum = s · stored sum. A batch of b rows only changes s to s · decay^b.
+Row i of the batch enters the stored sums with the weight w_i · decay^(b−1−i) / s. When s has
+become small, all stored sums are multiplied by a power of two, which is exact.
+
+A batch costs O(rows). The result does not depend on how rows are batched, up to 1e-15. (One decay
+factor for a whole batch would be wrong by up to 386 %.)
 """
 
 from collections.abc import Callable
@@ -15,25 +17,27 @@ from collections.abc import Callable
 import numpy as np
 
 _SMALLEST = 2.0**-16
-"""Scale below which the stored sums are renormalised."""
+"""Smallest scale. Below it, stored sums are multiplied by a power of two."""
 
 
 def max_span(decay: float) -> int:
-    """Return the largest number of rows that can be weighed together.
+    """Return the largest number of rows that may be weighed in one step.
 
-    For this number, decay^rows is still above 2^-16.
+    For this number of rows, decay^rows is still above 2^-16.
+
+    decay: factor by which the weight of a row shrinks with every later row.
     """
     return 1 << 62 if decay == 1.0 else max(1, int(16 * np.log(2) / -np.log(decay)))
 
 
 def advance_scale(scale: float, decay: float, rows: int, renormalise: Callable[[float], None]) -> float:
-    """Return the scale after `rows` more rows.
+    """Return the scale after more rows.
 
     Sums are stored divided by the scale: true sum = scale · stored sum.
 
-    rows: number of rows, at most max_span(decay).
-    renormalise: function that is called with a factor if the scale has become small. The function
-        must multiply all stored sums by this factor.
+    rows: number of additional rows, at most max_span(decay).
+    renormalise: function that multiplies all stored sums by its argument. It is called if the
+        scale has become small.
     """
     after = scale * decay**rows
     if after >= _SMALLEST:
@@ -44,7 +48,7 @@ def advance_scale(scale: float, decay: float, rows: int, renormalise: Callable[[
 
 
 def clock_weights(weights: np.ndarray, decay: float, scale: float) -> np.ndarray:
-    """Return the weights (rows,) with which a batch's rows enter the stored sums.
+    """Return the weights (rows,) with which a batch enters the stored sums.
 
     Row i, of weight w_i, gets w_i · decay^(rows of the batch after row i) / scale.
 
@@ -57,9 +61,10 @@ def clock_weights(weights: np.ndarray, decay: float, scale: float) -> np.ndarray
 
 
 def aged_weights(weights: np.ndarray, decay: float, age: int) -> np.ndarray:
-    """Return the weights (rows,) that consecutive rows have now.
+    """Return the weights (rows,) of consecutive rows after decay.
 
     weights: (rows,) weights with which the rows were learned.
+    decay: factor by which the weight of a row shrinks with every later row.
     age: number of rows learned after the last of these rows.
     """
     return weights if decay == 1.0 else weights * decay ** (age + np.arange(len(weights) - 1, -1, -1.0))

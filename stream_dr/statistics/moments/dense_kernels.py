@@ -1,11 +1,11 @@
-"""Centring of dense rows, and their products, by numpy and BLAS.
+"""Centring of dense rows, and their matrix products, by numpy and BLAS.
 
 Only the lower triangle of a scatter matrix is updated, because the matrix is symmetric.
 
-numpy and scipy each bring a BLAS library with its own threads. After a product, the threads of one
-library keep spinning for a while on cores that the other library needs. So all products of a batch
-come from one library. Batches of many rows use numpy, since the caller's own products do. Batches
-of few rows use scipy, whose dsyrk adds to a matrix in place.
+numpy and scipy each bring a BLAS library with threads of its own. After a product, the threads of
+one library stay busy for a while on cores that the other library needs. So all products of a batch
+use the same library. Batches of many rows use numpy, like the caller's other products. Batches of
+few rows use scipy, whose function dsyrk adds a product to a matrix in place.
 """
 
 import numpy as np
@@ -16,8 +16,8 @@ from stream_dr.statistics.moments.centred_part import dd_add
 FEW = 256
 """Number of rows below which products are added in place.
 
-For few rows, adding a separate product (features, features) costs as much as computing the
-product.
+For few rows, adding a separate matrix (features, features) to the sums costs as much as computing
+the matrix.
 """
 
 
@@ -26,23 +26,24 @@ def centre_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Write √w (X − mean) into `rows` and return the mean as (high, low).
 
-    The mean is high + low, (d,) each for d features. The mean is computed twice. The second time,
-    it is computed from the rows minus the first mean. So the error is 1e-16 of the rows' standard
-    deviation, not 1e-16 of the size of their values. Costs O(b d).
+    high and low are (d,) arrays for d features, and the mean is high + low. The mean is computed
+    first from X, then corrected by the mean of X − first mean. So its error is 1e-16 of the
+    standard deviation of the rows, not of their size. Costs O(b d).
 
     X: (b, d), b rows.
     weights: (b,) weights w.
     total: sum of the weights, above 0.
     rows: (b, d) float64, the output.
-    nonzero: (d,), to which each feature's number of nonzero rows of weight above 0 is added.
+    nonzero: (d,), changed in place. To the entry of each feature is added the number of rows of
+        weight above 0 in which the feature is not 0.
     """
     weighing = X if weights.all() else X[weights > 0]
     zero = weighing == 0.0
     nonzero += len(weighing) - np.count_nonzero(zero, axis=0) if zero.any() else len(weighing)
 
-    # numpy multiplies other types than float64 without BLAS.
+    # The rows become float64, because numpy multiplies other types without BLAS.
     rows[:] = X
-    # einsum has no threads. Threads of BLAS would go on using the cores that the product needs.
+    # einsum uses no threads. BLAS threads would stay busy on cores that later products need.
     point = np.einsum("i,ij->j", weights, rows) / total
     rows -= point
     step = np.einsum("i,ij->j", weights, rows) / total
@@ -53,9 +54,9 @@ def centre_rows(
 
 
 def add_product(scatter: np.ndarray, rows: np.ndarray) -> None:
-    """Add rowsᵀ rows to the lower triangle of scatter.
+    """Add the matrix product rowsᵀ rows to the lower triangle of scatter.
 
-    scatter: (features, features).
+    scatter: (features, features), changed in place.
     rows: (b, features).
     """
     if len(rows) < FEW:
@@ -65,9 +66,9 @@ def add_product(scatter: np.ndarray, rows: np.ndarray) -> None:
 
 
 def add_cross_product(cross: np.ndarray, rows: np.ndarray, targets: np.ndarray) -> None:
-    """Add rowsᵀ targets to the cross sums.
+    """Add the matrix product rowsᵀ targets to the cross sums.
 
-    cross: (features, k), the cross sums of features and k target columns.
+    cross: (features, k), the cross sums of features and k target columns, changed in place.
     rows: (b, features).
     targets: (b, k).
     """
@@ -80,7 +81,7 @@ def add_cross_product(cross: np.ndarray, rows: np.ndarray, targets: np.ndarray) 
 def add_outer(scatter: np.ndarray, step: np.ndarray, factor: float) -> None:
     """Add factor · step stepᵀ to the lower triangle of scatter.
 
-    scatter: (features, features).
+    scatter: (features, features), changed in place.
     step: (features,).
     """
     if len(step):
@@ -90,7 +91,7 @@ def add_outer(scatter: np.ndarray, step: np.ndarray, factor: float) -> None:
 def mirrored(scatter: np.ndarray) -> np.ndarray:
     """Return a symmetric copy of scatter (features, features).
 
-    The lower triangle of scatter is copied to the upper triangle.
+    The lower triangle is copied to the upper triangle.
     """
     out = np.tril(scatter)
     out += np.tril(scatter, -1).T

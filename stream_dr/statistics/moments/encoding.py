@@ -1,16 +1,19 @@
 """Encoding of targets as k numeric columns, of which cross sums are stored.
 
-- "none": unsupervised, targets are not read.
-- "indicator": labels are 1 where a row has the label. Continuous targets are their values.
-- "partial": "indicator" for one label a row, where a row without a label is learned with zeros.
-- "zhou": labels are 1/√m where a row has the label, m being the row's number of labels [2S, HSL
-  with Zhou's Laplacian]. A row without labels has zeros.
-- `Fourier`: ψ(y) = √(2/q) cos(ωᵀy + b), q random features of an RBF kernel on continuous y [SRP;
+- "none": targets are not read (unsupervised).
+- "indicator": a label's column is 1 in rows that have the label. Continuous targets are used as
+  they are.
+- "partial": as "indicator", for one label a row. A row without a label is learned with zeros.
+- "zhou": a label's column is 1/√m in rows that have the label. m is the row's number of labels
+  [2S, HSL with Zhou's Laplacian].
+- `Fourier`: random Fourier features of continuous targets, which approximate an RBF kernel [SRP;
   mathematics §2].
 
-Labels stay sparse, with one code per label and one value per row, so a batch costs O(number of its
-labels). ω and b are drawn from (seed, column index). So two machines draw equal numbers without
-exchanging anything, and a wider target draws the same numbers for its first entries.
+Encoded labels stay sparse: one code for each label of a row, and one value for each row. So a
+batch costs O(number of its labels).
+
+The random numbers of a Fourier column depend only on the seed and the number of the column. So two
+machines use equal numbers. A wider target uses the same numbers for its first entries.
 """
 
 from typing import NamedTuple
@@ -28,16 +31,18 @@ ENCODINGS = ("none", "indicator", "partial", "zhou")
 class Fourier(NamedTuple):
     """Random Fourier features of continuous targets [mathematics §2].
 
-    ψ(y) = √(2/size) cos(ωᵀy + b) for a target y, with ω ~ N(0, I/bandwidth²) and b ~ U(0, 2π).
-    Labels are encoded as indicators instead, because for one label a row an RBF kernel of the
-    indicators is the indicators' inner product up to a factor.
+        ψ(y) = √(2/size) cos(ωᵀy + b)
+
+    y is a target with `width` entries. ω (width, size) is drawn from N(0, I/bandwidth²) and b
+    (size,) from U(0, 2π). Labels are encoded as indicators instead. An RBF kernel of one label a
+    row is, up to a factor, the inner product of the indicators.
 
     Attributes
     ----------
     size : int
-        Number of columns q.
+        Number of columns.
     bandwidth : float
-        σ of exp(−|y − y'|²/(2σ²)), in the units of y.
+        σ of the RBF kernel exp(−|y − y'|²/(2σ²)), in the units of y.
     seed : int
         Seed of the random numbers.
     """
@@ -47,11 +52,11 @@ class Fourier(NamedTuple):
     seed: int = 0
 
     def draw(self, width: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the frequencies ω (width, size) and phases b (size,).
+        """Return random frequencies ω (width, size) and phases b (size,).
 
-        Column j is drawn from (seed, j).
+        Column j depends only on the seed and j.
 
-        width: number of entries of a target y.
+        width: number of entries of a target.
         """
         omega, phase = np.empty((width, self.size)), np.empty(self.size)
         for j in range(self.size):
@@ -61,7 +66,7 @@ class Fourier(NamedTuple):
         return omega, phase
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
-        """Return the random Fourier features ψ (rows, size) float64 of targets.
+        """Return the random Fourier features (rows, size) float64 of targets.
 
         values: (rows, width) continuous targets.
         """
@@ -73,16 +78,17 @@ Encoding = str | Fourier
 
 
 class Encoded(NamedTuple):
-    """The targets of one batch as k numeric columns, sparse for labels.
+    """Targets of one batch as k numeric columns, sparse for labels.
 
     Attributes
     ----------
     codes : (entries,) int32
-        Columns of the rows' labels, row by row.
+        Column index of each label of each row, row after row.
     indptr : (rows + 1,) int64 or None
-        Row i has the codes codes[indptr[i]:indptr[i + 1]]. None if every row has exactly one.
+        Row i has the labels codes[indptr[i]:indptr[i + 1]]. None if every row has exactly one
+        label.
     row_values : (rows,) or None
-        Value that a row has in each of its columns. None if all values are 1.
+        Value of all entries of a row. None if all values are 1.
     values : (rows, k) float64 or None
         Continuous targets. None for labels.
     """
@@ -103,7 +109,7 @@ def check_encoding(encoding: Encoding) -> None:
 
 
 def check_encoding_kind(encoding: Encoding, kind: str) -> None:
-    """Raise TargetKindMismatch if the encoding cannot encode these targets.
+    """Raise TargetKindMismatch if the encoding cannot encode this kind of targets.
 
     kind: "class", "multilabel" or "continuous".
     """
@@ -116,8 +122,7 @@ def encode(targets: Targets, encoding: Encoding, columns: np.ndarray) -> Encoded
 
     Every row must have a target, unless the encoding is "partial".
 
-    columns: (labels of the batch,) int32. For each label of the batch, the index of its column
-        among all target columns so far.
+    columns: (labels of the batch,) int32, the index of each label among all labels learned so far.
     """
     if targets.values is not None:
         values = encoding(targets.values) if isinstance(encoding, Fourier) else targets.values
@@ -149,7 +154,7 @@ def dense_columns(encoded: Encoded, start: int, stop: int, k: int) -> np.ndarray
 
 
 def encoded_rows(encoded: Encoded, start: int, stop: int) -> Encoded:
-    """Return rows start:stop of encoded targets, in the same encoding."""
+    """Return rows start:stop of encoded targets."""
     values = None if encoded.values is None else encoded.values[start:stop]
     row_values = None if encoded.row_values is None else encoded.row_values[start:stop]
     if values is not None:

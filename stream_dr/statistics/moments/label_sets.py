@@ -1,17 +1,21 @@
-"""LabelSets: sums of rows per distinct set of labels, for HSL's clique and star Laplacians.
+"""LabelSets: sums of rows for each distinct set of labels.
 
-These Laplacians weigh a row by totals that are known only at the end of the stream. The weight
-depends on the row through its set of labels alone. So for each distinct set s, its weight w_s = Σ
-w and its sum t_s = Σ w x are stored [mathematics §3]. `cross` returns Σ_s (t_s − w_s x̄) c_sᵀ for
-any coefficients c_s, exact in one pass. x̄ is the mean of all rows.
+HSL's clique and star Laplacians weigh each row by totals that are known only at the end of the
+stream [mathematics §3]. This weight depends only on the row's set of labels. So it is enough to
+store two sums for each distinct set s: its weight w_s = Σ w, and t_s = Σ w x (features,) over the
+rows x, of weight w, that have the set. The weights of the Laplacian are applied at the end
+(`LabelSets.cross`). The result is exact after one pass.
 
-The sums of one batch are a sparse product of the batch's sets with its rows. They are pushed on a
-stack of matrices. Neighbours of the stack are added up when the newer is at least half as large,
-so there are O(log sets) matrices. From dense rows the first row of the stream (`shift`) is
-subtracted before they are summed, since sums about zero would lose the digits of a large offset.
+Each batch yields a matrix of sums. These matrices are stored in a list, the stack. Before a matrix
+is appended, it is added to the last matrix of the stack if it is at least half as large. So there
+are O(log sets) matrices.
 
-A row costs its entries times O(log sets). Memory is 8·d bytes a set of dense rows, and 12 bytes
-for each pair of a set and a feature of sparse rows, for at most 20,000 sets.
+For dense rows, the first row of the stream (`shift`) is subtracted from every row before summing.
+Otherwise rows with a large offset would lose digits.
+
+A row costs its nonzeros times O(log sets). Memory for d features is 8·d bytes for each set of
+dense rows, and 12 bytes for each pair of a set and a feature of sparse rows. There may be at most
+20,000 sets.
 """
 
 from functools import reduce
@@ -34,16 +38,21 @@ from stream_dr.statistics.moments.encoding import Encoded
 from stream_dr.statistics.protocol import nested_state
 
 MOST_SETS = 20_000
-"""Largest number of distinct label sets."""
+"""Largest number of distinct sets of labels."""
 
 
 @nested_state
 class SetSums(NamedTuple):
-    """Sums of the rows of some label sets (distinct sets of labels).
+    """Sums of the rows of m label sets (distinct sets of labels).
 
-    numbers: (m,) int64, the numbers of the sets, ascending.
-    values: (m, width) float64 for dense rows, or CSR values (entries,).
-    indices, indptr: int32 and int64 CSR arrays, or None for dense rows.
+    Attributes
+    ----------
+    numbers : (m,) int64
+        Numbers of the label sets, ascending.
+    values : (m, width) float64 for dense rows, or (entries,)
+        The sums. For sparse rows, the CSR values of the sums.
+    indices, indptr : int32 and int64 arrays, or None
+        CSR arrays of the sums. None for dense rows.
     """
 
     numbers: np.ndarray
@@ -53,9 +62,10 @@ class SetSums(NamedTuple):
 
     @classmethod
     def of(cls, numbers: np.ndarray, sums: Rows) -> Self:
-        """Return a SetSums of sums (m, width), dense or CSR.
+        """Return a SetSums of a matrix of sums.
 
-        numbers: (m,), ascending numbers of the sets.
+        numbers: (m,) ascending numbers of the label sets.
+        sums: (m, width), dense or CSR.
         """
         if not sp.issparse(sums):
             return cls(numbers, sums)
@@ -63,7 +73,7 @@ class SetSums(NamedTuple):
         return cls(numbers, sums.data, sums.indices.astype(np.int32), sums.indptr.astype(np.int64))
 
     def sums(self, width: int) -> Rows:
-        """Return the sums (m, width), dense or CSR."""
+        """Return the sums (m, width) as a matrix, dense or CSR."""
         if self.indices is not None:
             return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), width))
         return np.pad(self.values, ((0, 0), (0, width - self.values.shape[1])))
@@ -74,7 +84,12 @@ class SetSums(NamedTuple):
         return sums.toarray() if sp.issparse(sums) else sums
 
     def plus(self, newer: "SetSums", width: int) -> "SetSums":
-        """Return the sums of `self` and `newer`, added set by set."""
+        """Return the sums of `self` and `newer` added together.
+
+        Sums of the same label set are added. The result has all label sets of both.
+
+        width: number of features.
+        """
         numbers, at = np.unique(np.concatenate([self.numbers, newer.numbers]), return_inverse=True)
         adder = sp.csr_matrix((np.ones(len(at)), (at, np.arange(len(at)))), shape=(len(numbers), len(at)))
         if self.indices is None or newer.indices is None:
@@ -84,22 +99,23 @@ class SetSums(NamedTuple):
 
 @nested_state
 class LabelSets(NamedTuple):
-    """Frozen sums of rows for each distinct set of labels.
+    """Frozen sums of rows for each distinct set of labels (label set).
 
-    All sums are stored divided by the state's scale. w are the weights of rows x.
+    All sums are divided by a common scale factor: true sum = scale · stored sum. MomentState
+    stores this factor. Below, x are the rows of a label set, and w their weights.
 
     Attributes
     ----------
     sets : tuple
-        Distinct sets of labels. A set is a tuple of ascending indices into the state's labels.
+        The label sets. Each is a tuple of ascending indices of labels.
     weights : (sets,)
-        w_s, the weight of the rows of each set s.
+        Weight Σ w of each label set.
     rows : (sets,) int64
-        Number of rows of each set.
+        Number of rows of each label set.
     shift : (width,)
-        Row that was subtracted from each dense row. Empty if no row was subtracted.
+        Row that is subtracted from each dense row. Empty if no row is subtracted.
     stack : tuple of SetSums
-        Sums whose total is t_s − w_s · shift. t_s is the sum Σ w x over the rows of set s.
+        Matrices whose total has, for each label set, the sum Σ w (x − shift).
     """
 
     sets: tuple[tuple[int, ...], ...]
@@ -110,11 +126,15 @@ class LabelSets(NamedTuple):
 
     @classmethod
     def empty(cls) -> Self:
-        """Return the sums of no set."""
+        """Return sums without any label set."""
         return cls((), np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0), ())
 
     def check(self, width: int, labels: int) -> None:
-        """Raise DamagedFile unless sets and sums have these numbers of features and labels."""
+        """Raise DamagedFile unless the label sets and their sums fit together.
+
+        width: number of features.
+        labels: number of labels. Label sets may have indices below this number.
+        """
         count = len(self.sets)
         ascending = all(s == tuple(sorted(set(s))) and s[0] >= 0 and s[-1] < labels for s in self.sets if s)
         if not ascending or () in self.sets or len(set(self.sets)) != count:
@@ -135,19 +155,19 @@ class LabelSets(NamedTuple):
             check_csr_arrays(part, m, width if part.indices is not None else min(part.values.shape[-1], width))
 
     def membership(self, labels: int) -> sp.csr_matrix:
-        """Return a matrix (sets, labels) that is 1 where the set has the label."""
+        """Return a matrix (sets, labels) that is 1 where a set has a label."""
         indptr = np.concatenate(([0], np.cumsum([len(s) for s in self.sets]))).astype(np.int64)
         indices = np.array([code for s in self.sets for code in s], dtype=np.int64)
         return sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(len(self.sets), labels))
 
     def cross(self, columns: Rows, mean: np.ndarray, low: np.ndarray) -> np.ndarray:
-        """Return Σ_s (t_s − w_s x̄) columns[s], an array (features, m), over all label sets s.
+        """Return Σ_s (t_s − w_s x̄) columns[s] over all label sets s.
 
-        t_s is the sum of w x over the rows x, of weight w, of set s. w_s is their weight. x̄ is
-        the mean of all rows.
+        The result is (features, m). For the rows x, of weight w, with label set s, w_s is the sum
+        of w, and t_s (features,) the sum of w x. x̄ is the mean of all rows.
 
         columns: (sets, m), dense or sparse.
-        mean, low: (features,), x̄ as the sum of two arrays.
+        mean, low: (features,) arrays whose sum is x̄.
         """
         columns = columns.toarray() if sp.issparse(columns) else np.asarray(columns, dtype=np.float64)
         total = -np.outer((mean - _widened(self.shift, len(mean))) + low, self.weights @ columns)
@@ -156,11 +176,18 @@ class LabelSets(NamedTuple):
         return total
 
     def recoded(self, codes: np.ndarray) -> Self:
-        """Return the sums with label j renumbered to codes[j]."""
+        """Return the sums with renumbered labels.
+
+        codes: (labels,) new index of each label.
+        """
         return self._replace(sets=tuple(tuple(sorted(int(codes[c]) for c in s)) for s in self.sets))
 
     def renumbered(self, new_index: np.ndarray, width: int) -> Self:
-        """Return the sums with feature i renumbered to new_index[i], of `width` features."""
+        """Return the sums with renumbered features.
+
+        new_index: (features,) new index of each feature.
+        width: number of features of the result.
+        """
         old = len(new_index)
         mover = sp.csr_matrix((np.ones(old), (np.arange(old), new_index)), shape=(old, width))
         stack = tuple(SetSums.of(part.numbers, part.sums(old) @ mover) for part in self.stack)
@@ -172,12 +199,14 @@ class LabelSets(NamedTuple):
         return self._replace(weights=self.weights * factor, stack=stack)
 
     def join(self, other: "LabelSets", width: int, sign: float = 1.0) -> "LabelSets":
-        """Return the sums of the rows of `self` and `other`, or of `self` without `other`.
+        """Return the sums of the rows of `self` and `other` together.
 
-        Labels must have the same numbers. A set that loses its last row gets sums of exactly zero.
+        Equal indices must mean equal labels in both. A label set without remaining rows gets sums
+        of exactly zero.
 
-        sign: 1 to add the rows of other, −1 to remove them. With −1, `self` must have all sets of
-            other.
+        width: number of features.
+        sign: 1 to add the rows of other, −1 to remove them. With −1, `self` must have all label
+            sets of other.
         """
         sums = LabelSetSums(self)
         sums.join(other, width, sign)
@@ -185,14 +214,15 @@ class LabelSets(NamedTuple):
 
 
 def _widened(array: np.ndarray, width: int) -> np.ndarray:
-    """Return array (n,) extended by zeros to (width,)."""
+    """Return the array (n,) extended by zeros to (width,)."""
     return np.pad(array, (0, width - len(array)))
 
 
 class LabelSetSums:
-    """Sums of rows per distinct set of labels, to which rows are added.
+    """Sums of rows for each distinct set of labels, to which rows are added.
 
-    `freeze` returns the sums as a LabelSets. Arrays are replaced by new ones and never changed.
+    `freeze` returns the sums as a LabelSets. Arrays are never changed in place, so a frozen
+    LabelSets needs no copies.
     """
 
     def __init__(self, state: LabelSets) -> None:
@@ -206,10 +236,17 @@ class LabelSetSums:
         return LabelSets(tuple(self._numbers), self._weights, self._rows, self._shift, tuple(self._stack))
 
     def plan(self, encoded: Encoded, rows: int) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
-        """Return the number of each row's set of labels (rows,) int64, and the new sets.
+        """Return the number of each row's label set, and the new label sets.
 
-        Rows without labels have −1. Changes nothing. Raises LimitExceeded if there are more than
-        20,000 sets.
+        A label set is a distinct set of labels that a row has. The numbers are (rows,) int64, with
+        −1 for rows without labels. The new label sets are the keys of a dict whose values are
+        their numbers.
+
+        This method writes nothing. Raises LimitExceeded if there would be more than 20,000 label
+        sets.
+
+        encoded: targets of the rows.
+        rows: number of rows.
         """
         new: dict[tuple[int, ...], int] = {}
         known = len(self._numbers)
@@ -229,16 +266,21 @@ class LabelSetSums:
         return numbers, new
 
     def begin(self, new: dict[tuple[int, ...], int]) -> None:
-        """Add new sets, without any row."""
+        """Add new label sets that have no rows yet.
+
+        new: the label sets (tuples of label indices), with their numbers.
+        """
         self._numbers.update(new)
         self._weights = _widened(self._weights, len(self._numbers))
         self._rows = _widened(self._rows, len(self._numbers))
 
     def add(self, X: Rows, weights: np.ndarray, numbers: np.ndarray, width: int) -> None:
-        """Add rows X (rows, ≤ width), dense or CSR.
+        """Add rows to the sums of their label sets.
 
-        weights: (rows,), weights divided by the state's scale.
-        numbers: (rows,), the number of each row's set of labels, or −1.
+        X: (rows, ≤ width), dense or CSR.
+        weights: (rows,) weights, divided by the same scale factor as the stored sums.
+        numbers: (rows,) number of each row's label set, −1 for rows without labels.
+        width: number of features.
         """
         if not sp.issparse(X) and not self._stack and not len(self._shift):
             self._shift = X[0].astype(np.float64)
@@ -260,7 +302,11 @@ class LabelSetSums:
         self._weights, self._stack = scaled.weights, list(scaled.stack)
 
     def join(self, other: LabelSets, width: int, sign: float) -> None:
-        """Add other's sums, or with sign −1 subtract them."""
+        """Add the sums of other, or subtract them.
+
+        width: number of features.
+        sign: 1 to add, −1 to subtract.
+        """
         self.begin({s: len(self._numbers) + i for i, s in enumerate(s for s in other.sets if s not in self._numbers)})
         at = np.array([self._numbers[s] for s in other.sets], dtype=np.int64)
         if not self._stack:
@@ -276,13 +322,23 @@ class LabelSetSums:
             self._clear(self._rows <= 0, width)
 
     def _push(self, sums: SetSums, width: int) -> None:
-        """Push sums on the stack, and add up neighbours of similar size."""
+        """Append a matrix of sums to the stack (the list of matrices).
+
+        As long as the last matrix of the stack is at most twice as large as the new matrix, it is
+        removed and added to the new matrix first.
+
+        width: number of features.
+        """
         while self._stack and self._stack[-1].values.size <= 2 * sums.values.size:
             sums = self._stack.pop().plus(sums, width)
         self._stack.append(sums)
 
     def _clear(self, emptied: np.ndarray, width: int) -> None:
-        """Make the sums of emptied sets (sets,) bool exactly zero."""
+        """Set the sums of label sets without rows to exactly zero.
+
+        emptied: (sets,) bool, True for label sets without rows.
+        width: number of features.
+        """
         self._weights[emptied] = 0.0
         if self._stack and emptied.any():
             total = reduce(lambda older, newer: older.plus(newer, width), self._stack)
@@ -291,9 +347,13 @@ class LabelSetSums:
 
 
 def _shifted(state: LabelSets, shift: np.ndarray, width: int) -> tuple[SetSums, ...]:
-    """Return the stack of a state as if another row had been subtracted from its rows.
+    """Return the sums of `state` as if `shift` had been subtracted from its rows.
 
-    shift: (width,), the other row.
+    The result is a tuple of matrices, like `state.stack`. It replaces the row that was subtracted
+    before.
+
+    shift: (width,) row to subtract.
+    width: number of features.
     """
     step = _widened(state.shift, width) - shift
     if not state.stack or not step.any():

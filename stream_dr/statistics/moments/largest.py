@@ -1,9 +1,10 @@
-"""Largest: the largest sizes that sums had before rows were unlearned [mathematics §1].
+"""Largest: the largest values that sums had before rows were unlearned [mathematics §1].
 
-If rows are subtracted from a sum, the sum still has the rounding error that it had with these
-rows. So the largest size of the sum shows how many digits are still right. The size of a total
-says nothing about a small column next to a large one. So the sizes are stored for the scatter of
-every column, for every target, and for the weight.
+When rows are subtracted from a sum, the sum keeps the rounding error that it had with these rows.
+So the largest value that a sum has had shows how many of its digits are still right.
+
+A large column can hide a small column in a total. So the largest value is stored for the scatter
+of every feature, for every target, and for the weight.
 
 An unlearn costs O(d + k), for d features and k target columns. Learning costs nothing. Memory is
 8·(d + k) bytes after the first unlearn.
@@ -23,25 +24,25 @@ EPS = float(np.finfo(np.float64).eps)
 MOST_LOST = 1e-6
 """Largest relative error that unlearning may leave in the sums.
 
-An unlearn that would leave more raises PrecisionLost.
+If the error would be larger, the unlearn raises PrecisionLost.
 """
 
 
 @nested_state
 class Largest(NamedTuple):
-    """Largest size that each sum of a state has had just before rows were unlearned.
+    """Largest value that each sum of a state had just before rows were unlearned.
 
-    All sizes are 0 before the first unlearn. Sizes are divided by the state's scale, as the stored
-    sums are.
+    All values are 0 before the first unlearn. Like all stored sums, they are divided by the scale
+    factor of the state. d is the number of features, and k the number of target columns.
 
     Attributes
     ----------
     weight : float
-        Weight N of all rows.
+        Largest total weight of the rows.
     features : (≤ d,)
-        Centred scatter Σ w (x − x̄)² of each of the d features.
+        Largest centred scatter Σ w (x − x̄)² of each feature.
     targets : (≤ k,)
-        Weight of each label, or centred scatter of each continuous target, for k target columns.
+        Largest weight of each label, or largest centred scatter of each continuous target.
     """
 
     weight: float = 0.0
@@ -49,10 +50,12 @@ class Largest(NamedTuple):
     targets: np.ndarray = np.zeros(0)
 
     def check(self, width: int, columns: int) -> None:
-        """Raise DamagedFile unless the arrays have at most the given lengths.
+        """Raise DamagedFile if an array is too long, or a value is not finite.
 
-        width: number of features.
-        columns: number of target columns.
+        `weight` must be at least 0.
+
+        width: number of features, the largest length of `features`.
+        columns: number of target columns, the largest length of `targets`.
         """
         check_array_shapes(self, np.float64, features=(min(len(self.features), width),))
         check_array_shapes(self, np.float64, targets=(min(len(self.targets), columns),))
@@ -60,11 +63,13 @@ class Largest(NamedTuple):
         check_at_least(self, 0.0, "weight")
 
     def scaled(self, factor: float) -> "Largest":
-        """Return all sizes multiplied by factor."""
+        """Return all values multiplied by factor."""
         return Largest(self.weight * factor, self.features * factor, self.targets * factor)
 
     def aligned(self, columns: np.ndarray, total: int) -> "Largest":
         """Return a copy with renumbered target columns.
+
+        Values of new columns are zero.
 
         columns: (k,) new index of each target column.
         total: number of target columns of the result.
@@ -74,7 +79,7 @@ class Largest(NamedTuple):
         return self._replace(targets=targets)
 
     def join(self, other: "Largest") -> "Largest":
-        """Return, for each sum, the larger of the sizes in `self` and `other`."""
+        """Return, for each sum, the larger of the values in `self` and `other`."""
         return Largest(
             max(self.weight, other.weight),
             np.maximum(*_pad_to_longer(self.features, other.features)),
@@ -82,12 +87,12 @@ class Largest(NamedTuple):
         )
 
     def relative_error(self, now: "Largest") -> float:
-        """Return the relative error that unlearning has left in the sums.
+        """Return the largest relative error that unlearning has left in any sum.
 
-        The error of one sum is EPS · largest size / present size. The result is the maximum over
-        the weight, all features and all targets.
+        The error of one sum is EPS · largest value / present value. The sums are the total weight,
+        the scatter of each feature, and the weight or scatter of each target.
 
-        now: the present sizes of the sums.
+        now: the present values of the sums.
         """
         pairs = [(np.array([self.weight]), np.array([now.weight])), _pad_to_longer(self.features, now.features)]
         worst = 0.0
@@ -99,6 +104,6 @@ class Largest(NamedTuple):
 
 
 def _pad_to_longer(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return two arrays of equal length. The shorter one is extended by zeros."""
+    """Return the two arrays at equal length. The shorter one is extended by zeros."""
     shape = (max(len(a), len(b)),)
     return pad_to_shape(a, shape), pad_to_shape(b, shape)

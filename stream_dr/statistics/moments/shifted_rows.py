@@ -1,10 +1,13 @@
-"""Sparse rows shifted so that their scatter is exact, without being made dense.
+"""Shifted sparse rows, whose scatter matrix is exact without making them dense.
 
-A feature that is nonzero in at least half of a batch's weight is shifted by the mean of its
-nonzeros. Its zeros then become stored entries. The other features are not shifted. After that,
-|mean|/std of every column is at most about 1, so sums about zero lose no digits. The shifted rows
-have at most twice the nonzeros. A shift costs O(nonzeros + d) for d features. Adding a row's
-products costs nonzeros² / 2 additions.
+Sums of products lose digits for a feature whose mean is large compared with its standard
+deviation. A sparse feature can have this only if it is nonzero in many rows. So every feature that
+is nonzero in at least half of a batch's weight is shifted: the mean of its nonzeros is subtracted
+from all of its values. Its zeros then become stored entries. Other features are not shifted.
+
+Now |mean|/std of every column is at most about 1, and sums of products lose no digits. The shifted
+rows have at most twice as many stored entries. A shift costs O(nonzeros + d) for d features.
+Adding the products of a row costs nonzeros² / 2 additions.
 """
 
 from typing import NamedTuple
@@ -20,13 +23,13 @@ class Shifted(NamedTuple):
     Attributes
     ----------
     indptr : (rows + 1,) int64
-        Index of each row's first entry, and the number of all entries.
+        Row i has the entries indptr[i] to indptr[i + 1] − 1.
     indices : (entries,) int32
         Feature of each entry.
     values : (entries,) float64
-        Values of the entries.
+        Value of each entry.
     shift : (features,) float64
-        Number subtracted from each feature, 0 for features that are not shifted.
+        Number subtracted from each feature. 0 for features that are not shifted.
     rest : (features,) float64
         Weighted mean of x − shift.
     """
@@ -41,17 +44,17 @@ class Shifted(NamedTuple):
 def shifted_rows(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, total: float, nonzero: np.ndarray
 ) -> Shifted:
-    """Shift CSR rows so that sums of their products lose no digits.
+    """Subtract a number from each feature that is nonzero in most rows.
 
     A feature that is nonzero in at least half of the weight is shifted by the mean of its
-    nonzeros. Sums about zero of the shifted rows then have the same digits as centred sums.
+    nonzeros. Sums of products of the shifted rows then have as many right digits as centred sums.
 
-    indptr: (rows + 1,).
-    indices, values: (entries,).
+    indptr: (rows + 1,) of the CSR rows.
+    indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
     total: sum of the weights, above 0.
-    nonzero: (features,), to which each feature's number of nonzero rows of weight above 0 is
-        added.
+    nonzero: (features,), changed in place. To the entry of each feature is added the number of
+        rows of weight above 0 in which the feature is not 0.
     """
     shift, rest = np.zeros((2, len(nonzero)))
     columns = _shifts(indptr, indices, values, weights, total, shift, nonzero)
@@ -71,14 +74,15 @@ def _shifts(
     shift: np.ndarray,
     nonzero: np.ndarray,
 ) -> np.ndarray:
-    """Write the shift of each feature, and return the shifted features.
+    """Write the shift of each feature, and return the indices of the shifted features.
 
-    indptr: (rows + 1,).
+    indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
     total: sum of the weights.
-    shift: (d,), the output, zero before the call.
-    nonzero: (d,), to which each feature's number of nonzero rows of weight above 0 is added.
+    shift: (features,), the output, zero before the call.
+    nonzero: (features,), changed in place. To the entry of each feature is added the number of
+        rows of weight above 0 in which the feature is not 0.
     """
     there = np.zeros(len(shift))
     for i in range(len(weights)):
@@ -117,16 +121,16 @@ def _shift(
     out_indices: np.ndarray,
     out_values: np.ndarray,
 ) -> int:
-    """Write the shifted rows √w (x − shift) and return their number of entries.
+    """Write the shifted rows √w (x − shift), and return their number of entries.
 
     In each row of the output, the shifted features come first.
 
-    indptr: (rows + 1,).
+    indptr: (rows + 1,) of the CSR rows x.
     indices, values: (entries,) of the CSR rows x.
-    weights: (rows,) float64, w.
+    weights: (rows,) float64 weights w.
     total: sum of the weights.
     columns: (shifted features,), indices of the features to shift.
-    shift: (features,).
+    shift: (features,), number to subtract from each feature.
     rest: (features,), an output, the weighted mean of x − shift. Zero before the call.
     out_indptr: (rows + 1,), an output.
     out_indices, out_values: outputs with room for all entries.
@@ -152,7 +156,7 @@ def _shift(
                     out_values[used] = v
                     used += 1
 
-            # The mean of the shifted rows needs their entries before they are multiplied by √w.
+            # Entries are added to `rest` before they are multiplied by √w.
             for e in range(first, used):
                 rest[out_indices[e]] += weights[i] * out_values[e]
                 out_values[e] *= root
@@ -163,11 +167,11 @@ def _shift(
 
 @compiled()
 def add_products(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, scatter: np.ndarray) -> None:
-    """Add Σ z zᵀ over CSR rows z to the lower triangle of scatter.
+    """Add Σ z zᵀ over the CSR rows z to the lower triangle of scatter.
 
-    indptr: (rows + 1,).
-    indices, values: (entries,).
-    scatter: (features, features).
+    indptr: (rows + 1,) of the CSR rows.
+    indices, values: (entries,) of the CSR rows.
+    scatter: (features, features), changed in place.
     """
     for i in range(len(indptr) - 1):
         for s in range(indptr[i], indptr[i + 1]):

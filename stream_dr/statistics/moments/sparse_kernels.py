@@ -1,24 +1,27 @@
-"""Compiled loops over the nonzeros of CSR rows, which touch each nonzero one time.
+"""Compiled loops that add the nonzeros of CSR rows to sums per feature.
 
-They add to an array `records` (d, 4 + k) for d features and k target columns. The row of a
-feature, its record, holds
+The sums are the rows of an array `records` (d, 4 + k) for d features and k target columns. Row j
+of `records` belongs to feature j. Let v be the nonzeros of the feature, w the weights of their
+rows, and c the first of the nonzeros. The row holds
 
-- n, the weight of the feature's nonzeros,
-- c, the first nonzero,
-- Σ w (v − c) and Σ w (v − c)² over the nonzeros v of weight w,
-- the k cross sums Σ w v y with the targets y.
+- n = Σ w,
+- c,
+- Σ w (v − c),
+- Σ w (v − c)²,
+- for each of k target columns y, the cross sum Σ w v y.
 
 Zero values and rows of weight 0 add nothing.
 
-Each loop takes `total`, the weight of the rows so far. It adds the weights of its rows to `total`
-one after the other, as they are added to a feature's n, and returns the sum. So the n of a feature
-that is nonzero in all rows equals the total weight N to the last bit. This matters because N − n
-is later multiplied by the squared mean.
+Each loop also returns the total weight of all rows. For a feature that is nonzero in all rows, n
+must equal this total to the last bit, because their difference is later multiplied by a squared
+mean. So the loops add the weights to the total in the same order in which they are added to n.
 
-Sums about c need no division. Welford's recurrence needs one and is a quarter slower. c is one of
-the values, of weight w, so the sums lose at most N/w · eps. The numbers of a feature lie side by
-side in memory. So a nonzero costs one cache miss, and that cache line is prefetched. Indices are
-unsigned, so that the compiler leaves out the check for negative ones.
+A sum about a fixed point c needs no division. Welford's recurrence, which needs one, is a quarter
+slower. c is one of the values, of weight w, so for total weight N the sums lose at most N/w · eps.
+
+The numbers of a feature lie next to each other in memory. So a nonzero costs one cache miss, and
+its cache line is prefetched. Indices are unsigned, so the compiler omits the check for negative
+indices.
 """
 
 import numpy as np
@@ -32,12 +35,13 @@ LINE = 8
 
 @compiled(inline="always")
 def _count(record: np.ndarray, value: float, weight: float) -> None:
-    """Add one nonzero value of a feature to the feature's first four sums.
+    """Add one nonzero value of a feature to the first four numbers of its record.
 
-    Let v be the feature's nonzero values so far, w the weights of their rows, and c the first of
-    them. The four numbers are Σ w, c, Σ w (v − c) and Σ w (v − c)².
+    Let v be the nonzero values of the feature so far, w the weights of their rows, and c the first
+    of the values. The four numbers are Σ w, c, Σ w (v − c) and Σ w (v − c)².
 
-    record: (4 + k,), the four numbers, then k sums with targets that are not changed.
+    record: (4 + k,), the four numbers, then k sums with targets. Only the four numbers are
+        changed.
     value: the nonzero value to add.
     weight: weight of the value's row.
     """
@@ -61,13 +65,14 @@ def add_features(
 ) -> float:
     """Add CSR rows without targets to the sums of their features.
 
-    Returns the weight of all rows so far.
+    Returns the total weight of all rows so far.
 
-    indptr: (rows + 1,).
-    indices, values: (entries,).
+    indptr: (rows + 1,) of the CSR rows.
+    indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
-    records: (features, 4 + k), a row of sums for each feature.
-    total: weight of earlier rows.
+    records: (features, at least 4), the sums of each feature, changed in place. Columns 0 to 3 are
+        the four numbers of `_count`. Other columns are not used.
+    total: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
@@ -94,16 +99,16 @@ def add_one_label(
 ) -> float:
     """Add CSR rows with one label each to the sums of their features.
 
-    Returns the weight of all rows so far.
+    Returns the total weight of all rows so far.
 
-    indptr: (rows + 1,).
-    indices, values: (entries,).
+    indptr: (rows + 1,) of the CSR rows.
+    indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
     codes: (rows,) label of each row.
-    records: (features, 4 + k), a row of sums for each feature, for k labels. The first four
-        columns do not depend on labels. Column 4 + j has the weighted sums of the rows with label
-        j.
-    total: weight of earlier rows.
+    records: (features, 4 + k), the sums of each feature for k labels, changed in place. Columns 0
+        to 3 are the four numbers of `_count`. Column 4 + j is the weighted sum of the rows with
+        label j.
+    total: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
@@ -136,20 +141,20 @@ def add_label_sets(
     records: np.ndarray,
     total: float,
 ) -> float:
-    """Add CSR rows with a set of labels each to the sums of their features.
+    """Add CSR rows with several labels each to the sums of their features.
 
-    Row i has the labels codes[label_indptr[i]:label_indptr[i + 1]]. To the sums of each of these
-    labels, scale[i] times the weighted row is added. Returns the weight of all rows so far.
+    Returns the total weight of all rows so far.
 
-    indptr: (rows + 1,).
-    indices, values: (entries,).
+    indptr: (rows + 1,) of the CSR rows.
+    indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
-    label_indptr: (rows + 1,).
+    label_indptr: (rows + 1,). Row i has the labels codes[label_indptr[i]:label_indptr[i + 1]].
     codes: (labels of all rows,).
-    scale: (rows,).
-    records: (features, 4 + k), a row of sums for each feature, for k labels. The first four
-        columns do not depend on labels. Column 4 + j has the sums of label j.
-    total: weight of earlier rows.
+    scale: (rows,). Row i is multiplied by scale[i], which includes its weight, and added to the
+        sums of each of its labels.
+    records: (features, 4 + k), the sums of each feature for k labels, changed in place. Columns 0
+        to 3 are the four numbers of `_count`. Column 4 + j is the sum of label j.
+    total: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
@@ -186,15 +191,15 @@ def add_values(
 ) -> float:
     """Add CSR rows with continuous targets to the sums of their features.
 
-    Returns the weight of all rows so far.
+    Returns the total weight of all rows so far.
 
-    indptr: (rows + 1,).
-    indices, values: (entries,).
+    indptr: (rows + 1,) of the CSR rows.
+    indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
-    targets: (rows, k) targets y − r, with r a fixed point near their mean.
-    records: (features, 4 + k), a row of sums for each feature. The first four columns do not
-        depend on targets. The last k columns have the sums of rows times targets.
-    total: weight of earlier rows.
+    targets: (rows, k) targets minus a fixed point near their mean.
+    records: (features, 4 + k), the sums of each feature, changed in place. Columns 0 to 3 are the
+        four numbers of `_count`. Column 4 + j is the weighted sum of row times target column j.
+    total: total weight of all earlier rows.
     """
     k = targets.shape[1]
     last = np.uint64(len(indices) - 1)

@@ -1,26 +1,26 @@
-"""SparseSums: sums about fixed points, for sparse rows without exact scatter.
+"""SparseSums: sums over sparse rows that do not need the whole scatter matrix.
 
-A row touches only the sums of its own features.
+A row changes only the sums of its own features. For each feature, let v be its nonzeros, w the
+weights of their rows, and c the first of the nonzeros. Stored are
 
-For each feature, these sums over its nonzeros v of weight w are stored:
-
-- n, the weight of the nonzeros, and c, the first nonzero,
+- n = Σ w, and c,
 - Σ w (v − c) and Σ w (v − c)²,
-- the cross sums Σ w x (y − r)ᵀ with the targets y. r is a fixed point (the reference) near the
-  mean ȳ for continuous targets, and zero for labels.
+- the cross sums Σ w x (y − r)ᵀ of rows x and targets y. The reference r is a fixed point near the
+  mean of continuous targets, and zero for labels.
 
-Let μ be the mean of a feature's nonzeros, q = Σ w (v − μ)², and N the weight of all rows. Then the
-mean over all rows is x̄ = n μ / N, and the diagonal of the centred scatter Cxx is q + n (N − n) /
-N · μ² [mathematics §1]. So two large numbers are never subtracted.
+From these, the mean and variance of a feature over all rows follow without a difference of two
+large numbers (`SparsePart.variances`, [mathematics §1]).
 
-Centring the rows would cost O(d k) a batch. The centred cross sums are computed at the end as Cxy
-= Σ w x (y − r)ᵀ − N x̄ (ȳ − r)ᵀ. This loses a factor |mean|/std of precision, which is below 1 for
-a feature absent from half of the rows. Under decay, c is moved to μ whenever the stored sums are
-rescaled. Otherwise a first value far from the others would cost precision long after its own
-weight is gone.
+Centring the rows would cost O(d k) a batch, for d features and k target columns. So the cross sums
+are centred only at the end (`SparsePart.centred`). This loses a factor |mean|/std of precision.
+The factor is below 1 for a feature that is zero in half of the rows.
 
-A batch costs O(nonzeros · (labels of the row + 1)), whatever the number of features d and of
-target columns k. Memory is 8 d (k + 4) bytes. Arrays double when their room runs out.
+Under decay, c is moved to the mean of the feature's nonzeros whenever stored sums are rescaled.
+Otherwise a first value far from the others would cost precision even when its own weight has
+become negligible.
+
+A batch costs O(nonzeros · (labels of the row + 1)), whatever the number of features and target
+columns. Memory is 8 d (k + 4) bytes. The arrays double in size when they are full.
 """
 
 from typing import NamedTuple, Self
@@ -37,41 +37,48 @@ from stream_dr.statistics.moments.target_sums import TargetSums
 from stream_dr.statistics.protocol import nested_state
 
 WEIGHT, POINT, SUM, SQUARES = range(4)
-"""Columns of the array `features` (d, 4): n, c, Σ w (v − c) and Σ w (v − c)².
+"""Columns of the array `features` (d, 4) of a SparsePart.
 
-n is the weight of a feature's nonzeros v, and c is the first of them.
+For the nonzeros v of a feature, the weights w of their rows and the first nonzero c, the columns
+are
+
+- WEIGHT: Σ w,
+- POINT: c,
+- SUM: Σ w (v − c),
+- SQUARES: Σ w (v − c)².
 """
 
 HEAD = 4
-"""Number of values that are stored for a feature before its cross sums with targets."""
+"""Number of values of a feature that are stored before its cross sums."""
 
 FAR = 8.0
-"""Largest distance of the targets' mean ȳ from the point r, in standard deviations.
+"""Largest distance of the reference r from the mean of continuous targets.
 
-Cross sums of continuous targets y are sums of x (y − r)ᵀ over rows x. If r is farther from ȳ, r is
-moved to ȳ.
+The unit is the standard deviation of the targets. r is the point that is subtracted from targets
+before cross sums are computed. If r is farther from the mean, it is moved to the mean.
 """
 
 NOTHING = 1e-14
 """Share of a feature's weight that counts as rounding error.
 
-If no more than this share remains after a subtraction, the weight is set to 0.
+If a subtraction leaves at most this share of the weight, the weight is set to 0.
 """
 
 
 @nested_state
 class SparsePart(NamedTuple):
-    """Frozen sums over sparse rows x, of weight w, with d features and k target columns.
+    """Frozen sums over sparse rows with d features and k target columns.
 
-    All arrays are float64, and all sums are divided by the state's scale.
+    All arrays are float64. All sums are divided by a common scale factor: true sum = scale ·
+    stored sum. MomentState stores this factor.
 
     Attributes
     ----------
     features : (d, 4)
-        n, c, Σ w (v − c) and Σ w (v − c)² over each feature's nonzeros v. n is the weight of these
-        nonzeros, and c is the first of them.
+        For each feature: Σ w, c, Σ w (v − c) and Σ w (v − c)² over its nonzeros v. w are the
+        weights of their rows, and c is the first nonzero.
     cross : (d, k)
-        Σ w x (y − r)ᵀ for the targets y.
+        Σ w x (y − r)ᵀ over all rows x with targets y.
     reference : (k,)
         r, a fixed point near the mean of continuous targets. Zero for labels.
     """
@@ -93,13 +100,13 @@ class SparsePart(NamedTuple):
 
     @property
     def sums(self) -> np.ndarray:
-        """Sums Σ w x (features,) over all rows x of weight w."""
+        """Sums Σ w x (features,) over all rows x with weights w."""
         return self.features[:, WEIGHT] * self.features[:, POINT] + self.features[:, SUM]
 
     def centred(self, weight: float, target_offset: np.ndarray) -> CentredPart:
-        """Return the sums of the same rows, centred on their means.
+        """Return the sums of the same rows in centred form.
 
-        weight: weight N of all rows.
+        weight: total weight of all rows.
         target_offset: (k,) mean of the targets minus `reference`.
         """
         n, point, (offset, _) = self.features[:, WEIGHT], self.features[:, POINT], nonzero_spreads(self.features)
@@ -111,10 +118,11 @@ class SparsePart(NamedTuple):
         return CentredPart(False, weight, mean, low, self.variances(weight), np.zeros((0, 0)), cross, nonzero)
 
     def variances(self, weight: float) -> np.ndarray:
-        """Return the diagonal (features,) of the centred scatter of all rows.
+        """Return the diagonal (features,) of the centred scatter matrix of all rows.
 
-        A feature's entry is q + n (N − n) / N · μ². n is the weight of the feature's nonzeros v, μ
-        their mean, q = Σ w (v − μ)², and N the weight of all rows. Costs O(features).
+        The entry of a feature is q + n (N − n) / N · μ². μ is the mean of the feature's nonzeros
+        v, q = Σ w (v − μ)², n the weight of the rows with these nonzeros, and N the weight of all
+        rows. Costs O(features).
 
         weight: N.
         """
@@ -128,9 +136,9 @@ class SparsePart(NamedTuple):
         return SparsePart(features, self.cross * factor, self.reference)
 
     def aligned(self, width: int, columns: np.ndarray, total: int) -> "SparsePart":
-        """Return a copy with more features and other target columns.
+        """Return a copy with more features and renumbered target columns.
 
-        New features and columns are zero.
+        Sums of new features and columns are zero.
 
         width: number of features of the result.
         columns: (k,) new index of each target column.
@@ -142,11 +150,11 @@ class SparsePart(NamedTuple):
         return SparsePart(pad_to_shape(self.features, (width, HEAD)), cross, reference)
 
     def referred(self, reference: np.ndarray) -> "SparsePart":
-        """Return the sums with another point subtracted from the targets.
+        """Return the sums with another `reference`.
 
-        The cross sums of rows x and targets y are then Σ w x (y − reference)ᵀ.
+        The cross sums of rows x and targets y become Σ w x (y − reference)ᵀ.
 
-        reference: (k,), the point.
+        reference: (k,) point that is subtracted from the targets.
         """
         if np.array_equal(self.reference, reference):
             return self
@@ -154,10 +162,12 @@ class SparsePart(NamedTuple):
         return SparsePart(self.features, cross, reference.copy())
 
     def join(self, other: "SparsePart", sign: float = 1.0) -> "SparsePart":
-        """Return the sums of this part's rows and of other's rows.
+        """Return the sums of this part's rows and of other's rows together.
 
-        With sign −1, return the sums of this part's rows without other's rows. The two parts must
-        have the same features and target columns. The result has the `reference` of this part.
+        The two parts must have the same features and target columns. The result has the
+        `reference` of this part.
+
+        sign: 1 to add the rows of other, −1 to remove them.
         """
         other = other.referred(self.reference)
         features = join_features(self.features, other.features, sign)
@@ -175,11 +185,11 @@ class SparseSums:
     def __init__(self, width: int, reference: np.ndarray) -> None:
         """Create the sums of no rows.
 
-        The arrays are large, but the system provides memory only for the parts of them that rows
-        need.
+        The arrays are large, but the operating system provides memory only for the parts that are
+        written to.
 
         width: number of features.
-        reference: (k,) point that is subtracted from the targets before cross sums are formed.
+        reference: (k,) point that is subtracted from the targets before cross sums are computed.
         """
         self.width, self.columns = width, len(reference)
         self.reference = reference.copy()
@@ -201,7 +211,8 @@ class SparseSums:
     def rescale(self, factor: float) -> None:
         """Multiply every sum by factor.
 
-        The point c that is subtracted from a feature's nonzeros then moves to their mean.
+        Sums of a feature's nonzeros are sums about a point c. This point then moves to the mean of
+        the nonzeros.
         """
         self._records[:, [WEIGHT, SUM, SQUARES]] *= factor
         self._records[:, HEAD:] *= factor
@@ -210,7 +221,7 @@ class SparseSums:
     def grow(self, width: int, columns: int) -> None:
         """Make room for more features and more target columns.
 
-        Room doubles when it runs out.
+        Arrays that are full double in size.
 
         width: number of features.
         columns: number of target columns.
@@ -229,14 +240,14 @@ class SparseSums:
         self.width, self.columns = width, columns
 
     def add(self, X: sp.csr_matrix, weights: np.ndarray, encoded: Encoded | None, total: float) -> float:
-        """Add rows X (rows, ≤ width) and their targets.
+        """Add rows and their targets.
 
-        Returns the weight of all rows so far.
+        Returns the total weight of all rows so far.
 
-        weights: (rows,) weights divided by the state's scale, because stored sums are divided by
-            it, too.
-        encoded: targets as numeric columns, None without targets.
-        total: weight of all earlier rows.
+        X: (rows, ≤ width).
+        weights: (rows,) weights, divided by the same scale factor as the stored sums.
+        encoded: targets as numeric columns. None if there are no targets.
+        total: total weight of all earlier rows.
         """
         rows, sums = (X.indptr, X.indices, X.data, weights), (self._records, total)
         if encoded is None:
@@ -251,8 +262,8 @@ class SparseSums:
     def set_reference(self, values: np.ndarray, weights: np.ndarray) -> None:
         """Set `reference` to the mean of continuous targets.
 
-        `reference` is the point that is subtracted from targets before cross sums are formed. Call
-        this before any row of weight above 0.
+        `reference` is the point that is subtracted from targets before cross sums are computed.
+        This method must be called before any row of weight above 0 is added.
 
         values: (rows, k) targets.
         weights: (rows,).
@@ -262,11 +273,13 @@ class SparseSums:
             self.reference = weights / total @ values
 
     def follow_mean(self, targets: TargetSums) -> None:
-        """Move `reference` to the mean of continuous targets if the mean is far from it.
+        """Move `reference` to the mean of continuous targets if the two are far apart.
 
-        `reference` is the point that is subtracted from targets before cross sums are formed. Far
-        means more than eight standard deviations. Costs O(d k) for d features and k target
+        `reference` is the point that is subtracted from targets before cross sums are computed.
+        Far means more than eight standard deviations. Costs O(d k) for d features and k target
         columns.
+
+        targets: sums of all targets so far.
         """
         values = targets.values
         if targets.labelled or values.weight == 0.0:
@@ -279,10 +292,10 @@ class SparseSums:
             self.reference = values.mean.copy()
 
     def _recentre(self) -> None:
-        """Move each feature's point c to the mean of the feature's nonzeros.
+        """Move the point c of each feature to the mean of the feature's nonzeros.
 
-        c is subtracted from the nonzeros v: stored are Σ w (v − c) and Σ w (v − c)². Costs
-        O(features).
+        For the nonzeros v of a feature and their weights w, Σ w (v − c) and Σ w (v − c)² are
+        stored. Costs O(features).
         """
         head = self._records[:, :HEAD]
         offset, spread = nonzero_spreads(head)
@@ -290,15 +303,15 @@ class SparseSums:
 
 
 def _recentre_features(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Return features (d, 4) with each point c moved.
+    """Return the array `features` (d, 4) with each point c moved.
 
-    The columns are n, c, Σ w (v − c) and Σ w (v − c)² over a feature's nonzeros v. c moves to the
-    mean of the nonzeros.
+    The columns are Σ w, c, Σ w (v − c) and Σ w (v − c)² over the nonzeros v of a feature, with
+    weights w. c moves to the mean of the nonzeros.
 
-    n: (d,) weight of the nonzeros.
+    n: (d,) Σ w.
     point: (d,) old c.
     offset: (d,) mean of the nonzeros minus old c.
-    spread: (d,) Σ w (v − mean)².
+    spread: (d,) Σ w (v − mean of v)².
     """
     mean = point + offset
     rest = offset - (mean - point)
@@ -306,13 +319,12 @@ def _recentre_features(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spr
 
 
 def nonzero_spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return offset (features,) and spread (features,) of each feature's nonzeros v.
+    """Return two arrays (features,) that describe the nonzeros of each feature.
 
-    The offset is the mean of v minus c, where c is the first nonzero. The spread is Σ w (v −
-    mean)².
+    The first is the mean of the nonzeros minus a point c. The second is Σ w (v − mean of v)² over
+    the nonzeros v, with weights w.
 
-    features: (features, 4), with the columns n, c, Σ w (v − c) and Σ w (v − c)². n is the weight
-        of the nonzeros.
+    features: (features, 4), with the columns Σ w, c, Σ w (v − c) and Σ w (v − c)².
     """
     n, total = features[:, WEIGHT], features[:, SUM]
     offset = np.divide(total, n, out=np.zeros_like(n), where=n > 0.0)
@@ -322,8 +334,8 @@ def nonzero_spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _record_length(columns: int) -> int:
     """Return the number of float64 values to reserve for one feature.
 
-    A feature needs 4 values and its cross sums, rounded up to whole cache lines. Without targets
-    the 4 values take half a cache line, which is not rounded up.
+    A feature needs four values and its cross sums. The number is rounded up to whole cache lines.
+    Without targets it is four, which is half a cache line.
 
     columns: number of target columns.
     """
@@ -331,13 +343,14 @@ def _record_length(columns: int) -> int:
 
 
 def join_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
-    """Return the sums `features` (d, 4) of two sets of rows together.
+    """Add the sums `features` (d, 4) of two sets of rows, or subtract them.
 
-    The columns are n, c, Σ w (v − c) and Σ w (v − c)² over a feature's nonzeros v. n is the weight
-    of the nonzeros, and c is the first of them. The formula is that of Chan, Golub and LeVeque.
+    The columns are Σ w, c, Σ w (v − c) and Σ w (v − c)² over the nonzeros v of a feature. w are
+    the weights of their rows, and c is the first nonzero. The formula is the one of Chan, Golub
+    and LeVeque.
 
-    The last column may become negative, by rounding or because b's rows are not among a's. It is
-    not corrected here, because `nonzero_spreads` reads a negative value as 0.
+    The last column may become negative, by rounding or because the rows of b are not among the
+    rows of a. It is not corrected here, because `nonzero_spreads` reads a negative value as 0.
 
     a: sums of the first rows.
     b: sums of the second rows.

@@ -1,13 +1,16 @@
 """MomentState: the additive state of every closed-form projection [mathematics §1].
 
-It holds the rows' weight N, the means and second moments of the d features (all pairs, or the
-diagonal only), the cross sums with k target columns, and sums of the targets. On request it holds
-the scatter of each class (for WMV) or sums per label set (for HSL). Sums of dense rows, and exact
-scatter, are stored centred. Sums of sparse rows of wide streams are stored about fixed points.
-`centred()` returns the same sums for both forms.
+The state holds sums over rows: the total weight, the means and second moments of the d features,
+their cross sums with k target columns, and sums of the targets. Second moments are stored for all
+pairs of features, or for each feature only. On request the state also holds a scatter matrix for
+each class (for WMV) or sums for each distinct set of labels (for HSL).
 
-Merging an empty state changes no bit. `merge` adds two states, and `subtract_state` (unlearn.py)
-subtracts one. Memory is 8·(d·(k + 5) + k²) bytes, with exact scatter 8·d² more (`moment_bytes`).
+Sums of dense rows are stored centred, and so is every whole scatter matrix. Other sums of sparse
+rows are stored about fixed points. `centred()` returns centred sums for both forms.
+
+`merge` adds two states, and `subtract_state` (unlearn.py) subtracts one. Merging an empty state
+changes no bit. Memory is 8·(d·(k + 5) + k²) bytes, and 8·d² more for a whole scatter matrix
+(`moment_bytes`).
 """
 
 from typing import NamedTuple
@@ -38,11 +41,11 @@ from stream_dr.targets.targets import KINDS, check_label_type
 
 
 class Centred(NamedTuple):
-    """Centred sums of a state, float64, for the solvers.
+    """Centred sums of a state for the solvers, float64.
 
-    Sums are over rows x with weight w and targets y, for d features and k target columns. x̄ and ȳ
-    are the weighted means. A state stores sums divided by its scale, but the sums here are not
-    divided.
+    The sums are over rows x with weights w and targets y, for d features and k target columns. x̄
+    and ȳ are the weighted means of x and y. These are true sums, whereas a state stores sums
+    divided by a scale factor.
 
     Attributes
     ----------
@@ -89,23 +92,24 @@ class Centred(NamedTuple):
 class MomentState(NamedTuple):
     """Additive sums of rows and targets.
 
-    Sums are stored divided by `scale`: true sum = scale · stored sum. Without decay the scale is
-    1.
+    All sums are stored divided by `scale`: true sum = scale · stored sum. Without decay the scale
+    is 1.
 
     Attributes
     ----------
     encoding : Encoding
         Encoding of the targets as k numeric columns.
     scatter : str
-        "exact", "diagonal" or "none". "auto" until the first batch decides.
+        Part of the scatter matrix that is stored: "exact" (all), "diagonal" or "none". "auto"
+        until the first batch decides.
     decay : float
-        Row i weighs decay^(number of rows after row i).
+        Factor by which the weight of a row shrinks with every later row.
     rows : int
         Number of rows learned and not unlearned.
     rows_skipped : int
-        Number of rows left out because they had no target.
+        Number of rows that were not learned because they had no target.
     clock : int
-        Number of rows by which decay has aged the sums. Rows that were unlearned may still count.
+        Number of rows by which decay has aged the sums. Unlearned rows may still be included.
     n_features : int
         Number of features d.
     dense : bool
@@ -119,12 +123,12 @@ class MomentState(NamedTuple):
     scale : float
         Factor from stored sums to true sums.
     weight : float
-        Weight N of all rows, stored as the sums are.
+        Total weight of all rows, divided by `scale`.
     features, targets, class_scatter, label_sets
-        Sums of the features, of the targets, of each class, and of each label set. `Absent` if
-        they are not stored, or before the first batch.
+        Sums of the features, of the targets, of each class, and of each distinct set of labels.
+        `Absent` if they are not stored, or before the first batch.
     largest : Largest
-        Largest sizes of the sums before any unlearn took rows out.
+        Largest value that each sum had just before rows were unlearned.
     """
 
     encoding: Encoding
@@ -202,26 +206,26 @@ class MomentState(NamedTuple):
     def unlearn_cost(self) -> float:
         """Relative error that unlearning has left in the sums, at most 1e-6.
 
-        It is the largest value of EPS · largest size / present size of a sum. The sums are the
-        scatter of every feature, every target, and the weight of all rows [mathematics §1].
-        `remove` raises PrecisionLost if the error would exceed 1e-6. Costs O(d + k) for d features
-        and k target columns.
+        The error of a sum is EPS · its largest value before any unlearn / its present value. The
+        largest such error is returned, over the scatter of every feature, every target, and the
+        weight of all rows [mathematics §1]. An unlearn that would leave more than 1e-6 raises
+        PrecisionLost. Costs O(d + k) for d features and k target columns.
         """
         return self.largest.relative_error(sum_sizes(self))
 
     def merge(self, other: "MomentState") -> "MomentState":
-        """Return the state of the rows of `self` and `other`.
+        """Return the state of the rows of `self` and `other` together.
 
-        With decay < 1, `other` must be the newer part of the stream. Raises CannotMerge. Costs
-        O(d k + d²) for d features and k target columns.
+        With decay < 1, the rows of `other` must have come after the rows of `self`. Raises
+        CannotMerge. Costs O(d k + d²) for d features and k target columns.
         """
         return merge_states(self, other)
 
     def centred(self) -> Centred:
         """Return the centred sums for the solvers.
 
-        A state may store centred sums, or sums about fixed points. The result is the same. Costs
-        O(d k + d²) for d features and k target columns.
+        The result does not depend on the form in which the state stores its sums. Costs O(d k +
+        d²) for d features and k target columns.
         """
         s, part, targets = self.scale, centred_features(self), self.targets
         mean_y, cyy = targets.mean(self.weight), targets.scatter(self.weight)
@@ -243,14 +247,16 @@ class MomentState(NamedTuple):
         )
 
     def label_set_cross(self, columns: Rows) -> np.ndarray:
-        """Return Σ_s (t_s − w_s x̄) · columns[s], an array (features, m).
+        """Return Σ_s (t_s − w_s x̄) · columns[s] over all distinct label sets s.
 
-        s runs over the distinct label sets. t_s (features,) is the sum of w x over the rows x, of
-        weight w, with label set s. w_s is the weight of these rows, and x̄ the mean of all rows.
+        The result is (features, m). For the rows x, of weight w, with label set s, w_s is the sum
+        of w, and t_s (features,) the sum of w x. x̄ is the mean of all rows.
 
-        columns: (sets, m), dense or CSR. If row s has the set's labels divided by √degree, the
-            result is the right-hand side XH for HSL's clique Laplacian. For the star Laplacian row
-            s is divided by the set's number of labels in addition [mathematics §3].
+        With suitable columns, the result is the right-hand side XH of HSL [mathematics §3]. For
+        the clique Laplacian, row s has, for each label of the set, 1/√(degree of the label). For
+        the star Laplacian, row s is divided by the number of labels of the set in addition.
+
+        columns: (sets, m), dense or CSR.
         """
         assert isinstance(self.label_sets, LabelSets)
         part = centred_features(self)
@@ -276,9 +282,9 @@ def empty_state(
 
 
 def centred_features(state: MomentState) -> CentredPart:
-    """Return the features' sums in centred form.
+    """Return the sums of the features in centred form.
 
-    The sums are still divided by the state's scale.
+    The sums are still divided by the state's scale factor.
     """
     part = state.features
     if isinstance(part, SparsePart):
@@ -290,10 +296,11 @@ def centred_features(state: MomentState) -> CentredPart:
 
 
 def sum_sizes(state: MomentState) -> Largest:
-    """Return the present sizes of the state's sums.
+    """Return the present value of each sum of the state.
 
-    The sums are the weight, the scatter of each feature, and the weight or scatter of each target.
-    The sizes are divided by the state's scale. Costs O(d + k) for d features and k target columns.
+    The sums are the total weight, the scatter of each feature, and the weight or scatter of each
+    target. The values are divided by the state's scale factor. Costs O(d + k) for d features and k
+    target columns.
     """
     part, targets = state.features, state.targets
     variances = np.zeros(0)
@@ -303,14 +310,16 @@ def sum_sizes(state: MomentState) -> Largest:
 
 
 def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, class_scatter: bool = False) -> int:
-    """Return the largest number of bytes of the arrays of a MomentState.
+    """Return the largest number of bytes that the arrays of a MomentState need.
 
-    The number is 8·(d·(k + 5) + k² + 4·k) for d features and k target columns. Exact scatter needs
-    8·d² more, and the scatter of classes 8·k·(d² + 2·d + 1) more. Sums per label set are not
-    included, since their number depends on the rows. label_sets.py limits them.
+    The number is 8·(d·(k + 5) + k² + 4·k) for d features and k target columns. A whole scatter
+    matrix needs 8·d² more, and scatter matrices of classes 8·k·(d² + 2·d + 1) more. Sums per label
+    set are not included, because their number depends on the rows.
 
+    features: number of features.
     targets: number of labels, or of entries of a continuous target.
-    exact: True for exact scatter (all pairs of features).
+    exact: True if the whole scatter matrix is stored.
+    class_scatter: True if a scatter matrix is stored for each class.
     """
     d, k = features, 0 if encoding == "none" else targets
     if isinstance(encoding, Fourier):
@@ -320,20 +329,20 @@ def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, c
 
 
 def stored_parts(state: MomentState) -> tuple[bool, bool]:
-    """Return two flags of the optional sums that a state stores.
+    """Return which optional sums a state stores, as two flags.
 
-    The first is True if the state stores sums per label set. The second is True if it stores the
-    scatter of each class.
+    The first flag is True if the state stores sums for each distinct set of labels. The second
+    flag is True if it stores a scatter matrix for each class.
     """
     return not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent)
 
 
 def check_stored_parts(state: MomentState, encoding: Encoding, label_sets: bool, class_scatter: bool) -> None:
-    """Raise InvalidParameter unless the state stores what parameters need.
+    """Raise InvalidParameter unless the state stores what an estimator needs.
 
     encoding: encoding that the targets must have.
-    label_sets: True if sums per label set are needed.
-    class_scatter: True if the scatter of each class is needed.
+    label_sets: True if the estimator needs sums for each distinct set of labels.
+    class_scatter: True if the estimator needs a scatter matrix for each class.
     """
     if state.encoding != encoding or stored_parts(state) != (label_sets, class_scatter):
         raise InvalidParameter(
@@ -343,10 +352,10 @@ def check_stored_parts(state: MomentState, encoding: Encoding, label_sets: bool,
 
 
 def check_spec(a: MomentState, b: MomentState) -> None:
-    """Raise CannotMerge unless `a` and `b` have the same parameters.
+    """Raise CannotMerge unless two states were learned with the same parameters.
 
-    The parameters are encoding, decay, scatter, and whether label sets and class scatter are
-    stored. The scatter "auto" equals any other value of scatter.
+    Compared are the encoding, the decay, the scatter, and which optional sums are stored. The
+    scatter "auto" equals every other scatter.
     """
     for name in ("encoding", "decay", "scatter"):
         mine, theirs = getattr(a, name), getattr(b, name)
@@ -359,7 +368,7 @@ def check_spec(a: MomentState, b: MomentState) -> None:
 def merge_states(older: MomentState, newer: MomentState) -> MomentState:
     """Return the state of the rows of `older` and `newer`. Raises CannotMerge.
 
-    Under decay the rows of `newer` came after the rows of `older`.
+    Under decay, the rows of `newer` must have come after the rows of `older`.
     """
     check_spec(older, newer)
 
@@ -384,10 +393,10 @@ def merge_states(older: MomentState, newer: MomentState) -> MomentState:
 
 
 def brought_together(a: MomentState, b: MomentState) -> tuple[MomentState, MomentState]:
-    """Return two states with the same features, labels and form of sums.
+    """Return two states with the same features, the same labels and the same form.
 
-    The labels are a's labels, then b's labels that a does not have. If one state has centred sums
-    and the other has sums about fixed points, both results have centred sums.
+    The labels are the labels of a, followed by the labels that only b has. If one state stores
+    centred sums and the other sums about fixed points, both results have centred sums.
     """
     width = max(a.n_features, b.n_features)
     known = {label: j for j, label in enumerate(a.labels)}
@@ -405,7 +414,7 @@ def brought_together(a: MomentState, b: MomentState) -> tuple[MomentState, Momen
 def align_state(
     state: MomentState, width: int, labels: tuple[Label, ...], columns: np.ndarray, total: int
 ) -> MomentState:
-    """Return the state with more features and other target columns.
+    """Return the state with more features and renumbered target columns.
 
     width: number of features of the result.
     labels: labels of the result.
@@ -429,7 +438,7 @@ def align_state(
 def scale_state(state: MomentState, factor: float) -> MomentState:
     """Return the state with every stored sum multiplied by factor.
 
-    The state's `scale` is unchanged.
+    The attribute `scale` is unchanged.
     """
     if factor == 1.0:
         return state
@@ -440,7 +449,7 @@ def scale_state(state: MomentState, factor: float) -> MomentState:
 
 
 class JoinedSums(NamedTuple):
-    """Sums of two states after a join, named as in MomentState."""
+    """Sums of two states together. The names are as in MomentState."""
 
     features: CentredPart | SparsePart
     targets: TargetPart
@@ -451,8 +460,8 @@ class JoinedSums(NamedTuple):
 def joined_sums(a: MomentState, b: MomentState, sign: float) -> JoinedSums:
     """Return the sums of two states together.
 
-    a, b: states that `brought_together` returned.
-    sign: 1 to add the rows of b, −1 to remove them.
+    a, b: states with the same features, labels and form (see brought_together).
+    sign: 1 to add the rows of b, −1 to remove them from the rows of a.
     """
     targets = joined_targets(a.targets, b.targets, sign)
     if isinstance(a.features, SparsePart) and isinstance(b.features, SparsePart):
@@ -470,10 +479,10 @@ def joined_sums(a: MomentState, b: MomentState, sign: float) -> JoinedSums:
 
 
 def _check_shapes(a: MomentState, b: MomentState) -> None:
-    """Raise CannotMerge if rows or targets of two states do not fit together.
+    """Raise CannotMerge unless rows and targets of two states fit together.
 
-    Compared are the numbers of features, the kinds of targets, the numbers of target columns and
-    the types of labels.
+    Compared are the number of features, the kind of targets, the number of target columns and the
+    type of the labels.
     """
     fixed = {s.n_features for s in (a, b) if s.dense}
     if len(fixed) > 1 or (fixed and max(a.n_features, b.n_features) not in fixed):

@@ -16,20 +16,20 @@ def add_target_sets(
     total: np.ndarray,
     gram: np.ndarray,
 ) -> None:
-    """Add rows with sets of labels to the sums of the labels.
+    """Add rows with several labels each to the sums of the labels.
 
-    Row i has the labels codes[indptr[i]:indptr[i + 1]]. Each of these labels has the value
-    y = values[i], and the row has the weight w = weights[i].
+    Row i has the labels codes[indptr[i]:indptr[i + 1]], the weight w = weights[i], and one value y
+    = values[i] for all of its labels.
 
-    * For each label, w is added to label_weights and w y to total.
-    * For each label, 1 is added to label_rows if w > 0.
-    * For each pair of the row's labels, w y² is added to gram.
+    * For each label of the row, w is added to label_weights, and w y to total.
+    * For each label of the row, 1 is added to label_rows if w > 0.
+    * For each pair of labels of the row, w y² is added to gram.
 
     indptr: (rows + 1,).
     codes: (labels of all rows,).
     weights, values: (rows,).
-    label_weights, label_rows, total: (k,), for k labels.
-    gram: (k, k).
+    label_weights, label_rows, total: (k,) for k labels, changed in place.
+    gram: (k, k), changed in place.
     """
     for i in range(len(weights)):
         w, y = weights[i], values[i]

@@ -1,13 +1,13 @@
-"""TargetSums: sums of the targets themselves, without the features.
+"""TargetSums: sums of the targets, without the features.
 
-- Labels: for each label, the weight and the number of its rows, and Σ w y of its target column y.
-  If rows have several labels, Σ w y yᵀ about zero too. Entries of y lie in [0, 1], so no digits
-  are lost. The weights have a sum of their own, because N·ȳ would leave −2e-16 for a class without
-  rows.
-- Continuous targets: centred sums as for features, since the targets may have any offset.
+- Labels: for each label, the weight and the number of its rows, and Σ w y of its target column y
+  (w is the weight of a row). If rows may have several labels, Σ w y yᵀ is stored in addition. It
+  is not centred, but it loses no digits, because values of y lie between 0 and 1. The weight of a
+  label is a sum of its own, so that it is exactly 0 for a label without rows.
+- Continuous targets: centred sums, as for features, because targets may have any offset.
 
-A row costs O(labels²), or O(k²) for k continuous targets. Memory is 8 k² bytes, or 8 k for one
-label a row.
+A row costs O(labels²), or O(k²) for k continuous targets. Memory is 8 k² bytes for k target
+columns, or 8 k bytes if every row has one label.
 """
 
 from typing import NamedTuple
@@ -24,9 +24,10 @@ from stream_dr.statistics.protocol import nested_state
 
 @nested_state
 class TargetPart(NamedTuple):
-    """Frozen sums of the targets y of rows with weights w, in k columns.
+    """Frozen sums of targets y (k,) over rows with weights w.
 
-    All sums are stored divided by the state's scale.
+    All sums are divided by a common scale factor: true sum = scale · stored sum. MomentState
+    stores this factor.
 
     Attributes
     ----------
@@ -36,11 +37,11 @@ class TargetPart(NamedTuple):
         Number of rows of weight above 0 with each label.
     total : (k,)
         Σ w y.
-    gram : (k, k), or (0, 0) for one label a row
+    gram : (k, k), or (0, 0) if every row has one label
         Σ w y yᵀ.
     values : CentredPart
-        Centred sums of continuous targets. If targets are labels, `values` has no columns. If
-        targets are continuous, the other arrays have no columns.
+        Centred sums of continuous targets. It has no columns if targets are labels. If targets are
+        continuous, the other arrays are empty.
     """
 
     label_weights: np.ndarray
@@ -52,7 +53,7 @@ class TargetPart(NamedTuple):
     def check(self, kind: str | None, columns: int) -> None:
         """Raise DamagedFile unless the arrays have the given shapes.
 
-        kind: kind of targets. None for no targets.
+        kind: kind of targets ("class", "multilabel" or "continuous"), or None without targets.
         columns: number of target columns.
         """
         labels, values = (0, columns) if kind == "continuous" else (columns, 0)
@@ -71,18 +72,18 @@ class TargetPart(NamedTuple):
     def mean(self, weight: float) -> np.ndarray:
         """Return the mean (k,) of the targets.
 
-        weight: weight of all rows.
+        weight: total weight of all rows, divided by the same scale factor as the sums.
         """
         if not self.labelled:
             return self.values.mean
         return self.total / weight if weight > 0.0 else np.zeros_like(self.total)
 
     def scatter(self, weight: float) -> np.ndarray:
-        """Return the centred scatter (k, k) of the targets.
+        """Return the centred scatter matrix (k, k) of the targets.
 
-        The scatter is Σ w (y − ȳ)(y − ȳ)ᵀ for targets y, their mean ȳ and weights w.
+        The matrix is Σ w (y − ȳ)(y − ȳ)ᵀ for targets y of weight w and their mean ȳ.
 
-        weight: weight of all rows.
+        weight: total weight of all rows, divided by the same scale factor as the sums.
         """
         if not self.labelled:
             return self.values.scatter
@@ -90,14 +91,17 @@ class TargetPart(NamedTuple):
         return gram - np.outer(self.total, self.mean(weight))
 
     def scaled(self, factor: float) -> "TargetPart":
-        """Return a copy with every weighted sum multiplied by factor."""
+        """Return a copy with every weighted sum multiplied by factor.
+
+        Numbers of rows do not change.
+        """
         sums = (self.total * factor, self.gram * factor, self.values.scaled(factor))
         return TargetPart(self.label_weights * factor, self.label_rows, *sums)
 
     def aligned(self, columns: np.ndarray, total: int, several: bool) -> "TargetPart":
-        """Return a copy with more labels and renumbered columns.
+        """Return a copy with more labels and renumbered labels.
 
-        Continuous targets are returned as they are.
+        Sums of continuous targets are returned unchanged.
 
         columns: (k,) new index of each label.
         total: number of labels of the result.
@@ -115,8 +119,8 @@ class TargetPart(NamedTuple):
     def mean_minus(self, other: "TargetPart", weight: float, other_weight: float) -> np.ndarray:
         """Return the mean of these targets minus the mean of other's targets (k,).
 
-        weight: weight of this part's rows.
-        other_weight: weight of other's rows.
+        weight: total weight of the rows of `self`.
+        other_weight: total weight of the rows of `other`.
         """
         if self.labelled:
             return self.mean(weight) - other.mean(other_weight)
@@ -126,7 +130,7 @@ class TargetPart(NamedTuple):
 def empty_targets(kind: str | None, columns: int) -> TargetPart:
     """Return the target sums of no rows.
 
-    kind: kind of targets. None for no targets.
+    kind: kind of targets ("class", "multilabel" or "continuous"), or None without targets.
     columns: number of target columns.
     """
     continuous = kind == "continuous"
@@ -157,7 +161,7 @@ class TargetSums:
     def mean(self, weight: float) -> np.ndarray:
         """Return the mean (k,) of the targets.
 
-        weight: weight of all rows.
+        weight: total weight of all rows, divided by the same scale factor as the sums.
         """
         if not self.labelled:
             return self.values.mean
@@ -185,14 +189,15 @@ class TargetSums:
     def add(self, encoded: Encoded, weights: np.ndarray) -> np.ndarray | None:
         """Add the targets of rows.
 
-        For labels, returns None. For continuous targets, returns an array (rows + 1, k) from which
-        the cross sums are computed. It has the centred targets √w (y − their mean), then a row
-        that joins them to the sums before (see TargetRows). A row of weight 0 does not count in
-        label_rows.
+        Returns None for labels. For continuous targets, returns an array (rows + 1, k) from which
+        cross sums are computed. Its first rows are √w (y − ȳ) for the added targets y and their
+        mean ȳ. Its last row joins the added targets to the earlier sums (TargetRows in
+        centred_sums.py).
+
+        Rows of weight 0 are not counted in label_rows.
 
         encoded: targets as numeric columns.
-        weights: (rows,) weights w, divided by the state's scale, because stored sums are divided
-            by it, too.
+        weights: (rows,) weights w, divided by the same scale factor as the stored sums.
         """
         if encoded.values is not None:
             return self.values.add(encoded.values, weights, float(weights.sum()))
@@ -212,12 +217,12 @@ class TargetSums:
 
 
 def joined_targets(a: TargetPart, b: TargetPart, sign: float = 1.0) -> TargetPart:
-    """Return the target sums of two sets of rows together.
+    """Return the target sums of the rows of a and b together.
 
-    A label without a remaining row gets sums of exactly 0.
+    A label without remaining rows gets sums of exactly 0.
 
     a, b: target sums with the same columns.
-    sign: 1 to add the rows of b, −1 to remove them.
+    sign: 1 to add the rows of b, −1 to remove them from the rows of a.
     """
     rows = a.label_rows + (b.label_rows if sign > 0 else -b.label_rows)
     weights, total = a.label_weights + sign * b.label_weights, a.total + sign * b.total

@@ -1,20 +1,26 @@
-"""unlearn: a MomentState without rows it has learned [mathematics §1].
+"""unlearn: removal of rows from a MomentState [mathematics §1].
 
-The rows B are removed from a state of all rows, and the rows A remain. The centred scatter of A is
-C_A = C − C_B − (N n_B / N_A) δ δᵀ. N, n_B and N_A are the weights of all rows, of B and of A, and
-δ is the mean of B minus the mean of all rows. The relative error is eps · C before / C after,
-column by column: 2e-15 when a tenth is removed, 2e-12 at 99.8 %.
+The rows B are removed from the state of all rows, and the rows A remain. The scatter matrices
+follow from
 
-The largest sizes of the sums are stored (`Largest`), so the state knows what removals have cost
-(`unlearn_cost`). A removal after which the error would exceed 1e-6 raises PrecisionLost. A class,
-a feature or a state without a remaining row is set to exact zeros. A column that has one and the
-same nonzero value in all remaining rows looks like a column whose digits are lost.
+    C_A = C − C_B − (N n_B / N_A) δ δᵀ
 
-Under decay, removing the newest rows sets the clock back, and removing the oldest rows forgets
-them. Either way the result is as if these rows had never come. If rows in between are removed, the
-rows before them stay as old as they were.
+C, C_A and C_B (features, features) are the centred scatter matrices of all rows, of A and of B. N,
+N_A and n_B are their weights. δ is the mean of B minus the mean of all rows. The relative error of
+a feature is eps · scatter before / scatter after: 2e-15 if a tenth of the rows is removed, 2e-12
+if 99.8 % are removed.
 
-Costs O(d k) for d features and k target columns, with exact scatter O(d²) more.
+The state remembers the largest value of each sum (`Largest`), and so the error that removals have
+caused (`unlearn_cost`). A removal that would raise the error above 1e-6 raises PrecisionLost.
+
+The sums of a class, a feature or a state without remaining rows are set to exact zeros. A feature
+that has the same nonzero value in all remaining rows also has a small scatter. It cannot be
+distinguished from a feature whose digits are lost.
+
+Under decay, removing the newest rows or the oldest rows gives the state that the other rows alone
+would have given. If rows in between are removed, the weights of earlier rows do not change.
+
+Costs O(d k) for d features and k target columns, and O(d²) more with a whole scatter matrix.
 """
 
 import numpy as np
@@ -37,20 +43,23 @@ from stream_dr.statistics.moments.state import (
 )
 
 TOLERANCE = 1e-9
-"""Relative excess of removed over learned sums that counts as rounding."""
+"""Relative amount by which removed sums may exceed learned sums.
+
+A smaller excess counts as rounding error.
+"""
 
 ROUNDING = 1e-12
-"""Possible error of a sum of weights, as a share of the largest weight."""
+"""Possible rounding error of a weight, as a share of the largest weight."""
 
 
 def subtract_state(whole: MomentState, part: MomentState) -> MomentState:
-    """Return `whole` without the rows of `part`.
+    """Return the state `whole` without the rows of `part`.
 
     Raises CannotUnlearn if `part` has more rows, weight, scatter, labels, label sets or features
-    than `whole`. Raises PrecisionLost if the remaining sums would have too few right digits.
+    than `whole`. Raises PrecisionLost if too few digits of the remaining sums would be right.
 
-    part: state of rows that `whole` has learned. Its rows have the weights that they have in
-        `whole` now. Its own decay is 1.
+    part: state of rows that `whole` has learned. The rows have the weights that they now have in
+        `whole`. The decay of `part` is 1.
     """
     skipped = _remaining_rows(whole.rows_skipped, part.rows_skipped, "rows without target")
     if part.rows == 0:
@@ -84,9 +93,10 @@ def subtract_state(whole: MomentState, part: MomentState) -> MomentState:
 
 
 def set_clock_back(state: MomentState, removed: int, age: int) -> MomentState:
-    """Return the state with its clock set back after a removal.
+    """Return the state with its clock set back after rows were removed.
 
-    The clock is the number of rows by which decay has aged the sums.
+    The clock is the number of rows by which decay has aged the sums. Under decay it is set back
+    only if the removed rows were the newest or the oldest.
 
     removed: number of consecutive rows removed.
     age: number of rows learned after these rows.
@@ -100,17 +110,19 @@ def set_clock_back(state: MomentState, removed: int, age: int) -> MomentState:
 
 
 def _varying_sizes(state: MomentState) -> Largest:
-    """Return the sizes of the state's sums, as a Largest.
+    """Return the present value of each sum of the state.
 
-    The size of a feature is 0 if its scatter is not larger than the rounding of a constant
-    feature.
+    The value is 0 for a feature that is constant up to rounding.
     """
     now = sum_sizes(state)
     return now._replace(features=np.where(now.features > _constant_scatter(state), now.features, 0.0))
 
 
 def _constant_scatter(state: MomentState) -> np.ndarray:
-    """Return the scatter (features,) that rounding can give a constant feature."""
+    """Return the scatter (features,) that rounding alone can give a feature.
+
+    A feature with the same value in all rows has at most this scatter.
+    """
     part = state.features
     if isinstance(part, SparsePart):
         return (8 * EPS) ** 2 * part.features[:, WEIGHT] * part.features[:, POINT] ** 2
@@ -118,9 +130,11 @@ def _constant_scatter(state: MomentState) -> np.ndarray:
 
 
 def _largest_still_there(largest: Largest, state: MomentState) -> Largest:
-    """Return the largest sizes, 0 for sums that are now exactly 0.
+    """Return the largest values of the sums, with 0 for sums that are now empty.
 
-    largest: largest sizes before the removal.
+    A sum of a feature or target is empty if no remaining row contributes to it.
+
+    largest: largest value of each sum before the removal.
     state: the state after the removal.
     """
     features = largest.features.copy()
@@ -136,10 +150,10 @@ def _largest_still_there(largest: Largest, state: MomentState) -> Largest:
 
 
 def _exact_zeros(sums: JoinedSums) -> JoinedSums:
-    """Return the sums without negative variances.
+    """Return the sums without negative variances, and with exact zeros.
 
-    Sums of labels without remaining rows, and of features that are 0 in all remaining rows, become
-    exactly 0.
+    Sums of labels without remaining rows become exactly 0. So do the sums of features that are 0
+    in all remaining rows.
     """
     features, targets = sums.features, sums.targets
     if isinstance(features, CentredPart):
@@ -151,12 +165,12 @@ def _exact_zeros(sums: JoinedSums) -> JoinedSums:
 
 
 def _check_scatter(sums: JoinedSums, largest: Largest, rounding: np.ndarray) -> None:
-    """Raise CannotUnlearn if a scatter is clearly below zero.
+    """Raise CannotUnlearn if a scatter is below zero by more than rounding.
 
-    A scatter below zero means that not all removed rows had been learned.
+    In that case some of the removed rows had not been learned.
 
     sums: the remaining sums.
-    largest: largest sizes of the sums so far.
+    largest: largest value of each sum so far.
     rounding: (features,) scatter that rounding can give a constant feature.
     """
     features, values = sums.features, sums.targets.values
@@ -180,10 +194,10 @@ def _check_contained(whole: MomentState, part: MomentState) -> None:
 def _check_removable(a: MomentState, b: MomentState, noise: float) -> None:
     """Raise CannotUnlearn if b has more rows or weight than a.
 
-    The rows of b are to be removed from a. The check is made for each feature of sparse rows, each
-    label and each label set. The two states have the same features and labels
-    (`brought_together`).
+    The check is made for each feature of sparse rows, each label and each label set.
 
+    a: state from which the rows of b are to be removed.
+    b: state with the same features and labels as a.
     noise: rounding error that weights may have.
     """
     f, g = a.features, b.features

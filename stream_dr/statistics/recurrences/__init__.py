@@ -1,5 +1,6 @@
-"""Recurrences that learn one row after the other: CCIPCA and incremental SKM.
+"""Recurrences that learn one row after the other.
 
-A recurrence updates its vectors (the components) after each row, in the order of the rows. The two
-recurrences run at about the speed of matrix products.
+The two recurrences are CCIPCA (candid covariance-free incremental PCA) and incremental SKM
+(incremental supervised Kampong measure). After each row, in the order of the rows, a recurrence
+updates its vectors, which are the components. Both run at about the speed of matrix products.
 """

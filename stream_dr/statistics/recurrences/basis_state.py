@@ -1,10 +1,12 @@
-"""BasisState: the frozen basis of a recurrence, and its vectors at unit length.
+"""BasisState: frozen vectors and means of the recurrences CCIPCA and incremental SKM.
 
-A recurrence (CCIPCA or incremental SKM) updates p vectors and c means after each row. They are
-stored as the product of two factors, D (d, p + c) for d features and M (p, p + c) of coefficients.
-Because the factors and not their product are stored, a recurrence that continues from a snapshot
-is bit-equal to one that never stopped. Memory is 8 · d · (p + c) bytes, and 8 · (2 p + c) · (p +
-c) for the rest.
+These two methods update p vectors and c means of rows after each row. The vectors are stored as a
+product of two matrices: basis columns D (d, p + c) for d features, and coefficients M (p, p + c).
+Both matrices are stored, not their product. So a method that continues from a snapshot gives
+exactly the bits of one that never stopped.
+
+Memory is 8 · d · (p + c) bytes for D, and 8 · (2 p + c) · (p + c) bytes for M and the inner
+products of the vectors and means.
 """
 
 from typing import NamedTuple
@@ -16,29 +18,32 @@ from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.statistics.protocol import nested_state
 
 SMALLEST_UNIT = 2.0**-300
-"""Lower bound of `unit`, the power of 2 that rows are multiplied by.
+"""Lower bound of `unit`, the power of 2 by which rows are multiplied.
 
-The bound is smaller than the unit for the longest rows, 2^100 / LARGEST.
+For rows with the largest allowed values, `unit` is about 2^100 / LARGEST, which is above this
+bound.
 """
 
 
 @nested_state
 class BasisState(NamedTuple):
-    """Frozen p vectors (components) and c means of a recurrence over rows.
+    """Frozen p vectors (components) and c means of CCIPCA or incremental SKM.
 
-    The vectors are D Mᵀ: vector i is the sum of D's columns with row i of M as coefficients.
+    The vectors are the columns of D Mᵀ. So vector i is a combination of the columns of D, and row
+    i of M holds the coefficients.
 
     Attributes
     ----------
     columns : (features, p + c) float64
-        D. Its last c columns are plain sums of rows.
+        D. Its last c columns are sums of rows, one for each mean.
     mixing : (p, p + c) float64
         M.
     gram : (p + c, p + c) float64
         Inner products of the p vectors and c means with each other.
     lengths : (2, p) float64
-        Row 0 holds the squared lengths of D's first p columns. Row 1 holds, for each vector, the
-        size of the terms whose sum is its squared length.
+        Row 0 holds the squared lengths of the first p columns of D. Row 1 shows how many digits a
+        vector's squared length has lost. The squared length is a sum of terms that may cancel, and
+        row 1 holds the size of these terms.
     shift : (features,) float64 or None
         Row that is subtracted from dense rows. None for sparse rows, or before any row.
     counts : (c,) float64
@@ -47,9 +52,10 @@ class BasisState(NamedTuple):
         Number of vectors so far, at most p. A new vector is added when a row is not in the span of
         the vectors so far.
     turned : int
-        Number of the row at which D was last replaced by D Mᵀ, and M by the identity.
+        Number of the row at which D was last replaced by D Mᵀ, and M by the identity. This removes
+        rounding errors.
     unit : float
-        Power of 2 that rows are multiplied by. 1 unless rows are longer than 1e50.
+        Power of 2 by which rows are multiplied. 1 unless rows are longer than 1e50.
     """
 
     columns: np.ndarray
@@ -93,15 +99,16 @@ class BasisState(NamedTuple):
     def vectors(self) -> np.ndarray:
         """Return the vectors so far as columns (features, vectors).
 
-        The vectors are not normalised. Costs O(d p (p + c)) for d features, p vectors and c means.
+        The vectors are not scaled to unit length. Costs O(d p (p + c)) for d features, p vectors
+        and c means.
         """
         return self.columns @ self.mixing[: self.live].T / self.unit**2
 
     def means(self) -> np.ndarray:
         """Return the means of rows as columns (features, means).
 
-        If a mean has no rows, its column is zero for sparse rows. For dense rows the column is the
-        row that is subtracted from all rows.
+        The column of a mean without rows is zero for sparse rows. For dense rows this column is
+        `shift`, the row that is subtracted from all rows.
         """
         p = self.mixing.shape[0]
         means = self.columns[:, p:] / np.maximum(self.counts, 1.0)
@@ -109,11 +116,12 @@ class BasisState(NamedTuple):
 
 
 def long_unit_columns(vectors: np.ndarray, smallest: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return vectors at unit length, C-ordered, and their former lengths.
+    """Return the long vectors at unit length, and the lengths that they had.
 
-    Vectors up to `smallest` times as long as the longest vector are dropped.
+    A vector is dropped if its length is at most `smallest` times the length of the longest vector.
 
     vectors: (features, k), one vector in each column.
+    smallest: smallest relative length.
     """
     size = max(vectors.max(initial=0.0), -vectors.min(initial=0.0)) or 1.0
     scaled = vectors / size

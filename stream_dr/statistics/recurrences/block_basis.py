@@ -1,41 +1,43 @@
-"""BlockBasis: the few long vectors of a recurrence, stored as a product of two factors.
+"""BlockBasis: the vectors of CCIPCA or incremental SKM, stored as a product.
 
-CCIPCA and incremental SKM have p vectors v_i and c means. A new row x replaces each of them by a
-combination of all of them and x. With all of them as the columns of a matrix A, this is A ← A·L +
-x rᵀ. L is an upper triangular matrix, and r a vector of coefficients. With the factors A = D·M,
-the same update is `M ← M·L` and `D ← D + x (M⁻ᵀ r)ᵀ`. So in the long columns of D only the row's
-own features change. Everything else has the size p + c. A sparse row therefore costs what two
-products of the row with p + c columns cost.
+Both methods have p vectors v_i and c means of rows. A new row x replaces each vector by a
+combination of the vectors, the means and x. Let A (features, p + c) have the vectors and means as
+its columns. Then the update is A ← A·L + x rᵀ, with an upper triangular matrix L and coefficients
+r (p + c,). It would change every entry of A.
+
+So A is stored as a product A = D·M of long columns D and a small matrix M. The same update is then
+`M ← M·L` and `D ← D + x (M⁻ᵀ r)ᵀ`. In D, only the features that are nonzero in x change. So a
+sparse row costs about as much as two products of the row with p + c columns.
 
 The basis stores
 
-- D (d, p + c) float64 for d features, whose columns of means are plain sums of rows,
-- M (p, p + c), whose row i has the coefficients of v_i in D's columns,
-- the Gram matrix (inner products) of the current vectors, so that Dᵀx is the only inner product
-  over features,
-- the squared lengths of D's columns,
+- D (features, p + c) float64, in which the column of a mean is a sum of rows,
+- M transposed and without the means (p, p + c): row i has the coefficients of v_i in the columns
+  of D,
+- the Gram matrix, which has the inner products of the vectors and means,
+- the squared lengths of the columns of D,
 - the shift, a row that is subtracted from dense rows.
 
 Rows are learned one after the other. So the result does not depend on the batches: to the last bit
 for sparse rows, and within rounding for dense rows.
 
-From time to time D is multiplied out (D ← D·M, M ← I, a new Gram matrix), because M and the Gram
-matrix lose digits. This happens when
+M and the Gram matrix lose digits over time. So D is sometimes replaced by the product D·M, and M
+by the identity, and the Gram matrix is computed again (`BlockBasis.turn`). This happens when
 
-- the stream has grown 64-fold since the last time, or 8-fold for dense rows of CCIPCA, whose shift
-  then moves to the mean,
+- the number of rows has grown 64-fold since the last time (8-fold for dense rows of CCIPCA, whose
+  shift is then moved to the mean),
 - 262,144 rows have come since the last time,
 - a diagonal entry of M falls below 1e-8,
 - a vector is 1e4 times shorter than the terms whose sum it is,
-- a row among the first 2,048 lost all but 1/1000 of its squared length when the parts along the
-  vectors were taken off. Inner products of the remainder then have three digits less than the
-  vectors, and would stay so without a new Gram matrix.
+- a row among the first 2,048 rows loses more than 999/1000 of its squared length when its parts
+  along the vectors are subtracted. The remaining row then has three digits less than the vectors.
 
-The rule depends on the state and the row number alone, never on batches. Multiplying out costs O(d
-p (p + c)). It happens a few times in a stream, and some dozen times if remainders are short.
+These conditions depend only on the state and the number of the row, never on batches. A
+replacement costs O(d p (p + c)) for d features. There are a few in a stream, and some dozen if
+remaining rows are short.
 
-A state holds D and M themselves. So a recurrence that continues from a snapshot is bit-equal to
-one that never stopped.
+A state holds D and M themselves. So a method that continues from a snapshot gives exactly the bits
+of one that never stopped.
 """
 
 import numpy as np
@@ -49,38 +51,40 @@ from stream_dr.statistics.recurrences.coefficients import TOO_LONG, WORN
 from stream_dr.statistics.recurrences.loops import learn_dense, learn_sparse
 
 MOST_COMPONENTS = 2_000
-"""Largest number of components of a recurrence.
+"""Largest number of components.
 
-The time for a row, and the memory of the coefficients, grow with the square of this number.
+The time for a row, and the memory of the coefficients, grow with the square of the number of
+components.
 """
 
 
 class BlockBasis:
-    """Mutable basis of p vectors and a growing number of means.
+    """Vectors and means of CCIPCA or incremental SKM, to which rows are added.
 
-    The vectors are the components of a recurrence over rows. They are stored as the product of
-    long columns D and a small matrix M of coefficients. The basis has one owner. Compiled loops
-    write into its arrays. `padded` is p plus the number of means, rounded up to a multiple of 8.
+    The p vectors are the components. They are stored as the product of long basis columns D and a
+    small matrix M of coefficients. The number of means may grow. `padded` is p plus the number of
+    means, rounded up to a multiple of 8. Compiled loops write into the arrays, so only one owner
+    may use the object.
 
     Attributes
     ----------
     columns : (capacity, padded)
-        D, of which the first `features` rows are in use.
+        D. The first `features` rows are in use.
     table : (padded, 2 · padded)
-        Row i is row i of the Gram matrix (inner products of the vectors and means), then row i of
-        M.
+        The left half is the Gram matrix (inner products of the vectors and means). The right half
+        is M.
     lengths : (2, padded)
-        As in BasisState, then zeros.
+        As in BasisState, followed by zeros.
     counts : (means,)
         Number of rows in each mean.
     shift : (features,) or None
-        Row that is subtracted from dense rows.
+        Row that is subtracted from dense rows. None for sparse rows, or before any row.
     live : int
         Number of vectors so far.
     turned : int
         Number of the row at which D was last replaced by the vectors, and M by the identity.
     centred : bool
-        True if the single mean is the mean of all rows. `shift` may then be replaced by this mean.
+        True if there is a single mean, the mean of all rows. This mean may replace `shift`.
     """
 
     def __init__(self, components: int, means: int, centred: bool = False, state: BasisState | None = None) -> None:
@@ -110,9 +114,12 @@ class BlockBasis:
         return self.shift is not None if self.features else None
 
     def grow(self, features: int, means: int | None = None) -> None:
-        """Make room for at least `features` features and `means` means.
+        """Make room for more features and means.
 
-        The capacity for features doubles. New entries are zero.
+        Full arrays double their number of features. New entries are zero.
+
+        features: smallest number of features.
+        means: smallest number of means. None if no means are added.
         """
         if means is not None and means > self.means:
             self._add_means(means)
@@ -124,12 +131,11 @@ class BlockBasis:
             self.features = features
 
     def turn(self, row: int) -> None:
-        """Replace the factors of the basis by their product and the identity.
+        """Compute the vectors from their two factors, to remove rounding errors.
 
-        The vectors are stored as the product of D (columns of the basis) and M (coefficients). D
-        becomes D·M and M becomes the identity, which removes rounding errors. The Gram matrix and
-        the lengths are computed again. If the basis is `centred`, `shift` is replaced by the mean
-        of the rows.
+        The vectors are stored as a product of basis columns D and coefficients M. The vectors
+        themselves become the new D, and M becomes the identity. The inner products and the lengths
+        are computed again. If the basis is `centred`, the mean of the rows replaces `shift`.
 
         row: number of rows learned so far.
         """
@@ -141,7 +147,7 @@ class BlockBasis:
         mixing[self.live :] = 0.0
         scale = np.concatenate([np.ones(p), 1.0 / np.maximum(self.counts, 1.0)])
 
-        # Only some thousand features at a time are used, to bound the temporary memory.
+        # 4,096 features are multiplied at a time, to bound the temporary memory.
         gram = np.zeros((k, k))
         for start in range(0, self.features, 4096):
             part = self.columns[start : min(start + 4096, self.features), :k]
@@ -156,11 +162,11 @@ class BlockBasis:
         self._drop_zeros()
 
     def check(self, block: Block, method: str) -> None:
-        """Raise an error if the recurrence cannot learn this batch.
+        """Raise an error if the batch cannot be learned.
 
         The error is InvalidWeights, InvalidRows, InvalidIndex, NotFinite or WidthMismatch.
 
-        method: name of the recurrence in messages.
+        method: name of the estimator, for error messages.
         """
         check_rows(block)
         if block.weights is not None:
@@ -181,7 +187,7 @@ class BlockBasis:
 
         The first batch decides whether rows are dense or sparse.
 
-        shift: if true, the first dense row is stored and subtracted from all dense rows.
+        shift: True to subtract the first dense row from all dense rows.
         """
         if self.dense is None and not block.sparse:
             self.shift = block.X[0].astype(np.float64) * self.unit if shift else np.zeros(block.features)
@@ -190,13 +196,10 @@ class BlockBasis:
     def learn(self, X: Rows, row: int, a: float, variance: np.ndarray | None, labels: np.ndarray | None) -> None:
         """Learn the rows X, one after the other.
 
-        The compiled loop stops when D must be replaced by D·M (see `turn`) or when rows must be
-        multiplied by a smaller power of 2. This method does either and calls the loop again.
-
         X: (rows, features), dense or CSR.
         row: number of rows learned before.
         a: parameter `a` of incremental SKM, or `amnesic` of CCIPCA.
-        variance: (1,) mean squared length of rows in CCIPCA. None for incremental SKM.
+        variance: (1,) mean squared length of rows for CCIPCA. None for incremental SKM.
         labels: (rows,) classes for incremental SKM. None for CCIPCA.
         """
         if self.dense:
@@ -214,7 +217,7 @@ class BlockBasis:
                 self._change_unit(float(abs(X[at]).max()) * self.unit)
 
     def freeze(self) -> BasisState:
-        """Return a copy of the state so far, which later rows do not change."""
+        """Return a copy of the state so far."""
         p, k, size = self.components, self.components + self.means, self.columns.shape[1]
         return BasisState(
             columns=self.columns[: self.features, :k].copy(),
@@ -229,12 +232,12 @@ class BlockBasis:
         )
 
     def _change_unit(self, largest: float) -> None:
-        """Shrink `unit`, the power of 2 that rows are multiplied by.
+        """Shrink `unit`, the power of 2 by which rows are multiplied.
 
-        Entries of the next row, and of the row that is subtracted from dense rows, then stay below
-        2^100. All stored arrays are multiplied by powers of 2, so no digit is lost.
+        Values of the next row and of `shift` then stay below 2^100. All stored arrays are
+        multiplied by powers of 2, so no digit is lost.
 
-        largest: largest entry of the next row, multiplied by the old unit.
+        largest: largest absolute value of the next row, multiplied by the old unit.
         """
         largest = largest if self.shift is None else max(largest, float(abs(self.shift).max(initial=0.0)))
         factor = 2.0 ** (100 - np.ceil(np.log2(largest)))
@@ -249,9 +252,9 @@ class BlockBasis:
         self.unit *= factor
 
     def _drop_zeros(self) -> None:
-        """Drop vectors that are zero, and move the vectors after them up.
+        """Remove vectors that are zero, and close the gaps.
 
-        A vector may become zero when its value is computed as D·M from the stored factors.
+        A vector may become zero when it is computed from its factors D and M.
         """
         nonzero = np.flatnonzero(np.diag(self.table)[: self.live] > 0.0)
         if len(nonzero) == self.live:
@@ -305,8 +308,9 @@ class BlockBasis:
 
 
 def basis_bytes(features: int, components: int, means: int) -> int:
-    """Return the number of bytes of the arrays of a BlockBasis.
+    """Return the number of bytes that the arrays of a BlockBasis need.
 
+    features: number of features.
     components: number of vectors.
     means: number of means.
     """

@@ -1,29 +1,33 @@
-"""One row of CCIPCA, computed from inner products, without touching features.
+"""One row of CCIPCA, computed from inner products.
 
-CCIPCA takes from the row x its parts along the vectors v_1, v_2, …, one after the other. What
-remains of the row before vector i is the residual u_i. The vectors are stored as a product of the
-basis columns D (features, k) and their coefficients M (block_basis.py). Each vector and each
-residual is a combination of D's columns and x. So the residual is stored as three things: its
-inner products with all current vectors (first half of `residual`), the coefficients of D's columns
-(second half), and the coefficient of x (`share`).
+CCIPCA subtracts from the row x its parts along the vectors v_1, v_2, …, one after the other. The
+residual u_i is what remains of the row before vector i. (The formulas are in ccipca_state.py.)
 
-With the Gram matrix of the current vectors, every quantity of the recurrence is a few scalars for
-each vector. No array has the length of a block or of the features. The formulas are in
-ccipca_state.py.
+The vectors are stored as a product of basis columns D (features, k) and coefficients M
+(block_basis.py). Every vector and every residual is a combination of the columns of D and of x. So
+a residual is represented by
+
+- its inner products with all vectors (first half of `residual`),
+- its coefficients of the columns of D (second half of `residual`),
+- its coefficient of x (`share`).
+
+With these numbers and the Gram matrix (inner products of the vectors), each vector needs only a
+few scalars. No array has the length of the features.
 
 The functions have these arguments:
 
-products: (k,), Dᵀx, inner products of the row x with the basis columns D.
-squared: |x − s|² for the shift s of dense rows.
-raw: |x|².
-row: the row's number n, from 1.
+products: (k,) inner products Dᵀx of the row with the basis columns.
+squared: squared length of the row, for dense rows after the shift is subtracted.
+raw: squared length of the row before the shift is subtracted.
+row: number n of the row, from 1.
 table: (k, 2k), the Gram matrix, then M, changed in place.
 counts: (1,) number of rows in the mean if rows are centred, else (0,).
-live: number of vectors started so far, of `p`.
-unit: power of 2 that rows are multiplied by.
-amnesic: ℓ of the formulas.
-residual: (2k,), scratch.
-weights: (k,), filled with q, by which D ← D + x qᵀ.
+live: number of vectors so far.
+p: largest number of vectors.
+unit: power of 2 by which rows are multiplied.
+amnesic: parameter ℓ of the formulas.
+residual: (2k,), scratch memory.
+weights: (k,), the output q. The caller then adds x qᵀ to D.
 """
 
 import numpy as np
@@ -44,10 +48,10 @@ def ccipca_row(
     products: np.ndarray, squared: float, raw: float, row: int, table: np.ndarray, counts: np.ndarray, live: int,
     p: int, unit: float, amnesic: float, residual: np.ndarray, weights: np.ndarray,
 ) -> tuple[int, float, float]:  # fmt: skip
-    """Learn one row of CCIPCA from its inner products with the basis columns D.
+    """Learn one row of CCIPCA from its inner products with the basis columns.
 
-    Returns the number of vectors so far, |u_1|² over the smallest |u_i|², and |u_1|². u_i is the
-    rest of the row before its part along vector i is subtracted.
+    Returns the number of vectors so far, |u_1|² divided by the smallest |u_i|², and |u_1|². u_i is
+    what remains of the row before its part along vector i is subtracted.
     """
     size = products.shape[0]
     weights[:] = 0.0
@@ -71,13 +75,13 @@ def ccipca_row(
             along = old * along + s * remaining
             ended = not length > 0.0
             c = 0.0 if ended else along / length
-        # Row i of the table is updated. Then the residual loses its part along v_i.
+        # Row i of the table is updated. Then the residual's part along v_i is subtracted.
         in_x = s * share - keep * (table[i, size + p] if centred else 0.0)
         in_x_of_basis = 0.0
         for j in range(size):
             table[i, j] = moved = keep * table[i, j] + s * residual[j]
             residual[j] -= c * moved
-        # M is lower triangular except in the mean's column, so its zeros are skipped.
+        # M is lower triangular except in the mean's column. The loops skip its zeros.
         for j in range(size, size + i + 1):
             table[i, j] = moved = keep * table[i, j] + s * residual[j]
             residual[j] -= c * moved
@@ -106,13 +110,13 @@ def ccipca_row(
 def average_variance(variance: np.ndarray, remaining: float, row: int, unit: float, amnesic: float) -> None:
     """Add a row's squared length to the running mean in variance[0].
 
-    The mean weighs rows as CCIPCA's vectors do. Row n enters with the weight (1 + ℓ)/n, where ℓ is
-    `amnesic`. While n ≤ ℓ + 1, ℓ counts as 0.
+    Row n enters the mean with the weight (1 + ℓ)/n, where ℓ is `amnesic`. For n ≤ ℓ + 1, ℓ counts
+    as 0. CCIPCA weighs its vectors in the same way.
 
-    variance: (1,).
-    remaining: squared length of the centred row, times unit².
+    variance: (1,), changed in place.
+    remaining: squared length of the centred row, multiplied by unit².
     row: number n of the row.
-    unit: power of 2 that rows are multiplied by.
+    unit: power of 2 by which rows are multiplied.
     amnesic: ℓ.
     """
     ell = amnesic if row > amnesic + 1.0 else 0.0
@@ -133,14 +137,14 @@ def learn_mean(
     """Add the row x to the running mean x̄, and return |x − x̄|².
 
     products: (k,) inner products of x with the basis columns D (block_basis.py).
-    squared: |x − s|² for the row s that is subtracted from all dense rows.
+    squared: squared length of x. For dense rows, the shift is already subtracted from x.
     row: number of the row.
-    table: (k, 2k), inner products of the vectors and the mean, then their coefficients in D's
-        columns. Changed in place.
+    table: (k, 2k), inner products of the vectors and the mean, then their coefficients in the
+        columns of D. Changed in place.
     counts: (1,) number of rows in the mean.
     live: number of vectors so far.
     p: largest number of vectors.
-    residual: (2k,), holds the inner products of x with the vectors. They are replaced by the inner
+    residual: (2k,), the inner products of x with the vectors. They are replaced by the inner
         products of x − x̄.
     """
     size = products.shape[0]

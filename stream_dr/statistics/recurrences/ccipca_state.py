@@ -1,22 +1,26 @@
 """State of CCIPCA: p vectors and the running mean [CCIPCA, section 2; mathematics §6].
 
-The length of a vector is its eigenvalue. Row number n starts with u_1 = x − x̄(n), or u_1 = x
-without centring. The started vectors v_1, v_2, … are updated in order, and each takes its part off
-the row:
+CCIPCA is candid covariance-free incremental PCA. The length of a vector is its eigenvalue. Row
+number n is x. It starts as u_1 = x − (mean of the first n rows), or as u_1 = x without centring.
+Each vector v_1, v_2, … in turn is updated with u_i, and then the part of u_i along the vector is
+subtracted:
 
     v_i ← (n−1−ℓ)/n v_i + (1+ℓ)/n u_i (u_iᵀ v_i)/‖v_i‖
     u_{i+1} = u_i − (u_iᵀ v_i) v_i/‖v_i‖²
 
-The amnesic parameter ℓ counts as 0 while n ≤ ℓ + 1. The first vector that has not been started yet
-becomes the remaining row u, if |u|² > 1e-10 |u_1|² and |u_1| > 64 eps |x|. The row ends there.
-Starting from v = u depends on the scale of the data, since v later has the unit of x². The paper
-does it so.
+ℓ is the amnesic parameter. It counts as 0 while n ≤ ℓ + 1.
 
-A row costs O(nonzeros · (p + 1) + p (p + 1)). Memory is that of `basis_bytes` (block_basis.py).
+If there are fewer than p vectors, what remains of the row after the last vector becomes a new
+vector. This remaining row u must satisfy |u|² > 1e-10 |u_1|² and |u_1| > 64 eps |x|. As in the
+paper, the new vector is u itself, although vectors later have the unit of x². So the result
+depends on the scale of the data.
 
-Lengths are computed from inner products. So a remaining row shorter than 1e-6 of the terms it is
-computed from is rounding, and starts no vector. (Computed from features, the limit could be
-1e-14.) Dense rows are shifted first, so the limit makes no difference for them.
+Lengths are computed from inner products. So a remaining row shorter than 1e-6 of the terms that it
+is computed from is only rounding error, and adds no vector. (With lengths computed from features,
+the limit could be 1e-14.) For dense rows the limit makes no difference, because they are shifted
+first.
+
+A row costs O(nonzeros · (p + 1) + p (p + 1)). `basis_bytes` (block_basis.py) returns the memory.
 """
 
 from typing import NamedTuple
@@ -32,17 +36,18 @@ from stream_dr.targets.label_codes import Label
 
 
 class CCIPCAState(NamedTuple):
-    """State of CCIPCA.
+    """State of CCIPCA (candid covariance-free incremental PCA).
 
     Attributes
     ----------
     rows, rows_skipped, n_features, target_kind, labels
         As in every state (protocol.py). CCIPCA has no targets and skips no rows.
     basis : BasisState
-        The vectors and, if rows are centred, the sum of the rows.
+        The vectors. If rows are centred, also the sum of the rows.
     variance : (1,) float64
-        Mean squared length of the centred rows, with the same amnesic weights as the vectors. An
-        eigenvalue divided by it is the share of variance.
+        Mean squared length of the centred rows. An eigenvalue divided by this mean is the
+        explained share of the variance. Rows are weighed as in the vectors, by the amnesic
+        parameter.
     """
 
     rows: int
@@ -62,13 +67,13 @@ class CCIPCAState(NamedTuple):
 
 
 class CCIPCAAccumulator(AccumulatorBase):
-    """Accumulator that learns rows by the recurrence CCIPCA.
+    """Accumulator that learns rows by CCIPCA, one after the other.
 
-    It has one owner, and rows are learned in order. `add` checks everything before it writes.
-    `freeze` returns a CCIPCAState.
+    CCIPCA is candid covariance-free incremental PCA. The accumulator has one owner. `add` checks
+    everything before it writes. `freeze` returns a CCIPCAState.
 
     components: number of vectors.
-    amnesic: parameter ℓ of the recurrence. Larger values weigh new rows more.
+    amnesic: parameter ℓ of the formulas. Larger values weigh new rows more.
     center: True to subtract the running mean from rows.
     state: state to continue from, or None.
     """
@@ -100,7 +105,7 @@ class CCIPCAAccumulator(AccumulatorBase):
             self.rows += block.rows
 
     def freeze(self) -> CCIPCAState:
-        """Return the state so far, which later rows do not change.
+        """Return a copy of the state so far.
 
         Costs O(d p) for d features and p vectors.
         """

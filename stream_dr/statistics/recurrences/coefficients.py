@@ -1,14 +1,12 @@
-"""Coefficients: steps that the loops of both recurrences share.
+"""Functions that the loops of CCIPCA and incremental SKM share.
 
-The vectors of a recurrence are stored as a product of D, the basis columns (features, k), and M,
-the coefficients of the vectors in these columns (block_basis.py). The steps work on inner products
-and coefficients, never on features. Row i of `table` is row i of the Gram matrix (inner products
-of the vectors), then row i of M. With p vectors, c means and k = p + c basis columns (rounded up),
-a step costs O(k) or O(p k) a row.
+The vectors of both methods are stored as a product of basis columns D (features, k) and
+coefficients M (block_basis.py). The functions use inner products and coefficients, and never touch
+features. The left half of the array `table` (k, 2k) is the Gram matrix (inner products of the
+vectors), and its right half is M. A function costs O(k) or O(p k) for each row, with p vectors.
 
-CCIPCA and incremental SKM differ only in what a row adds to a vector. They start a vector, keep
-the Gram matrix symmetric and decide that the basis must be multiplied out (D ← D·M, M ← I) in the
-same way.
+The two methods differ only in what a row adds to a vector. They add new vectors, keep the Gram
+matrix symmetric, and decide when to remove rounding errors, in the same way.
 """
 
 import numpy as np
@@ -17,84 +15,86 @@ from stream_dr.compiled import compiled
 from stream_dr.statistics.recurrences.row_products import FAST
 
 LONGEST_UNTURNED = 262_144
-"""Largest number of rows until D is replaced by D·M again.
+"""Largest number of rows between two computations of the Gram matrix.
 
-D and M are the factors whose product are the vectors of a recurrence (block_basis.py). The Gram
-matrix (inner products of the vectors) is then computed again. So this number bounds the rounding
-error that the Gram matrix collects.
+The Gram matrix has the inner products of the vectors. It is updated with each row and collects
+rounding errors. So after this number of rows it is computed from the vectors again
+(`BlockBasis.turn`).
 """
 
 SMALLEST = 1e-8
-"""Size of a diagonal entry of M below which D is replaced by D·M, and M by the identity.
+"""Smallest allowed diagonal entry of M, the coefficients of the vectors.
 
-M holds the coefficients of the vectors in the basis columns D.
+If an entry becomes smaller, digits are lost, and the vectors are computed from M and the basis
+columns D (`BlockBasis.turn`).
 """
 
 CANCELLED = 1e4
-"""Loss of digits in a vector from which D is replaced by D·M (block_basis.py).
+"""Loss of digits in a vector from which the vector is computed again.
 
-The vector is a sum of terms that may cancel. The loss is the length of the terms divided by the
-length of the vector.
+A vector is a sum of terms that may cancel. The loss is the length of the terms divided by the
+length of the vector. The vectors are computed in `BlockBasis.turn`.
 """
 
 LOST = 1e4
-"""Loss of digits in a squared length from which the Gram matrix is computed again.
+"""Loss of digits in a squared length from which inner products are computed again.
 
-The squared length is a sum of terms that may cancel. The loss is the size of the terms divided by
-the squared length.
+A squared length is a sum of terms that may cancel. The loss is the size of the terms divided by
+the squared length. The inner products are computed in `BlockBasis.turn`.
 """
 
 RESOLVED = 1e-12
-"""Relative squared length up to which the rest of a row is only rounding error.
+"""Relative squared length up to which a remaining row is only rounding error.
 
-The rest is what remains of a row after its parts along the vectors are subtracted. Its squared
-length is compared with the size of the terms whose sum it is. A rest of rounding errors does not
-become a new vector.
+A remaining row is a row minus its parts along the vectors. Its squared length is compared with the
+size of the terms that it is computed from. A remaining row of rounding errors does not become a
+new vector.
 """
 
 DEFLATED = 1e3
-"""Ratio of squared lengths from which the Gram matrix is computed again.
+"""Ratio of squared lengths from which inner products are computed again.
 
-A row gets shorter when its parts along the vectors are subtracted. The ratio is the squared length
-before divided by the squared length after. Beyond this value the Gram matrix (inner products of
-the vectors) has lost three digits.
+The parts of a row along the vectors are subtracted from the row. The ratio is the squared length
+of the row before, divided by the squared length after. At this ratio, three digits of the inner
+products are lost. They are computed in `BlockBasis.turn`.
 """
 
 EARLY = 2048
-"""Number of first rows after which lost digits are restored immediately.
+"""Number of first rows in which lost digits are restored at once.
 
-Later a single row weighs too little for its lost digits to matter.
+A later row has too little weight for its lost digits to matter.
 """
 
 HUGE = 1e100
-"""Squared length of a row beyond which fourth powers would overflow.
+"""Squared length of a row above which fourth powers would overflow.
 
-Before such a row is learned, the unit that multiplies rows is made smaller.
+Before such a row is learned, the power of 2 by which rows are multiplied is made smaller.
 """
 
 GOES_ON, WORN, TOO_LONG = 0, 1, 2
 """Reasons why a loop over rows stopped.
 
-GOES_ON: all rows are learned.
-WORN: the basis columns D must be replaced by D·M (block_basis.py) after the last row learned.
-TOO_LONG: the next row's squared length exceeds HUGE.
+- GOES_ON: all rows are learned.
+- WORN: digits are lost, and `BlockBasis.turn` must restore them after the last row learned.
+- TOO_LONG: the squared length of the next row exceeds HUGE.
 """
 
 TINY = (64 * 2.0**-52) ** 2
-"""Squared share of a row's length up to which the centred row counts as zero.
+"""Squared relative length up to which a centred row counts as zero.
 
-If the row minus the mean is at most 64 eps as long as the row, the row adds no new vector.
+If the row minus the mean is at most 64 eps times as long as the row, the row adds no new vector.
 """
 
 
 @compiled(fastmath=FAST, inline="always")
 def multiply_mixing(table: np.ndarray, products: np.ndarray, live: int, residual: np.ndarray) -> None:
-    """Write the row's inner products with the vectors so far to `residual`.
+    """Write the inner products of a row x with the vectors to `residual`.
 
-    These are M·Dᵀx for the row x. The other entries of residual become zero.
+    They are computed as M·Dᵀx. D (features, k) are the basis columns, and M the coefficients of
+    the vectors. The other entries of residual become zero.
 
-    table: (k, 2k), the Gram matrix of the vectors, then M, their coefficients in D's columns.
-    products: (k,), Dᵀx, the row's inner products with the basis columns D.
+    table: (k, 2k), the Gram matrix of the vectors, then M.
+    products: (k,) inner products Dᵀx of the row with the basis columns.
     live: number of vectors so far.
     residual: (2k,), the output.
     """
@@ -109,11 +109,11 @@ def multiply_mixing(table: np.ndarray, products: np.ndarray, live: int, residual
 
 @compiled(fastmath=FAST, inline="always")
 def mirror_gram_row(table: np.ndarray, i: int, live: int, p: int, means: int) -> None:
-    """Copy row i of the Gram matrix to its column i.
+    """Copy row i of the Gram matrix to column i.
 
-    Only the entries of vectors so far, and of means, are copied.
+    Only the entries of the vectors so far and of the means are copied.
 
-    table: (k, 2k), whose first half is the Gram matrix.
+    table: (k, 2k), whose left half is the Gram matrix.
     live: number of vectors so far.
     p: largest number of vectors. The means have the indices from p on.
     means: number of means.
@@ -128,11 +128,11 @@ def mirror_gram_row(table: np.ndarray, i: int, live: int, p: int, means: int) ->
 def start_component(
     table: np.ndarray, residual: np.ndarray, weights: np.ndarray, i: int, length: float, share: float, unit: float
 ) -> None:
-    """Make what remains of a row x the new vector number i.
+    """Make the remaining row the new vector number i.
 
-    The remaining row is x minus its parts along the vectors before i. The vectors are stored as a
-    product of long basis columns D (features, k) and small coefficients. Column i of D is still
-    empty.
+    The remaining row is the row x minus its parts along the earlier vectors. The vectors are
+    stored as a product of long basis columns D (features, k) and small coefficients. Column i of D
+    is still zero.
 
     table: (k, 2k), the Gram matrix of the vectors, then their coefficients in the basis columns.
         Row i is written.
@@ -141,7 +141,7 @@ def start_component(
     weights: (k,), of which entry i is written. The caller then adds x · weightsᵀ to D.
     length: squared length of the remaining row.
     share: coefficient of x in the remaining row.
-    unit: power of 2 that rows are multiplied by. Stored vectors are multiplied by unit².
+    unit: power of 2 by which rows are multiplied. Stored vectors are multiplied by unit².
     """
     size = weights.shape[0]
     in_x = share
@@ -155,13 +155,13 @@ def start_component(
 
 @compiled(fastmath=FAST, inline="always")
 def update_lengths(lengths: np.ndarray, products: np.ndarray, weights: np.ndarray, squared: float) -> None:
-    """Update the squared lengths of the basis columns after a row.
+    """Update the squared lengths of the basis columns D after a row.
 
-    The row x changes the basis columns D (features, k) to D + x qᵀ.
+    The row x changes D (features, k) to D + x qᵀ.
 
     lengths: (k,) squared lengths, changed in place.
-    products: (k,), Dᵀx, before the change.
-    weights: (k,), q.
+    products: (k,) inner products Dᵀx before the change.
+    weights: (k,) coefficients q.
     squared: |x|².
     """
     for k in range(lengths.shape[0]):
@@ -180,22 +180,22 @@ def needs_turn(
     growth: float,
     deflated: float,
 ) -> bool:
-    """Return True if D must be replaced by D·M after this row.
+    """Return True if the vectors must be computed from their factors now.
 
-    The vectors are the product of the basis columns D and the coefficients M. D·M replaces D, and
-    the identity replaces M, when digits are lost. block_basis.py states the rule. Its costly part
-    runs at most every 32 rows.
+    The vectors are a product of basis columns D and coefficients M, which lose digits over time.
+    `BlockBasis.turn` then replaces D by D·M, and M by the identity. The conditions are in
+    block_basis.py. The costly conditions are checked at most every 32 rows.
 
     table: (k, 2k), the Gram matrix of the vectors, then M.
-    lengths: (k,) squared lengths of D's columns.
+    lengths: (k,) squared lengths of the columns of D.
     counts: (c,) number of rows in each mean.
     p: largest number of vectors.
     live: number of vectors so far.
     row: number of the row.
     turned: number of the row at which D was last replaced.
-    growth: factor by which the number of rows may grow until D is replaced again.
-    deflated: squared length of the row divided by the squared length that remains after its parts
-        along the vectors are subtracted.
+    growth: factor by which the number of rows may grow between two replacements.
+    deflated: squared length of the row, divided by its squared length after the parts along the
+        vectors are subtracted.
     """
     size = lengths.shape[0]
     if row >= min(growth * max(turned, 1), turned + LONGEST_UNTURNED):

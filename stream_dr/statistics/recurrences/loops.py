@@ -1,26 +1,27 @@
-"""Loops over sparse and over dense rows, for both recurrences.
+"""Loops over sparse and over dense rows, for CCIPCA and incremental SKM.
 
-For each row they touch the features twice: to compute inner products before the row's step, and to
-add the row to D after it. Both loops have these arguments, with p vectors, c means and k = p + c
-columns of D, rounded up:
+A loop uses the features of each row twice: first for inner products with the basis columns D, and
+at the end to add the row to D. Both loops have these arguments, for p vectors, c means and k
+columns of D (p + c, rounded up):
 
 at: number of rows of the batch to skip.
 before: number of rows learned before the batch.
 columns: (capacity, k), the basis columns D.
-table: (k, 2k), the Gram matrix, then M (see BlockBasis).
+table: (k, 2k), the Gram matrix, then the coefficients M (see BlockBasis).
 lengths: (2, k), as in BasisState.
 counts: (c,) number of rows in each mean.
-live: number of vectors started so far, of `p`.
-turned: number of the row at which D was last multiplied out.
-unit: power of 2 that rows are multiplied by.
+live: number of vectors so far.
+turned: number of the row at which D was last replaced by D·M.
+p: largest number of vectors.
+unit: power of 2 by which rows are multiplied.
 a: parameter `a` of incremental SKM, or `amnesic` of CCIPCA.
-variance: (1,) mean squared length of rows in CCIPCA. None for incremental SKM.
+variance: (1,) mean squared length of rows for CCIPCA. None for incremental SKM.
 labels: (rows,) int64 classes for incremental SKM. None for CCIPCA.
 
-The two methods differ in the step of a row only. numba leaves out a branch at compile time only if
-the condition is that an argument is None. So each method has an argument that is None for the
-other. Otherwise every loop would be compiled with both steps. The step cannot be an argument
-either, since such a loop would be compiled again in every process.
+The two methods call different functions for a row. numba compiles only one of the two calls into a
+loop if the condition is that an argument is None. So `variance` is None for one method, and
+`labels` for the other. The function for a row is not an argument, because numba would then compile
+the loop again in every process.
 """
 
 import numpy as np
@@ -55,13 +56,14 @@ def learn_sparse(
     table: np.ndarray, lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float,
     a: float, variance: np.ndarray | None, labels: np.ndarray | None,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Learn sparse rows from row `at` on.
+    """Learn sparse rows, from row number `at` of the batch on.
 
     Returns the number of rows of the batch learned, the number of vectors so far, and the reason
-    why the loop stopped. The module's docstring lists the other parameters.
+    why the loop stopped (coefficients.GOES_ON, WORN or TOO_LONG). The module's docstring lists the
+    other parameters.
 
-    indptr: (rows + 1,) int32.
-    indices, values: (entries,).
+    indptr: (rows + 1,) int32 of the CSR rows.
+    indices, values: (entries,) of the CSR rows.
     """
     size, c = columns.shape[1], counts.shape[0]
     products, weights = np.empty(size), np.empty(size)
@@ -97,10 +99,11 @@ def learn_dense(
     lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float, a: float,
     variance: np.ndarray | None, labels: np.ndarray | None,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Learn dense rows from row `at` on, in blocks.
+    """Learn dense rows in blocks, from row number `at` of the batch on.
 
     Returns the number of rows of the batch learned, the number of vectors so far, and the reason
-    why the loop stopped. The module's docstring lists the other parameters.
+    why the loop stopped (coefficients.GOES_ON, WORN or TOO_LONG). The module's docstring lists the
+    other parameters.
 
     X: (rows, features).
     shift: (features,) row that is subtracted from all rows.
@@ -135,7 +138,7 @@ def learn_dense(
                 )
                 average_variance(variance, remaining, row, unit, a)
             update_lengths(lengths[0], x, q, squared)
-            # CCIPCA replaces D by D·M earlier, because `shift` then becomes the mean so far.
+            # CCIPCA replaces D by D·M more often, because this also moves `shift` to the mean.
             growth = 64 if variance is None else 8
             if worst > LOST or needs_turn(table, lengths[0], counts, p, live, row, turned, growth, deflated):
                 why = WORN

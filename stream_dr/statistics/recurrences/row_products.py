@@ -1,21 +1,21 @@
-"""Row products: the only loops of the recurrences that touch all d features.
+"""Row products: the loops of CCIPCA and incremental SKM that run over features.
 
-The vectors of a recurrence are stored as a product of D, the basis columns (features, k), and
-small coefficients (block_basis.py). Each row x is used twice. `gather_products` returns its inner
-products with D's columns, and `scatter_row` adds a multiple of x to each column of D. Both touch
-only the row's own features, so a sparse row costs O(nonzeros · columns) and needs nothing else.
+The vectors of both methods are stored as a product of basis columns D (features, k) and small
+coefficients (block_basis.py). Each row x is used twice: `gather_products` computes the inner
+products of x with the columns of D, and `scatter_row` adds multiples of x to the columns. Both use
+only the nonzeros of x, so a sparse row costs O(nonzeros · k).
 
-Dense rows are handled in blocks of 16. `shift_rows` computes the block's x − shift in float64,
-`block_products` computes XD and XXᵀ, and `add_block` adds XᵀQ. The time for dense rows is the time
-to read D from memory, and a block of rows reads D one time only. Columns of D are padded to a
-multiple of 8. Otherwise the compiler's vectorised loop would leave most of a short row to its
-scalar remainder.
+Dense rows are handled in blocks of 16. `shift_rows` subtracts the shift from the rows.
+`block_products` computes the inner products of the rows with D and with each other, and
+`add_block` adds multiples of the rows to D. The time for dense rows is the time to read D from
+memory, and a block reads D only once for all of its rows. D has a multiple of 8 columns, because
+the compiler's vectorised loops would be slow for other numbers.
 
 While a sparse row is added to D, the features of the next row are prefetched. This pays if other
-threads or processes move much memory (`python benchmarks/recurrences.py beside`). With `parts` the
-same benchmark shows where the time goes.
+threads or processes use the memory a lot (`python benchmarks/recurrences.py beside`). The same
+benchmark with `parts` shows how long each part takes.
 
-numba's cache of a loop in another file does not notice changes here or in coefficients.py. After a
+numba does not notice if this file or coefficients.py changes after loops.py was compiled. After a
 change, remove the `__pycache__` directories or touch loops.py.
 """
 
@@ -25,33 +25,32 @@ from stream_dr.compiled import compiled
 from stream_dr.statistics.prefetch import prefetch
 
 FAST = {"reassoc", "contract", "nsz"}
-"""Flags of the compiler for floating-point arithmetic.
+"""Compiler flags for floating-point arithmetic.
 
-Sums may be reordered. NaN and infinity stay valid.
+Sums may be reordered. NaN and infinity are still handled correctly.
 """
 
 TILE = 512
-"""Number of features of a dense block handled at a time."""
+"""Number of features of a block of dense rows that are handled at a time."""
 
 BLOCK = 16
 """Number of dense rows in a block."""
 
 LINE = 8
-"""Number of basis columns whose values for one feature fill a cache line."""
+"""Number of values of D in a cache line. D are the basis columns (features, k)."""
 
 
 @compiled(fastmath=FAST, inline="always")
 def gather_products(
     indices: np.ndarray, values: np.ndarray, start: int, stop: int, unit: float, columns: np.ndarray, out: np.ndarray
 ) -> float:
-    """Write Dᵀx to out for a sparse row x, and return |x|².
+    """Write the inner products of a sparse row x with D, and return |x|².
 
-    Dᵀx are the inner products of x with the basis columns D. x is `unit` times the entries start …
-    stop of a CSR matrix.
+    D are the basis columns. x is `unit` times the entries `start` to `stop` − 1 of a CSR matrix.
 
-    indices, values: (entries,) of all rows.
+    indices, values: (entries,) of all CSR rows.
     columns: (features, k), D.
-    out: (k,).
+    out: (k,), the output: inner products of x with the columns of D.
     """
     width = out.shape[0]
     for k in range(width):
@@ -77,12 +76,12 @@ def scatter_row(
 ) -> None:
     """Add x qᵀ to the basis columns D for a sparse row x.
 
-    x is `unit` times the entries start … stop of a CSR matrix. The entries that follow, probably
-    those of the next row, are prefetched in the same number.
+    x is `unit` times the entries `start` to `stop` − 1 of a CSR matrix. The same number of
+    following entries is prefetched, because they probably belong to the next row.
 
-    indices, values: (entries,) of all rows.
-    columns: (features, k), D.
-    weights: (k,), q.
+    indices, values: (entries,) of all CSR rows.
+    columns: (features, k), D, changed in place.
+    weights: (k,) coefficients q.
     """
     width, ahead, last = weights.shape[0], stop - start, indices.shape[0] - 1
     for e in range(start, stop):
@@ -96,14 +95,15 @@ def scatter_row(
 
 @compiled(fastmath=FAST, inline="always")
 def shift_rows(X: np.ndarray, first: int, unit: float, shift: np.ndarray, block: np.ndarray, raw: np.ndarray) -> None:
-    """Write a block of shifted rows, transposed, and their squared lengths.
+    """Write a block of shifted rows, transposed, and the squared lengths of the rows.
 
-    X: (all rows, features). The block begins at row `first`.
-    unit: power of 2 that rows are multiplied by.
-    shift: (features,), row s that is subtracted.
-    block: (features, rows of the block) float64, an output. Column i is unit · x − s for row x
-        number i of the block.
-    raw: (rows of the block,), an output: squared lengths of unit · x before the shift.
+    X: (all rows, features).
+    first: index of the block's first row in X.
+    unit: power of 2 by which rows are multiplied.
+    shift: (features,) row that is subtracted.
+    block: (features, rows of the block) float64, an output. Each column is unit · x − shift for a
+        row x.
+    raw: (rows of the block,), an output: squared lengths of unit · x.
     """
     raw[:] = 0.0
     for j in range(X.shape[1]):
@@ -116,15 +116,14 @@ def shift_rows(X: np.ndarray, first: int, unit: float, shift: np.ndarray, block:
 
 @compiled(fastmath=FAST, inline="always")
 def block_products(block: np.ndarray, columns: np.ndarray, products: np.ndarray, inner: np.ndarray) -> None:
-    """Write the inner products of a block's rows with D and each other.
+    """Write the inner products of a block's rows with D and with each other.
 
-    D are the basis columns. The products are blockᵀD and blockᵀblock, computed for a tile of
-    features at a time.
+    D are the basis columns. Some features (a tile) are handled at a time.
 
-    block: (features, rows), the transposed rows.
+    block: (features, rows), the transposed rows of the block.
     columns: (features, k), D.
-    products: (rows, k), an output.
-    inner: (rows, rows), an output.
+    products: (rows, k), an output: inner products of rows and columns of D.
+    inner: (rows, rows), an output: inner products of the rows.
     """
     products[:] = 0.0
     inner[:] = 0.0
@@ -142,11 +141,13 @@ def block_products(block: np.ndarray, columns: np.ndarray, products: np.ndarray,
 
 @compiled(fastmath=FAST, inline="always")
 def add_block(block: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> None:
-    """Add block · Q to the basis columns D, a tile of features at a time.
+    """Add x qᵀ to the basis columns D for each row x of a block.
 
-    block: (features, rows), the transposed rows of a block.
-    columns: (features, k), D.
-    weights: (rows, k), Q. For row t of the block, x, and row t of Q, q, x qᵀ is added to D.
+    Some features (a tile) are handled at a time.
+
+    block: (features, rows), the transposed rows x of the block.
+    columns: (features, k), D, changed in place.
+    weights: (rows, k), whose row t is the coefficients q of row number t.
     """
     part = np.empty((TILE, weights.shape[1]))
     for f in range(0, block.shape[0], TILE):
@@ -159,13 +160,13 @@ def add_block(block: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> No
 
 @compiled(fastmath=FAST, inline="always")
 def settle_products(products: np.ndarray, inner: np.ndarray, weights: np.ndarray, t: int) -> None:
-    """Correct products[t] for the earlier rows of its block.
+    """Correct the inner products of row t for the earlier rows of its block.
 
-    products[t] holds Dᵀx_t for row x_t and the basis columns D as they were before the block. Each
-    earlier row x_s of the block adds x_s q_sᵀ to D. So Σ_s q_s (x_s · x_t) is added to
+    products[t] holds the inner products of row x_t with the basis columns D, as D was before the
+    block. Each earlier row x_s of the block adds x_s q_sᵀ to D. So Σ_s q_s (x_s · x_t) is added to
     products[t].
 
-    products: (rows, k).
+    products: (rows, k), of which row t is changed.
     inner: (rows, rows) inner products of the rows.
     weights: (rows, k), whose row s is q_s.
     t: number of the row in its block.

@@ -1,36 +1,41 @@
-"""One row of incremental SKM, computed from inner products, without touching features.
+"""One row of incremental SKM (supervised Kampong measure), from inner products.
 
-The step works on c + 1 vectors: u, which begins as the row x, and the mean of each of c classes.
-Row 0 of `working` is u, and row j + 1 is the mean of class j. A row of `working` holds the inner
-products with all current vectors v_i, then the coefficients of the basis columns D
-(block_basis.py). `shares` holds the coefficient of x in each of the c + 1 vectors, and `inner`
-their inner products with each other.
+The method updates vectors v_1, v_2, … with the row x and the means of c classes (formulas in
+skm_state.py). After each vector, the row and the means lose their parts along this vector. What
+remains of x is called u.
 
-With the Gram matrix of the current vectors, every quantity of the recurrence is a few scalars for
-each vector. No array has the length of a block or of the features. The formulas are in
-skm_state.py.
+The vectors are stored as a product of basis columns D (features, k) and coefficients M
+(block_basis.py). No array here has the length of the features. u and the remaining class means are
+the c + 1 working vectors, and three arrays represent them:
 
-CCIPCA's loop skips the zeros of the triangular M. This loop does not: for each vector it updates
-the c + 1 working vectors as whole rows, which the compiler vectorises. That is as fast at p = 10
-and faster at p = 50 (`python benchmarks/recurrences.py text`: 0.56 of the two sparse products
-against 0.49).
+- `working` (c + 1, 2k): row 0 is u, and row j + 1 is the mean of class j. The left half of a row
+  holds the inner products with all vectors v_i. The right half holds the coefficients of the
+  columns of D.
+- `shares` (c + 1,): the coefficient of x in each working vector.
+- `inner` (c + 1, c + 1): inner products of the working vectors with each other.
 
-The functions have these arguments, with k basis columns:
+CCIPCA's loop skips the zeros of the triangular M. The loop here handles whole rows of M instead,
+because the compiler can vectorise them. For p vectors, this is as fast at p = 10 and faster at p =
+50 (`python benchmarks/recurrences.py text`: 0.56 of the speed of the two sparse products, against
+0.49 with skipping).
 
-products: (k,), Dᵀx, inner products of the row x with the basis columns D.
-squared: |x − s|² for the shift s of dense rows.
-row: the row's number n, from 1.
-label: the row's class.
+The functions have these arguments:
+
+products: (k,) inner products Dᵀx of the row with the basis columns.
+squared: squared length of the row, for dense rows after the shift is subtracted.
+row: number n of the row, from 1.
+label: class of the row.
 table: (k, 2k), the Gram matrix, then M (see BlockBasis), changed in place.
-formed: (k,), for each vector the size of the terms whose sum is its squared length, changed in
-    place.
+formed: (k,), changed in place. The squared length of each vector is a sum of terms that may
+    cancel, and `formed` holds the size of these terms.
 counts: (c,) number of rows of each class.
-live: number of vectors started so far, of `p`.
-unit: power of 2 that rows are multiplied by.
+live: number of vectors so far.
+p: largest number of vectors.
+unit: power of 2 by which rows are multiplied.
 a: parameter of incremental SKM.
-working: (c + 1, 2k), scratch.
-space: (c + 5, c + 1), scratch.
-weights: (k,), filled with q, by which D ← D + x qᵀ.
+working: (c + 1, 2k), scratch memory.
+space: (c + 5, c + 1), scratch memory.
+weights: (k,), the output q. The caller then adds x qᵀ to D.
 """
 
 import numpy as np
@@ -45,10 +50,10 @@ def skm_row(
     products: np.ndarray, squared: float, row: int, label: int, table: np.ndarray, formed: np.ndarray, counts: np.ndarray,
     live: int, p: int, unit: float, a: float, working: np.ndarray, space: np.ndarray, weights: np.ndarray,
 ) -> tuple[int, float, float]:  # fmt: skip
-    """Learn one row of incremental SKM from its inner products with the basis columns D.
+    """Learn one row x of incremental SKM from its inner products with the basis columns.
 
     Returns the number of vectors so far, the largest loss of digits (coefficients.LOST), and |x|²
-    over |u|². u is the rest of the row x without its parts along the vectors.
+    divided by the smallest squared length of the remaining row (x minus parts along vectors).
     """
     size, c = products.shape[0], counts.shape[0]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
@@ -80,7 +85,7 @@ def skm_row(
                 table[i, j] += part[k] * working[k, j]
         table[i, i] = length
 
-        # u and the class means lose their parts along vector i.
+        # Subtract from u and from the class means their parts along vector i.
         for k in range(c + 1):
             for j in range(2 * size):
                 working[k, j] -= turned[k] * table[i, j]
@@ -107,14 +112,15 @@ def skm_row(
 def weigh_update(
     working: np.ndarray, counts: np.ndarray, i: int, row: int, label: int, a: float, scale: float, part: np.ndarray
 ) -> None:
-    """Write the coefficients of the update of vector v_i to `part`.
+    """Write the coefficients by which a row changes vector v_i to `part`.
 
-    u is what remains of the row, and m_j is the mean of class j. The update is the sum over
-    classes Σ_j q_j (u − m_j)((u − m_j) · v_i) · scale. q_j = n_j / n − a·[j = label], where n_j of
-    the n rows are of class j. `part` gets the coefficients of u and of each m_j in this sum.
+    The change of v_i is scale · Σ_j q_j (u − m_j)((u − m_j) · v_i). u is what remains of the row,
+    and m_j what remains of the mean of class j, after their parts along the earlier vectors are
+    subtracted. q_j = n_j/n, minus a if j is the class of the row, where n_j of the n rows are of
+    class j. `part` receives the coefficients of u and of each m_j in this change.
 
-    working: (c + 1, 2k), u and the means of c classes. Column i holds their inner products with
-        v_i.
+    working: (c + 1, 2k), u and the means m_j of c classes. Column i holds their inner products
+        with v_i.
     counts: (c,) numbers n_j.
     row: number n of the row.
     label: class of the row.
@@ -133,15 +139,15 @@ def stretch_vector(
 ) -> tuple[float, float]:
     """Return the squared length of an updated vector, and the size of its terms.
 
-    The updated vector is v = keep · v_i + Σ_k part[k] · working[k]. |v|² is a sum of terms that
-    may cancel. The size of the terms shows how many digits are lost.
+    The updated vector is v = keep · v_i + Σ_k part[k] · working[k]. Its squared length is a sum of
+    terms that may cancel. So the size of the terms shows how many digits are lost.
 
-    working: (c + 1, 2k), u (the row's remainder) and the class means. Column i holds their inner
-        products with v_i.
-    inner: (c + 1, c + 1) inner products of u and the means with each other.
+    working: (c + 1, 2k), what remains of the row and of the class means. Column i holds their
+        inner products with v_i.
+    inner: (c + 1, c + 1) inner products of the working vectors with each other.
     length: |v_i|².
-    part: (c + 1,), coefficients of u and the means.
-    pull: (c + 1,), an output: inner products of v with u and the means.
+    part: (c + 1,), coefficient of each working vector.
+    pull: (c + 1,), an output: inner products of v with the working vectors.
     """
     squared = terms = along = 0.0
     for k in range(part.shape[0]):
@@ -170,8 +176,8 @@ def learn_class_mean(
 ) -> None:
     """Add the row x to the mean of its class, and set up the working vectors.
 
-    The working vectors are x and the means of the c classes, as they are before their parts along
-    the vectors are subtracted. The module's docstring lists the other parameters.
+    The working vectors are x, then the means of the c classes. Their parts along the vectors are
+    not yet subtracted. The module's docstring lists the other parameters.
 
     working: (c + 1, 2k), an output.
     shares: (c + 1,), an output: coefficient of x in each working vector.
@@ -193,7 +199,7 @@ def learn_class_mean(
     u[mean] = keep * u[mean] + new * squared
     mirror_gram_row(table, mean, live, p, c)
 
-    # The first working vector is the row itself. The others are the class means.
+    # Working vector 0 is the row itself. The others are the class means.
     inner[0, 0], shares[:] = squared, 0.0
     shares[0] = 1.0
     for k in range(c):

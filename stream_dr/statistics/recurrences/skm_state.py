@@ -1,24 +1,27 @@
-"""State of incremental SKM: p vectors and class means [SKM, eq. 22, 23; mathematics §6].
+"""State of incremental SKM: p vectors and the class means.
 
-The length of a vector is its eigenvalue. For each class the sum and the number of its rows are
-stored. Row number n, of class l, first updates the sum and the number of class l. Let u_1 = x, let
-m_1j be the mean of class j, and q_j = n_j/n − a·[j = l] with n_j rows in class j. Then the started
-vectors v_1, v_2, … are updated in order:
+Incremental SKM is the incremental supervised Kampong measure [SKM, eq. 22, 23; mathematics §6].
+The length of a vector is its eigenvalue. Row number n is x, of class l. First, x is added to the
+mean of class l. Then let u_1 = x, and m_1j the mean of class j. Each vector v_1, v_2, … in turn is
+updated:
 
     v_i ← (n−1)/n v_i + 1/n Σ_j q_j (u_i − m_ij)(u_i − m_ij)ᵀ v_i/‖v_i‖
 
-After each update, u and every m_j lose their part along v_i. Eq. 23 takes the part from the sample
-alone, but then u − m_j would not be the difference without that part.
+q_j = n_j/n, minus the parameter a if j = l, where n_j of the n rows are of class j. After each
+vector, u_i and all m_ij lose their parts along the vector, which gives u_{i+1} and m_{i+1,j}. (Eq.
+23 subtracts the part from the sample only. Then u − m_j would still have a part along the vector.)
 
-The first vector that has not been started yet becomes the remaining row u, if |u|² > 1e-10 |u_1|².
-The row ends there. From dense rows the first row learned is subtracted. This changes no difference
-of rows, and a data set far from the origin does not start with its mean as a vector. Nothing is
-subtracted from sparse rows.
+If there are fewer than p vectors, what remains of the row after the last vector becomes a new
+vector. This remaining row u must satisfy |u|² > 1e-10 |u_1|².
 
-A class that comes late gets a column of its own. A class without rows has no weight.
+The first dense row is subtracted from all dense rows. This changes no difference of rows, and the
+first vector is then not the mean of data that are far from the origin. Nothing is subtracted from
+sparse rows.
 
-With c classes a row costs O(nonzeros · (p + c) + p (c + 1)(p + c)). Memory is that of
-`basis_bytes` (block_basis.py).
+A class that comes late gets a new mean. A class without rows has no weight.
+
+With c classes a row costs O(nonzeros · (p + c) + p (c + 1)(p + c)). `basis_bytes` (block_basis.py)
+returns the memory.
 """
 
 from typing import NamedTuple
@@ -35,14 +38,15 @@ from stream_dr.targets.targets import Targets, check_label_type, labelled_rows, 
 
 
 class SKMState(NamedTuple):
-    """State of incremental SKM.
+    """State of incremental SKM (supervised Kampong measure).
 
     Attributes
     ----------
     rows, rows_skipped, n_features, target_kind, labels
         As in every state (protocol.py).
     basis : BasisState
-        The vectors, and the sum and number of rows of each class, in the order of `labels`.
+        The vectors, and for each class the sum and the number of its rows. Classes are in the
+        order of `labels`.
     """
 
     rows: int
@@ -59,13 +63,13 @@ class SKMState(NamedTuple):
 
 
 class SKMAccumulator(AccumulatorBase):
-    """Accumulator that learns rows by the recurrence incremental SKM.
+    """Accumulator that learns rows by incremental SKM, one after the other.
 
-    It has one owner, and rows are learned in order. `add` checks everything before it writes.
-    `freeze` returns an SKMState.
+    Incremental SKM is the incremental supervised Kampong measure. The accumulator has one owner.
+    `add` checks everything before it writes. `freeze` returns an SKMState.
 
     components: number of vectors.
-    a: parameter of the recurrence, which weighs the row's own class.
+    a: parameter of the formulas, which weighs the class of the row.
     state: state to continue from, or None.
     """
 
@@ -103,7 +107,7 @@ class SKMAccumulator(AccumulatorBase):
         self.rows_skipped += skipped
 
     def freeze(self) -> SKMState:
-        """Return the state so far, which later rows do not change.
+        """Return a copy of the state so far.
 
         Costs O(d (p + c)) for d features, p vectors and c classes.
         """
@@ -119,7 +123,7 @@ class SKMAccumulator(AccumulatorBase):
     def _codes(self, targets: Targets) -> np.ndarray:
         """Return the class (rows,) of each row as an index into self.labels.
 
-        New labels are added to self.labels in order of appearance.
+        New labels are added to self.labels in the order in which rows have them.
         """
         place = self._place
         if not all(label in place for label in targets.labels):
