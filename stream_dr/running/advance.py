@@ -57,7 +57,7 @@ The page ends when its payloads, or the rows that were read from them, have this
 
 
 ShouldContinue = Callable[[], bool]
-"""Function that a rebuild calls before it learns an event. It returns False to stop the rebuild."""
+"""Function that a rebuild calls at every event. It returns False to stop the rebuild."""
 
 
 def always() -> bool:

@@ -66,10 +66,10 @@ The limit is needed because the time of the first solution is not known in advan
 """
 
 FEWEST_ROWS = 200
-"""Smallest number of tested rows from which scores are computed.
+"""Number of tested rows from which a model's scores are reliable.
 
-Until then, the scores that an earlier process stored are returned. Models with fewer tested rows
-are also ignored when the rows on which all models were tested are selected.
+With fewer tested rows, the scores of an earlier process are returned if there are any, and the
+model does not restrict the rows on which models are compared.
 """
 
 FEWEST_HALVED = 40
@@ -98,8 +98,7 @@ class _Part(NamedTuple):
     targets: (rows,) code of each row's first label, or (rows, q) numeric targets.
     errors: errors of the predictions, by model id or name of a baseline. For labels (rows,), true
         or 1.0 if the prediction is wrong. For numbers (rows, q), squared errors.
-    predicted: (rows,) codes of the predicted labels, by model id. Numeric predictions are stored
-        too and never read.
+    predicted: predictions by model id: (rows,) label codes, or (rows, q) numbers.
     """
 
     position: int
