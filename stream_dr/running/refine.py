@@ -76,10 +76,6 @@ def refine_frozen(
 
     Parameters
     ----------
-    directory : Directory
-        Directory whose log holds the rows.
-    model : Model
-        The model to refine.
     frozen : Frozen
         State of the model, and the position up to which the log is read.
     tol : float

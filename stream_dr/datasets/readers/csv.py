@@ -96,7 +96,7 @@ def read_csv(
     Parameters
     ----------
     path : path
-        File to read, plain or packed.
+        File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     roles : Roles
         Roles of the columns.
     delimiter, header, decimal, encoding

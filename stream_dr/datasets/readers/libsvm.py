@@ -4,7 +4,7 @@ Several labels are separated by commas (`1,5,7 3:0.5`). A line that begins with 
 with a blank, has no label. Fields `qid:…` and comments after `#` are skipped. Columns are numbered
 from 1, or from 0 if `zero_based` is True.
 
-Memory: one group of rows. Speed: about 2 million index:value pairs a second on one core.
+About 1,000 lines are in memory at a time. One core reads about 2 million index:value pairs a second.
 """
 
 import re
@@ -34,7 +34,7 @@ def read_libsvm(
     Parameters
     ----------
     path : path
-        File to read, plain or packed.
+        File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     target : str
         Kind of targets. "auto" infers the kind from the first rows.
     zero_based : bool

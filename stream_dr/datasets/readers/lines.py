@@ -81,7 +81,7 @@ class Lines(NamedTuple):
 
 
 def open_bytes(path: FileName) -> IO[bytes]:
-    """Open a file, plain or packed, as a stream of unpacked bytes.
+    """Open a file as a stream of uncompressed bytes.
 
     path: path of the file, or archive.zip!member.
 
@@ -132,7 +132,7 @@ def read_lines(path: FileName, rows: int = BLOCK_ROWS, comment: bytes = b"#", fi
     Parameters
     ----------
     path : path
-        File to read, plain or packed.
+        File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     rows : int
         Maximum number of lines in a group, blank lines and comments included.
     comment : bytes

@@ -86,7 +86,7 @@ def read_arff(
     Parameters
     ----------
     path : path
-        File to read, plain or packed.
+        File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     labels : path, sequence of str or None
         Path of MULAN's XML file, or names of the attributes that are labels with values 0 and 1.
     label : str or None

@@ -107,7 +107,7 @@ def read_npy(
     Parameters
     ----------
     path : path
-        File to read, plain or packed.
+        File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     labels : str or None
         Path of a .npy file with the targets, (n,) or (n, k). None if rows have no targets.
     target : str
@@ -247,7 +247,7 @@ def _parse_piece(y: np.ndarray, target: str) -> Targets:
 
 @contextmanager
 def _readable(path: FileName) -> Iterator[None]:
-    """Raise MalformedInput if the with-block raises an error of reading."""
+    """Turn errors of reading that the with-block raises into MalformedInput."""
     try:
         yield
     except StreamDRError:
