@@ -273,7 +273,7 @@ class FileSource:
     def _blocks(self, path: Path, **more_arguments: bool) -> Iterator[Block]:
         """Yield the rows of one file in blocks.
 
-        more_arguments: arguments that are passed to the format's reader in addition to the options.
+        more_arguments: arguments for the format's reader in addition to the options.
         """
         arguments: JsonDict = {
             name: value
