@@ -160,8 +160,8 @@ def _draw_topics(random: np.random.Generator, words: language.Language) -> tuple
     above = np.concatenate([above, above[repeated]])
     topic = (words.under[above] <= random.random(len(row))[:, None]).sum(axis=1)
 
-    # A key is a number that encodes a row and a topic. `np.unique` sorts the keys by row and removes
-    # topics that a row has twice.
+    # A key is a number that encodes a row and a topic. `np.unique` sorts the keys by row and
+    # removes topics that a row has twice.
     keys = row[:, None] * len(language.TOPICS) + words.ancestors[topic]
     keys = np.unique(keys[words.ancestors[topic] >= 0])
     rows, codes = np.divmod(keys, len(language.TOPICS))

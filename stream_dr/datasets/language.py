@@ -130,9 +130,9 @@ def _topic_table(random: np.random.Generator, share: np.ndarray) -> np.ndarray:
 
 
 def _proportional_table(share: np.ndarray, size: int) -> np.ndarray:
-    """Return an array (size,) in which each index of `share` is repeated in proportion to its share.
+    """Return an array (size,) in which each index of `share` is repeated.
 
-    The values ascend from 0 to len(share) − 1.
+    An index i is repeated in proportion to share[i]. The indices ascend.
     """
     middle = (np.arange(size) + 0.5) / size
     return np.searchsorted(np.cumsum(share), middle * share.sum()).astype(np.uint16)

@@ -293,9 +293,9 @@ def open_source(
 
     Rows are read when the source is iterated.
 
-    The formats are csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff, mat, npy and npz. These files
-    may be compressed as gz, bz2, xz or in a zip archive. Tables of SQLite and DuckDB databases can
-    be read too. The path of such a table is FILE!TABLE, for example shop.db!orders.
+    The formats are csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff, mat, npy and npz. These
+    files may be compressed as gz, bz2, xz or in a zip archive. Tables of SQLite and DuckDB
+    databases can be read too. The path of such a table is FILE!TABLE, for example shop.db!orders.
 
     Parameters
     ----------
@@ -306,7 +306,8 @@ def open_source(
     options : Options or None
         Options of reading. None: the default options.
     **more_options
-        Fields of Options by name, such as label="y" or drop="a,b". They replace those of `options`.
+        Fields of Options by name, such as label="y" or drop="a,b". They replace those of
+        `options`.
 
     Raises InvalidParameter, SourceMissing, MalformedInput.
 

@@ -4,8 +4,8 @@ The caller names the columns of labels, targets, weights and ids. All other colu
 in the file's order. If all features are numbers without missing values, they become a dense
 matrix. Otherwise they become columns of a table.
 
-The readers of all table formats (CSV, JSON lines, Parquet, Arrow, databases) read Arrow batches and
-convert them with this module.
+The readers of all table formats (CSV, JSON lines, Parquet, Arrow, databases) read Arrow batches
+and convert them with this module.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -218,8 +218,8 @@ def _number_rows(batch: pa.RecordBatch, features: Sequence[str]) -> tuple[Rows, 
 def needs_raw(first: pa.RecordBatch, features: Sequence[str] | None, roles: Roles) -> bool:
     """Return True if features must be read as columns of a table, False for a matrix of numbers.
 
-    `roles.raw` decides. If `roles.raw` is None, the first rows decide: a matrix needs features that
-    are all numbers without missing values.
+    `roles.raw` decides. If `roles.raw` is None, the first rows decide: a matrix needs features
+    that are all numbers without missing values.
 
     first: first rows of the file.
     features: names of the feature columns. None if the file has the columns of a shard, which is

@@ -52,7 +52,7 @@ _TYPE_WORDS = {
     pa.int64(): "whole number, as the first ones are; say --as COLUMN=number or category",
     pa.bool_(): "true or false, as the first ones are",
 }
-"""Type of a column → end of the error message "… is no" for a field that does not have the type."""
+"""Type of a column → end of the error message "… is no" for a field of another type."""
 
 
 class CsvFormat(NamedTuple):
@@ -119,8 +119,8 @@ def read_csv(
     types = _column_types(file, features, roles)
     text_columns = {name for name in features if types[name] == pa.string()}
 
-    # If a quote is not closed, the rest of the file becomes part of the last field. To notice this,
-    # the last column is read even if the caller drops it.
+    # If a quote is not closed, the rest of the file becomes part of the last field. To notice
+    # this, the last column is read even if the caller drops it.
     columns = [name for name in file.names if name not in roles.drop or name == file.names[-1]]
     if columns[-1] in roles.drop:
         types[columns[-1]] = pa.string()

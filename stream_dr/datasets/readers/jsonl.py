@@ -44,8 +44,8 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
 
     rows: maximum number of rows in a block.
 
-    Raises SourceMissing. Raises SchemaMismatch if none of the first lines has a column that `roles`
-    names. Raises MalformedInput, which names the file and the line.
+    Raises SourceMissing. Raises SchemaMismatch if none of the first lines has a column that
+    `roles` names. Raises MalformedInput, which names the file and the line.
     """
     _check_keys(path)
     with _open_reader(path, None, {}) as reader:
@@ -185,8 +185,8 @@ def _open_reader(
     """Open a file with Arrow's JSON reader.
 
     schema: Arrow types of the columns. None: Arrow infers them from the first lines.
-    floats: Arrow types of the columns whose values must be numbers, by name of the column. After an
-        error, they are used to find the line with the error.
+    floats: Arrow types of the columns whose values must be numbers, by name of the column. After
+        an error, they are used to find the line with the error.
 
     If opening the file or the with-block raises an error of reading, MalformedInput is raised
     instead.

@@ -1,7 +1,7 @@
 """Labels: convert the label fields of text formats to Targets.
 
-All rows of a file have the same kind of targets. If the caller does not declare the kind, the label
-fields of the first rows decide:
+All rows of a file have the same kind of targets. If the caller does not declare the kind, the
+label fields of the first rows decide:
 
 - If some field is empty or has a comma, rows have several labels.
 - Otherwise, if some field is a word or all fields are whole numbers, rows have one label.

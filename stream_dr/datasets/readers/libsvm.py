@@ -4,7 +4,8 @@ Several labels are separated by commas (`1,5,7 3:0.5`). A line that begins with 
 with a blank, has no label. Fields `qid:…` and comments after `#` are skipped. Columns are numbered
 from 1, or from 0 if `zero_based` is True.
 
-About 1,000 lines are in memory at a time. One core reads about 2 million index:value pairs a second.
+About 1,000 lines are in memory at a time. One core reads about 2 million index:value pairs a
+second.
 """
 
 import re

@@ -4,8 +4,8 @@ All readers of text formats use this module. Files compressed with gzip, bzip2 o
 by their suffix. The path of a file in a zip archive is `archive.zip!member`, or `archive.zip` if
 the archive has only one file.
 
-One group of lines is in memory at a time. A group has fewer lines if the lines are long, and a line
-of more than 16 MiB is an error. The memory therefore does not grow with the size of the file.
+One group of lines is in memory at a time. A group has fewer lines if the lines are long, and a
+line of more than 16 MiB is an error. The memory therefore does not grow with the size of the file.
 """
 
 import bz2
@@ -167,8 +167,8 @@ def _next_lines(lines: Iterator[bytes], rows: int) -> Iterator[bytes]:
 def _raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file as bytes, with their line breaks.
 
-    A byte order mark is removed. Raises MalformedInput if the file cannot be uncompressed or a line
-    is too long.
+    A byte order mark is removed. Raises MalformedInput if the file cannot be uncompressed or a
+    line is too long.
     """
     number = 0
     try:

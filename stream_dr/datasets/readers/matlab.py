@@ -147,7 +147,8 @@ def _parse_labels(values: Rows, rows: int) -> Targets:
 
     - Vector (n, 1) or (1, n) of whole numbers or strings: one label for each row.
     - Vector of other numbers: one numeric target for each row.
-    - Matrix (n, k) of 0 and 1: several labels for each row. Entry (i, j) is 1 if row i has label j.
+    - Matrix (n, k) of 0 and 1: several labels for each row. Entry (i, j) is 1 if row i has
+      label j.
     - Any other matrix (n, k): k numeric targets for each row.
 
     rows: number of rows of the data set.

@@ -9,8 +9,8 @@ An attribute of an ARFF file is a column. Labels have one of two forms:
 All other attributes are features. Their values must be numbers. A missing value (`?`) is an error
 that names the line.
 
-A sparse row is written as `{index value, …}`. The indices count all attributes from 0, features and
-labels together.
+A sparse row is written as `{index value, …}`. The indices count all attributes from 0, features
+and labels together.
 
 The file is read once, and about 1,000 rows are in memory at a time.
 """
@@ -149,7 +149,8 @@ class _RowParser:
     columns : ndarray
         Indices of the attributes with labels.
     names : list of str
-        Names of the labels, if each label is an attribute with the values 0 and 1. Otherwise empty.
+        Names of the labels, if each label is an attribute with the values 0 and 1. Otherwise
+        empty.
     class_parser : LabelParser or None
         Parser of the values of the one attribute that has the labels. None if `names` is not empty
         or rows have no labels.

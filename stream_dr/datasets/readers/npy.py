@@ -2,8 +2,9 @@
 
 A .npz file may have a sparse matrix that was written by scipy.sparse.save_npz.
 
-At most 64 MiB of rows are in memory if the array is stored by row, which is numpy's default. Arrays
-that are stored by column and sparse matrices are read as a whole. Pickled objects are not read.
+At most 64 MiB of rows are in memory if the array is stored by row, which is numpy's default.
+Arrays that are stored by column and sparse matrices are read as a whole. Pickled objects are not
+read.
 """
 
 import itertools

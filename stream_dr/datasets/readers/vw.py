@@ -7,7 +7,8 @@ An importance weight and a tag may follow the label (`1 0.5 'tag |f 3:1`). If th
 file has a weight, the weights are the weights of the rows. Otherwise they are ignored. Tags are
 always ignored.
 
-About 1,000 lines are in memory at a time. One core reads about 2 million index:value pairs a second.
+About 1,000 lines are in memory at a time. One core reads about 2 million index:value pairs a
+second.
 """
 
 from collections.abc import Iterator
