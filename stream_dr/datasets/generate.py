@@ -150,8 +150,8 @@ def _draw_topics(random: np.random.Generator, words: language.Language) -> tuple
     pair = np.searchsorted(words.pairs, random.random(_CHUNK) * words.pairs[-1], side="right")
     top, second = np.divmod(pair, len(language.TOP_SHARES))
 
-    # One entry for each lower topic to draw: `row` is the number of its row, and `above` is the
-    # code of the top topic above it.
+    # `row` and `above` have one entry for each lower topic to draw.
+    # `row` is the number of the topic's row, `above` the code of the top topic above it.
     has_second = np.flatnonzero(top != second)
     row = np.concatenate([np.arange(_CHUNK), has_second])
     above = np.concatenate([top, second[has_second]])
@@ -160,8 +160,8 @@ def _draw_topics(random: np.random.Generator, words: language.Language) -> tuple
     above = np.concatenate([above, above[repeated]])
     topic = (words.under[above] <= random.random(len(row))[:, None]).sum(axis=1)
 
-    # A key is a number that encodes a row and a topic. `np.unique` sorts the keys by row and
-    # removes topics that a row has twice.
+    # A key is a number that encodes a row and a topic.
+    # `np.unique` sorts the keys by row and removes topics that a row has twice.
     keys = row[:, None] * len(language.TOPICS) + words.ancestors[topic]
     keys = np.unique(keys[words.ancestors[topic] >= 0])
     rows, codes = np.divmod(keys, len(language.TOPICS))
@@ -183,8 +183,9 @@ def _draw_rows(
     lengths = np.maximum(random.lognormal(mean_log_length, _LENGTH_SIGMA, _CHUNK), 4).astype(np.int64)
     row = np.repeat(np.arange(_CHUNK, dtype=np.uint32), lengths)
 
-    # `bits` has one random number for each word to draw. Its high bits select a word of the whole
-    # vocabulary. For some words, its low bits then select a word of a topic instead.
+    # `bits` has one random number for each word to draw.
+    # The high bits of the number select a word of the whole vocabulary.
+    # The low bits select a word of a topic, which replaces some of the first words.
     bits = random.integers(0, 1 << 32, len(row), dtype=np.uint32)
     word = words.common[bits >> np.uint32(12)]
     topical = np.flatnonzero(random.random(len(row), dtype=np.float32) < language.TOPICAL)
@@ -192,8 +193,8 @@ def _draw_rows(
     pick = indptr[row[topical]] + (random.random(len(topical)) * n_topics).astype(np.int64)
     word[topical] = words.topical[codes[pick], bits[topical] & np.uint32(language.TOPIC_TABLE - 1)]
 
-    # A key is a number that encodes a row and a word. Sorting the keys gives the order of CSR, and
-    # counting equal keys gives the number of times that a row has the word.
+    # A key is a number that encodes a row and a word.
+    # Sorted keys have the order of CSR, and equal keys are counted.
     keys = np.sort(row << np.uint32(16) | word)
     new = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
     counts = np.diff(np.append(new, len(keys)))

@@ -94,8 +94,8 @@ def build_language() -> Language:
     share = share[random.permutation(WIDTH)] / share.sum()
     topical = np.stack([_topic_table(random, share) for _ in TOPICS])
 
-    # The number of times that a row has a word is approximately Poisson distributed. `present` is
-    # the probability that this number is not 0.
+    # The number of times that a row has a word is approximately Poisson distributed.
+    # `present` is the probability that a row has the word at least once.
     overall_share = (1 - TOPICAL) * share + TOPICAL * np.bincount(topical.ravel(), minlength=WIDTH) / topical.size
     present = 1.0 - np.exp(-WORDS_A_ROW * overall_share)
     idf = np.log(ROWS / np.clip(ROWS * present, 1.0, None))
@@ -190,8 +190,8 @@ def _top_topic_pair_shares() -> np.ndarray:
     pairs = np.outer(first, first)
     np.fill_diagonal(pairs, 0.0)
 
-    # Iterative proportional fitting: scale rows and columns in turn, until each topic is first as
-    # often as it is second.
+    # Iterative proportional fitting: scale rows and columns in turn.
+    # In the end each topic is the first topic as often as it is the second.
     for _ in range(200):
         pairs *= (extra * first / pairs.sum(axis=1))[:, None]
         pairs *= extra * first / pairs.sum(axis=0)

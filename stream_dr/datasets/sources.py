@@ -213,8 +213,8 @@ class FileSource:
 
         Raises the errors of reading the block.
         """
-        # `read_csv` needs an argument to read only the start of the file. Other readers read only
-        # as many rows as the caller takes.
+        # `read_csv` needs an argument to read only the start of the file.
+        # Other readers read only as many rows as are taken from their iterator.
         more_arguments = {"head_only": True} if self.format == "csv" else {}
         return next(self._blocks(self.paths[0], **more_arguments), None)
 

@@ -86,9 +86,9 @@ _MEAN = "mean"
 # Rows of mixed columns need `gamma`, because `shrinkage` depends on the units of the columns.
 # On an example table with one column in cents, shrinkage=.1 lowers LDA's accuracy from .70 to .54.
 #
-# The value for "many numbers" was chosen with LDA on text embeddings of 384 numbers:
-# 1,600 learned rows: accuracy .860 without a ridge, .950 with shrinkage=.1.
-# 16,000 learned rows: accuracy .940 without a ridge, .944 with shrinkage=.1.
+# The value for "many numbers" was chosen on embeddings of 384 numbers.
+# After 1,600 learned rows, the accuracy is .860 without a ridge and .950 with shrinkage=.1.
+# After 16,000 learned rows, the accuracy is .940 without a ridge and .944 with shrinkage=.1.
 RIDGES: dict[str, dict[str, Any]] = {
     "words": {"gamma": 1.0},
     "words beside columns": {"gamma": 20.0},
@@ -455,8 +455,8 @@ def _learn_and_score(method: _Method, map_params: JsonDict, train: Block, test: 
         else:
             linear = _linear_pipeline(train).fit(estimator.transform(train), _sklearn_targets(train))
             predicted = linear.predict(estimator.transform(test))
-    # stream_dr's errors are ValueErrors. scikit-learn raises a ValueError too, for example if all
-    # learned rows have the same label.
+    # Errors of stream_dr are ValueErrors.
+    # scikit-learn raises a ValueError if, for example, all learned rows have the same label.
     except ValueError as e:
         return Compared(name, key, params, float("nan"), cannot=str(e))
 

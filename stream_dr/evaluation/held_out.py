@@ -46,8 +46,8 @@ class _SplitSource:
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (position, Block) of the chosen rows, for after < position ≤ until."""
         rows = 0
-        # Rows are counted from the start of the source to find the held-out rows. Events up to
-        # `after` must therefore be read too.
+        # Rows are counted from the start of the source to find the held-out rows.
+        # Events up to `after` are therefore read too.
         for position, block in self._source.events(until=until):
             block = labelled_rows(block)[0]
             numbers = np.arange(rows, rows + block.rows)

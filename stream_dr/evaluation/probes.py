@@ -125,8 +125,7 @@ class Neighbours:
 
         votes = np.zeros((len(neighbour_targets), self._sample.labels))
         for rank in range(self._k):
-            # The vote of a nearer neighbour counts slightly more, to decide between labels with
-            # equally many votes.
+            # A nearer neighbour's vote counts slightly more, to decide between equal labels.
             votes[np.arange(len(votes)), neighbour_targets[:, rank]] += 1.0 - rank * 1e-6
         return np.argmax(votes, axis=1)
 

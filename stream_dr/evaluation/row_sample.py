@@ -52,8 +52,9 @@ class RowSample:
             self._reservoir.add(block._replace(weights=None))
             return
 
-        # The reservoir cannot store rows of a table. It is given rows of zeros, and only decides
-        # which row numbers are in the sample. The table's rows are stored here.
+        # The reservoir cannot store rows of a table, so it is given rows of zeros.
+        # The reservoir decides which row numbers are in the sample.
+        # The table's rows with these numbers are stored in `_tables`.
         rows_before = self._reservoir.rows
         self._reservoir.add(Block(np.zeros((block.rows, 1))))
         numbers = self.numbers()

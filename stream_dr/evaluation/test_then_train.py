@@ -224,8 +224,9 @@ class Shuffled:
         rng = np.random.default_rng(self._seed)
         blocks = list(_labelled_batches(self._source))
 
-        # Assign each row to a random turn. In each turn, go through the batches in random order
-        # and yield only those rows of a batch that are assigned to this turn.
+        # Each row is assigned to a random turn.
+        # In each turn, the batches are visited in random order.
+        # Of each batch, only the rows that are assigned to the turn are yielded.
         turns = max(64, len(blocks))
         turn_of_row = [rng.integers(0, turns, block.rows) for block in blocks]
         order = ((i, turn) for turn in range(turns) for i in rng.permutation(len(blocks)).tolist())
@@ -412,8 +413,8 @@ class _Evaluation:
                 projection = estimator.solve(self._accumulators[name].freeze())
             self._projections[name] = projection
 
-            # A linear projection maps the class means of all rows to the means of the projected
-            # rows. Other projections do not, so means of the projected sample are used for them.
+            # A linear projection maps class means of all rows to those of the projected rows.
+            # For other projections, class means of the projected sample are used.
             linear = projection.kind in ("linear", "columns")
             sample = Sample(
                 self._sample.projected(projection),

@@ -47,8 +47,8 @@ from stream_dr.threads import compute_ahead
 
 log = logging.getLogger("stream_dr.advance")
 
-# Rows are counted in addition to payloads, because a small payload may be compressed, or refer to
-# a batch of a shard.
+# Rows count in addition to payloads, because a small payload can have many rows.
+# Such a payload is compressed, or refers to a batch of a shard.
 PAGE_BYTES = 64 << 20
 """Number of bytes at which a page (a list of events that are read together) ends.
 
@@ -61,7 +61,7 @@ ShouldContinue = Callable[[], bool]
 
 
 def always() -> bool:
-    """Return True. It is the ShouldContinue that never stops a rebuild."""
+    """Return True, so that a rebuild is never stopped."""
     return True
 
 
@@ -232,8 +232,8 @@ def advance_all(
     Returns the models that stopped before an unlearn event, because they need a rebuild that was
     not done.
     """
-    # Ctrl-C raises KeyboardInterrupt in the main thread. If a model learned there, the interrupt
-    # could come in the middle of an event. So the main thread gives even one model to the pool.
+    # Ctrl-C raises KeyboardInterrupt in the main thread, maybe in the middle of an event.
+    # So the main thread lets no model learn by itself, but gives even one model to the pool.
     in_this_thread = len(models) < 2 and threading.current_thread() is not threading.main_thread()
 
     if pool is None or in_this_thread:
@@ -325,8 +325,8 @@ def _unlearn(
     if rebuild is None:
         return False
 
-    # Leave out the rows of every unlearn event in the log, so that the unlearn events after this
-    # one need no further rebuild.
+    # Leave out the rows of every unlearn event in the log, also of later ones.
+    # Then these later unlearn events need no further rebuild.
     accumulator = first_accumulator(model, directory.path)
     unlearn_horizon = directory.position
     for _, block in directory.history.events(model.start - 1, position, None, unlearn_horizon):

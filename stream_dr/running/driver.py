@@ -353,8 +353,8 @@ class Driver:
         if running or not any(map(_lacks_snapshot, models)):
             return math.inf
 
-        # Components are unique only up to their sign. The first projection is snapshotted early,
-        # so that components have the same signs as before if the process is killed and restarted.
+        # Components are unique only up to their sign.
+        # An early snapshot makes sure that they have the same signs after a kill and a restart.
         if self._published_first(models):
             return self._checkpoint_started_at
 

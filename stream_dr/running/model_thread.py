@@ -143,8 +143,8 @@ class ModelThread:
         with self._fail_on_error(models):
             while (behind := [m for m in self.join(behind) if self._directory.holds(m)]) and not self._stopping:
                 blocked = driver.catch_up(behind, self.cursor, rebuild=None, after_turn=stopped)
-                # Publish before the rebuild. If many unlearn events arrive, the model may be
-                # rebuilt again and again without becoming live.
+                # Publish the model before its rebuild.
+                # Many unlearn events may cause many rebuilds before the model is live again.
                 for model in blocked:
                     driver.submit_publish(model)
                 self._submit_rebuilds(blocked)

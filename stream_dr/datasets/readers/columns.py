@@ -245,8 +245,8 @@ def type_of(column: pa.Array, declared: str | None) -> pa.DataType:
         return kind if pa.types.is_date(kind) else pa.timestamp("us")
     if declared == "number":
         return pa.float64()
-    # Integers are read as floats, because later values may have fractions. But if all first values
-    # differ, they may be ids, and are read as integers.
+    # Integers are read as floats, because later values may have fractions.
+    # If the first values all differ, they may be ids, and are read as integers.
     distinct = pa.types.is_integer(kind) and pc.count_distinct(column).as_py() == len(column) > 1
     return pa.float64() if pa.types.is_integer(kind) and not distinct else kind
 

@@ -119,8 +119,8 @@ def read_csv(
     types = _column_types(file, features, roles)
     text_columns = {name for name in features if types[name] == pa.string()}
 
-    # If a quote is not closed, the rest of the file becomes part of the last field. To notice
-    # this, the last column is read even if the caller drops it.
+    # If a quote is not closed, the rest of the file becomes part of the last field.
+    # To notice this, read the last column even if the caller drops the column.
     columns = [name for name in file.names if name not in roles.drop or name == file.names[-1]]
     if columns[-1] in roles.drop:
         types[columns[-1]] = pa.string()
@@ -150,8 +150,8 @@ def _column_types(file: "CsvFile", features: list[str], roles: Roles) -> dict[st
         types |= {name: type_of(file.first.column(name), dict(roles.kinds).get(name)) for name in features}
     types |= {name: pa.string() for name in (roles.id, roles.label) if name is not None}
 
-    # Labels have the type of the first labels. But labels that look like floats are read as
-    # strings, so that 1.50 is not changed to 1.5.
+    # Labels have the type that Arrow infers from the first labels.
+    # Labels that look like floats are read as strings, so that 1.50 does not become 1.5.
     if roles.label is not None:
         label_type = file.first.schema.field(roles.label).type
         if not pa.types.is_floating(label_type):
@@ -454,8 +454,8 @@ class CsvFile:
             (j, name, types[name]) for j, name in enumerate(self.names) if name in types and types[name] != pa.string()
         ]
 
-        # Check a group of rows at once, column by column. This is much faster than checking row by
-        # row. If the group has an error, check its rows one by one.
+        # Many rows are checked at once, column by column, which is fast.
+        # Only if there is an error among them, they are checked one by one.
         group_rows = max(1, _SEARCHED_FIELDS // len(self.names))
         while group := list(itertools.islice(records, group_rows)):
             is_rectangular = all(len(fields) == len(self.names) for _, fields in group)
