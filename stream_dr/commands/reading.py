@@ -77,7 +77,9 @@ class ReadAs(NamedTuple):
         return self.table() if rows is None else map_for(rows.X, self.table())
 
     def takes_shards(self, path: Path) -> bool:
-        """Return True if a path is to be read as shards, False if as a file of another format.
+        """Return True if a path is to be read as shards.
+
+        False if the path is to be read as a file of another format.
 
         A folder or a manifest of shards is always read as shards. A single shard is read as a
         shard only if the command has no option that says how files are read.
@@ -104,8 +106,8 @@ class ReadAs(NamedTuple):
     def files(self, sources: Sequence[Path]) -> dict[Path, "FileSource"]:
         """Open the sources that are not shards, and return them by path.
 
-        All files are read as tables, whose columns may have any type, if one of them has columns
-        that are not numbers, or if the command has options of a feature map.
+        All files are read as tables if one of them has columns that are not numbers, or if the
+        command has options of a feature map. Otherwise their rows are read as numbers.
         """
         table = self.with_options(raw=len(self.table()) > 1 or None)
         opened = {path: table.file([path]) for path in sources if not self.takes_shards(path)}
@@ -223,9 +225,9 @@ def refuse_ids_as_labels(files: dict[Path, "FileSource"], words: list[str]) -> N
 
 
 def first_table(files: dict[Path, "FileSource"]) -> "Block | None":
-    """Return the first rows of the first file that is read as a table with columns of any type.
+    """Return the first rows of the first file that is read as a table.
 
-    None if no file is read so.
+    None if all files are read as numbers.
     """
     source = next((source for source in files.values() if source.raw), None)
     return None if source is None else source.first or next(source.blocks(), None)

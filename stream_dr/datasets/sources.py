@@ -306,7 +306,7 @@ def open_source(
     options : Options or None
         Options of reading. None: the default options.
     **more_options
-        Fields of Options by name, such as label="y" or drop="a,b". They replace those of
+        Fields of Options by name, such as label="y" or drop="a,b". They replace values in
         `options`.
 
     Raises InvalidParameter, SourceMissing, MalformedInput.

@@ -280,7 +280,7 @@ def _learn_folds(
 ) -> tuple[list[list[Compared]], int]:
     """Score every method on every fold, until the time limit SECONDS is over.
 
-    map_params: parameters added to those of each method. They set the feature map of a table.
+    map_params: parameters that every method gets in addition. They set the feature map of a table.
     folds: for each fold a pair (numbers of the rows to learn, numbers of the held-out rows).
 
     Returns a list of results for each method, with one result for each fold. Also returns the
@@ -431,7 +431,7 @@ def _mean_over_folds(method: _Method, measured: list[Compared]) -> Compared:
 def _learn_and_score(method: _Method, map_params: JsonDict, train: Block, test: Block) -> Compared:
     """Fit a method or baseline and score it on held-out rows.
 
-    map_params: parameters added to those of the method. They set the feature map of a table.
+    map_params: parameters that the method gets in addition. They set the feature map of a table.
     train: rows to learn.
     test: held-out rows.
 
@@ -571,7 +571,8 @@ def _make_folds(sample: Block, time: bool) -> list[tuple[np.ndarray, np.ndarray]
     from sklearn.model_selection import KFold, StratifiedKFold, TimeSeriesSplit
 
     labelled = sample.y.kind == "class"
-    # There are no more folds than rows of the most frequent label, and at least two labels.
+    # A comparison needs at least two labels.
+    # There may not be more folds than rows of the most frequent label.
     limit = sample.rows
     if labelled:
         limit = int(np.bincount(sample.y.codes).max()) if len(sample.y.labels) > 1 else 0

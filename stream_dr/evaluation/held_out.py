@@ -44,7 +44,10 @@ class _SplitSource:
         self._held_out = held_out
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (position, Block) of the chosen rows, for after < position ≤ until."""
+        """Yield pairs (position, Block) with the held-out rows, or with the rows to learn.
+
+        Only events with after < position ≤ until are yielded.
+        """
         rows = 0
         # Rows are counted from the start of the source to find the held-out rows.
         # Events up to `after` are therefore read too.

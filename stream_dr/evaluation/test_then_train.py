@@ -413,7 +413,7 @@ class _Evaluation:
                 projection = estimator.solve(self._accumulators[name].freeze())
             self._projections[name] = projection
 
-            # A linear projection maps class means of all rows to those of the projected rows.
+            # A linear projection maps class means of rows to class means of projected rows.
             # For other projections, class means of the projected sample are used.
             linear = projection.kind in ("linear", "columns")
             sample = Sample(

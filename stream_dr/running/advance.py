@@ -129,7 +129,7 @@ class Steps:
             after = steps[-1].position
 
     def _read_log(self, after: int, until: int, limit: int) -> list[Step]:
-        """Return the next events from the log on the disk. The parameters are those of `read`."""
+        """Return the next events from the log on the disk. The parameters are as in `read`."""
         steps: list[Step] = []
         remaining_bytes = PAGE_BYTES
         try:
@@ -309,7 +309,7 @@ def _unlearn(
 ) -> bool:
     """Apply an unlearn event to a model.
 
-    The parameters and the returned value are those of `advance`.
+    The parameters and the returned value are as in `advance`.
     """
     if model.subtracts and subtracts_exactly(model.accumulator):
         accumulator = model.estimator.accumulator(model.accumulator.freeze())

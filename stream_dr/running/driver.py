@@ -46,9 +46,11 @@ class RunSettings(NamedTuple):
     publish : PublishPolicy
         Publish policy of the models that have no policy themselves.
     snapshot_rows : int or None
-        Number of new rows after which changed models are snapshotted. None: no limit.
+        Number of new rows after which changed models are snapshotted. None: the number of rows
+        does not matter.
     snapshot_seconds : float or None
-        Number of seconds after which changed models are snapshotted. None: no limit.
+        Number of seconds after which changed models are snapshotted. None: the time does not
+        matter.
     retain_rows : int or None
         Number of the newest rows that always stay in the log. Older rows are dropped when the
         snapshots of all models include them. None: no row is dropped.
@@ -364,7 +366,7 @@ class Driver:
         return self._checkpoint_started_at + max(pause, SNAPSHOT_SHARE * self._checkpoint_seconds)
 
     def _published_first(self, models: Sequence[Model]) -> list[Model]:
-        """Return the models that have published and have no snapshot of a published projection.
+        """Return the models whose first published projection is not in a snapshot yet.
 
         Empty if the last snapshots could not be written.
         """
@@ -421,5 +423,5 @@ class Driver:
 
 
 def _lacks_snapshot(model: Model) -> bool:
-    """Return True if a model has changed since its last snapshot and has not failed."""
+    """Return True if a model has not failed and has changed since its last snapshot."""
     return model.failure is None and not model.has_snapshot_of(model.position)

@@ -78,7 +78,7 @@ def fit(
 
 
 def _blocks(source: Any, label: str | None, format: str | None, options: JsonDict) -> Iterator[Block]:
-    """Yield the batches of a source as Blocks. The parameters are those of `fit`."""
+    """Yield the batches of a source as Blocks. The parameters are as in `fit`."""
     paths = [source] if isinstance(source, str | os.PathLike) else source
     if isinstance(paths, list | tuple) and paths and all(isinstance(path, str | os.PathLike) for path in paths):
         all_options = options if label is None else options | {"label": label}

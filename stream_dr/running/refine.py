@@ -131,7 +131,7 @@ def _run_passes(
     """Run the passes that were not made yet, and publish the result.
 
     A checkpoint is written after each pass. `source` yields the rows, and `report` receives the
-    progress. The other parameters are those of `refine_frozen`.
+    progress. The other parameters are as in `refine_frozen`.
     """
     path = snapshot_folder(directory.path, model.name, model.id) / "refine.part"
     last = None
@@ -179,7 +179,7 @@ def refine_model(
     new_sums: function that receives the model's state and returns the function that computes the
         sums of a pass in other processes. None: this process computes them.
 
-    The other parameters and the errors are those of `refine_frozen`.
+    The other parameters and the errors are as in `refine_frozen`.
     """
     check_model(directory, model)
     with threadpool_limits(1):
@@ -201,7 +201,7 @@ def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: 
     The model does not change. A copy of the model learns nine of ten rows, and predicts the
     targets of the other rows. The copy then is refined and predicts them again.
 
-    The errors are those of `refine_frozen`.
+    The errors are as in `refine_frozen`.
     """
     check_model(directory, model)
     source = _FrozenSource(directory, model, model.freeze(), None)

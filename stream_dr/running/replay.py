@@ -1,7 +1,8 @@
-"""Replay: lets all models of a directory learn a data set of shards, reading the data set once.
+"""Replay: lets all models of a directory learn a data set of shards.
 
-A shard is a file of batches. Each batch becomes an event in the log that refers to the shard by
-its sha256, the number of the batch and the number of the pass. The models then learn the event.
+Each pass reads the data set once for all models. A shard is a file of batches. Each batch becomes
+an event in the log that refers to the shard by its sha256, the number of the batch and the number
+of the pass. The models then learn the event.
 
 A replay that was killed is continued by running the same replay again. It finds the batches that
 are already in the log, lets the models catch up from their snapshots, and appends the missing

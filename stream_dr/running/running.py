@@ -154,10 +154,10 @@ class Running:
         return self._appender.submit(draft)
 
     def check(self, draft: Draft) -> DryRunReceipt:
-        """Check a draft without appending it to the log.
+        """Check a draft (a batch or an unlearn request) without appending it to the log.
 
-        Returns what the draft's receipt would say. Raises the error with which `submit` would
-        refuse the draft.
+        Returns the values that the draft's receipt would have. Raises the error with which
+        `submit` would refuse the draft.
         """
         return self.directory.check(draft)
 
@@ -257,9 +257,9 @@ class Running:
     def refine(self, name: str, tol: float = 1e-6, max_passes: int = 20) -> Job:
         """Refine a model in the background.
 
-        A refine makes passes over all rows of the log that the model has learned, until its
-        projection is exact. If a refine of the model is already running, the running job is
-        returned.
+        A refine computes the model's exact projection by passes over the rows in the log. The
+        passes end at the tolerance `tol` or after `max_passes` passes. If a refine of the model is
+        already running, the running job is returned.
 
         Raises UnknownModel, CannotRefine, HistoryGone.
         """
@@ -413,7 +413,7 @@ class Running:
             self._figures[_COUNTED[event]] += 1
 
     def _join_or_backfill(self, model: Model, new: bool) -> tuple[Model, bool]:
-        """Make a new model live, or let it catch up first if it is far behind the log."""
+        """Make a new model live. A model that is far behind the log catches up first."""
         if new:
             self._set_default_policy(model)
             model.catch_up()

@@ -5,9 +5,9 @@ for each form of rows that a request can have: Arrow and JSON, dense and sparse,
 float32, and tables if the estimator's feature map accepts tables.
 
 Numba compiles a function again for each type of its arguments, and read-only arrays from Arrow
-have a different type than arrays from JSON. The rows are therefore encoded and parsed, as those of
-a request are. If an estimator has no solution for the made-up rows, its later functions are not
-compiled.
+have a different type than arrays from JSON. The rows are therefore encoded and parsed like the
+rows of a request. If an estimator has no solution for the made-up rows, its later functions are
+not compiled.
 
 Warm up takes about a second if numba has the functions in its cache, otherwise up to a minute.
 """

@@ -216,10 +216,10 @@ def _number_rows(batch: pa.RecordBatch, features: Sequence[str]) -> tuple[Rows, 
 
 
 def needs_raw(first: pa.RecordBatch, features: Sequence[str] | None, roles: Roles) -> bool:
-    """Return True if features must be read as columns of a table, False for a matrix of numbers.
+    """Return True if features must be read as columns of a table.
 
-    `roles.raw` decides. If `roles.raw` is None, the first rows decide: a matrix needs features
-    that are all numbers without missing values.
+    False if they can be read as a matrix of numbers. `roles.raw` decides. If `roles.raw` is None,
+    the first rows decide: a matrix needs features that are all numbers without missing values.
 
     first: first rows of the file.
     features: names of the feature columns. None if the file has the columns of a shard, which is

@@ -504,7 +504,9 @@ class CsvFile:
 
 
 def _type_hint(field: str, kind: pa.DataType) -> str:
-    """Return the end of the error message "… is no" for a field that has a wrong type.
+    """Return the last words of the error message for a field of a wrong type.
+
+    The message begins with "FIELD in column NAME is no".
 
     kind: Arrow type that the field should have.
     """

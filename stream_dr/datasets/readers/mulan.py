@@ -1,4 +1,4 @@
-"""Mulan: read ARFF files with dense or sparse rows and their labels, as in the MULAN data sets.
+"""Mulan: read ARFF files, such as the data sets of MULAN.
 
 An attribute of an ARFF file is a column. Labels have one of two forms:
 

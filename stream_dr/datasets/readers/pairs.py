@@ -64,7 +64,7 @@ class _NotPairsError(Exception):
 
 
 def _parse(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int) -> sp.csr_matrix:
-    """Parse the pairs of all lines at once. The parameters are those of `parse_pairs`.
+    """Parse the pairs of all lines at once. The parameters are as in `parse_pairs`.
 
     Raises ArrowInvalid or _NotPairsError if some line has an error. These errors do not name the
     line.
@@ -153,9 +153,9 @@ def _parse_numbers(text: np.ndarray) -> np.ndarray:
 
 
 def _raise_for_first_bad_line(lines: Lines, pair_starts: np.ndarray, first_index: int) -> None:
-    """Find the first line with an error in its pairs, and raise MalformedInput for this line.
+    """Raise MalformedInput for the first line whose pairs have an error.
 
-    The parameters are those of `parse_pairs`.
+    The parameters are as in `parse_pairs`.
     """
     for i in range(lines.rows):
         text = lines.data[pair_starts[i] : lines.ends[i]].tobytes().decode("utf-8", "replace").partition("#")[0]

@@ -93,7 +93,7 @@ def _split_heads(lines: Lines) -> tuple[list[str], list[float | None], np.ndarra
 
 
 def _parse_weight(text: str) -> float | None:
-    """Return the weight in a field, or None if the field is not a number but a tag."""
+    """Return the weight in a field, or None if the field is a tag."""
     try:
         return float(text)
     except ValueError:
