@@ -233,7 +233,7 @@ def advance_all(
     not done.
     """
     # Ctrl-C raises KeyboardInterrupt in the main thread, maybe in the middle of an event.
-    # So the main thread lets no model learn by itself, but gives even one model to the pool.
+    # The main thread therefore gives even a single model to the pool.
     in_this_thread = len(models) < 2 and threading.current_thread() is not threading.main_thread()
 
     if pool is None or in_this_thread:
@@ -326,7 +326,7 @@ def _unlearn(
         return False
 
     # Leave out the rows of every unlearn event in the log, also of later ones.
-    # Then these later unlearn events need no further rebuild.
+    # The later unlearn events then need no further rebuild.
     accumulator = first_accumulator(model, directory.path)
     unlearn_horizon = directory.position
     for _, block in directory.history.events(model.start - 1, position, None, unlearn_horizon):

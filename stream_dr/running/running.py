@@ -249,7 +249,10 @@ class Running:
         return model.published
 
     def snapshot(self, name: str) -> Job:
-        """Snapshot a model in the background. Raises UnknownModel."""
+        """Write a snapshot of a model in the background, and return the job.
+
+        Raises UnknownModel.
+        """
         model = self.directory.model(name)
         write = self._models.driver.write_snapshots
         return self._jobs.start("snapshot", model, self._work, lambda _: write([(model, model.freeze())]))
