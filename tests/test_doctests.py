@@ -44,7 +44,7 @@ def test_examples_print_what_they_say(name: str, tmp_path: Path, request: pytest
     """Run them in a folder of their own; those of the client have the URL of a service, those of the engine a model."""
     module = importlib.import_module(name)
     known = {"url": request.getfixturevalue("url")} if name.startswith("stream_dr.client.") else {}
-    needs_engine = "those of the example of Running" in Path(str(module.__file__)).read_text("utf8")
+    needs_engine = "the example of Running" in Path(str(module.__file__)).read_text("utf8")
     with pytest.MonkeyPatch.context() as patch, engine(tmp_path / "D") if needs_engine else nullcontext({}) as made:
         patch.chdir(tmp_path)
         result = doctest.testmod(module, extraglobs=known | made)

@@ -1,1 +1,1 @@
-"""Commands of `stream-dr`, one function per file. Its parameters are the command's options."""
+"""Commands of `stream-dr`. Each is a function, whose parameters are the command's options."""

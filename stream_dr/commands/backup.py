@@ -14,12 +14,13 @@ def backup(
 ) -> None:
     """Copy a directory as it is now, and check the copy.
 
-    A service may use the directory at the same time. The copy is a directory like any other.
-    Commands such as `verify`, `inspect`, `serve` and `restore` accept it. If the command fails,
-    there is no copy.
+    A service may use the directory D at the same time. The copy is a directory like any other, and
+    can be used with `verify`, `inspect`, `serve` and `restore`. If the command fails, no copy is
+    created.
 
-    Shards that were replayed are not copied. Back them up as well. Shards that `learn` has written
-    into D are copied. Rows that were unlearned and overwritten are not in the copy.
+    The copy includes the shards that `learn` has written into D. It does not include shards that
+    were replayed from other folders, so back up these shards too. Unlearned rows that were erased
+    from D are not in the copy.
 
         stream-dr backup D copy
     """

@@ -11,7 +11,7 @@ from stream_dr.shards.manifest import Manifest
 
 Sources = Annotated[
     list[Path],
-    typer.Argument(metavar="SRC…", help="Files to convert. .gz, .bz2, .xz and archive.zip!member are unpacked."),
+    typer.Argument(metavar="SRC…", help="Files to convert. .gz, .bz2, .xz and archive.zip!member are uncompressed."),
 ]
 
 
@@ -25,16 +25,16 @@ def convert(
         int, typer.Option(min=1, help="Number of rows of a batch. A replay logs each batch as one event.")
     ] = 1_000,
 ) -> None:
-    """Convert files to Arrow shards with a manifest.
+    """Convert files to shards (Arrow files of batches) with a manifest.
 
-    The manifest lists the number of rows, the width, the labels, and the sha256 of each shard.
-    Tables are csv, jsonl, parquet, arrow, sqlite and duckdb files. All their columns except labels
-    and ids must be numbers. Memory does not grow with the file, except for MATLAB files. Their
-    variables are read whole.
+    The manifest has the number of rows, the number of columns, the labels, and the sha256 of each
+    shard. Tables are csv, jsonl, parquet, arrow, sqlite and duckdb files. All columns of a table
+    must be numbers, except labels and ids. Files of any size can be converted, but a MATLAB file
+    must fit into memory.
 
-        stream-dr convert train.svm --out shards/ stream-dr convert lyrl2004_vectors_*.dat.gz
-        --format rcv1 --topics rcv1-v2.topics.qrels --out rcv1/ stream-dr convert yeast-train.arff
-        --labels yeast.xml --out yeast/
+        stream-dr convert train.svm --out shards/
+        stream-dr convert yeast-train.arff --labels yeast.xml --out yeast/
+        stream-dr convert vectors.dat.gz --format rcv1 --topics rcv1-v2.topics.qrels --out rcv1/
     """
     from stream_dr.datasets.convert import convert as run
 
@@ -52,10 +52,10 @@ def convert(
 
 
 def summary(folder: str, manifest: Manifest) -> str:
-    """Return a line of text that describes a folder of shards.
+    """Return one line of text that describes a folder of shards.
 
     folder: path of the folder.
-    manifest: description of the shards.
+    manifest: manifest of the folder.
     """
     kind = manifest.target_kind
     labels = len(manifest.labels)

@@ -22,12 +22,17 @@ def demo(
     ),
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the service. 0 picks a free port.")] = 8000,
 ) -> None:
-    """Run all steps from shards to a table of results.
+    """Run all steps from made-up documents to a table of results.
 
-    The demo generates documents of 47,236 words, writes them as shards, replays the shards through
-    four models, and serves the models until Ctrl-C. Further documents are posted and queried over
-    HTTP. Handwritten digits are learned in addition. A second run on the same directory continues
-    and learns nothing twice.
+    The demo does the following:
+
+    - generate documents of 47,236 words and write them as shards,
+    - let four models learn the shards,
+    - serve the models over HTTP until Ctrl-C,
+    - post more documents to the service and query it,
+    - learn handwritten digits.
+
+    A second run with the same directory continues the first, and learns nothing twice.
     """
     from service.serve import serve_command
     from stream_dr import demo as steps
@@ -69,7 +74,11 @@ def demo(
 
 
 def _use_service(address: str, dir: Path, shards: list[Path], data: Any, rates: dict[str, float], exit: bool) -> None:
-    """Post the shards, print the tables, and write the report."""
+    """Post shards to the service, print the tables of results, and write the report.
+
+    address: address of the service.
+    rates: rows per second of each model in the replay, by the model's name.
+    """
     from stream_dr import demo as steps
 
     answers = list(steps.post_shards(address, shards))

@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 
 class Paths(NamedTuple):
-    """Sources of an evaluation.
+    """Files and shards of an evaluation.
 
     Attributes
     ----------
     sources : list of Path
-        Rows to learn.
+        Files and shards of the rows to learn.
     test : list of Path or None
-        Rows to test with. None tests with the rows to learn.
+        Files and shards of separate test rows. None: each batch of `sources` is tested before it
+        is learned.
     shuffle : bool
-        True to learn the rows in random order.
+        True to use the rows of `sources` in random order.
     skip_damaged : bool
         True to skip damaged shards.
     """
@@ -96,16 +97,17 @@ def evaluate(
 ) -> None:
     """Test models on each batch before they learn it.
 
-    The command prints accuracy, micro F1 and macro F1 of each model and classifier. If rows have
-    several labels, it also prints the area under the ROC curve (AUC), averaged over labels. The
-    accuracy then counts a row only if all its labels are right. Nothing is stored.
+    Each model projects the rows, and small classifiers predict the labels of the projected rows.
+    The command prints the accuracy, micro F1 and macro F1 of each model and classifier. If rows
+    have several labels, it also prints the area under the ROC curve (AUC), averaged over labels.
+    The accuracy then counts a row only if all its labels are right. Nothing is stored.
 
-    The line "no change" predicts the label of the previous row. It shows how much of a score comes
-    from labels that arrive in runs. Tables are read as in `learn`. Files of several formats are
-    read as one stream.
+    The line "no change" always predicts the label of the previous row. It scores high if rows with
+    the same label arrive one after the other. Tables are read as in `learn`. Files of several
+    formats are read as one stream.
 
-        stream-dr evaluate shards/ --models lda=lda:gamma=1.0 --models pca=ccipca:n_components=20
-        --full
+        stream-dr evaluate shards/ --models lda=lda:gamma=1.0 --full
+        stream-dr evaluate shards/ --models lda=lda --models pca=ccipca:n_components=20
     """
     from stream_dr.evaluation.test_then_train import EvaluateSettings
 
@@ -145,7 +147,7 @@ def _evaluate_here(
     source = read_as.open_all(paths.sources, paths.skip_damaged)
     test = read_as.open_all(paths.test, paths.skip_damaged) if paths.test else None
 
-    # Compile the models before the bar starts, so that its estimate of the time left is right.
+    # Compile the models' numba functions first, so that the progress bar does not measure it.
     warm_up(models.values(), say, json=False)
     total = getattr(source, "rows", 0)
     with Bar("evaluate", total) as bar:
@@ -195,7 +197,13 @@ def _warn_if_untested(scores: list["Score"], first: int) -> None:
 
 
 def _warn_of_runs(figures: dict[str, float], shuffled: bool) -> None:
-    """Warn if labels change less than a tenth as often as in random order."""
+    """Print a warning if rows seem to be sorted by label.
+
+    A warning is printed if the label changes from one row to the next much more rarely (less than
+    a tenth as often) than in random order.
+
+    figures: scores of the baseline "no change".
+    """
     if not shuffled and "unchanged" in figures and 1 - figures["unchanged"] < 0.1 * (1 - figures["by_chance"]):
         say(
             f"warning (labels_sorted): {figures['unchanged']:.1%} of rows have the label of the row before, and "
@@ -206,10 +214,11 @@ def _warn_of_runs(figures: dict[str, float], shuffled: bool) -> None:
 
 @contextmanager
 def _curve_writer(path: Path | None) -> Iterator[Callable[["Point"], object] | None]:
-    """Yield a function that collects points of learning curves.
+    """Yield a function that collects the points of learning curves.
 
-    At the end of the with-block the points are written to the file. If `path` is None, None is
-    yielded.
+    The points are written to a CSV file at the end of the with-block.
+
+    path: path of the CSV file. If it is None, None is yielded and nothing is written.
     """
     if path is None:
         yield None
@@ -229,7 +238,7 @@ def _curve_writer(path: Path | None) -> Iterator[Callable[["Point"], object] | N
 
 
 def _nan_as_none(figures: dict[str, float]) -> dict[str, float | None]:
-    """Replace NaN scores by None, because JSON has no NaN.
+    """Return scores with None in place of NaN, because JSON has no NaN.
 
     A score is NaN if no rows were tested.
     """

@@ -1,4 +1,4 @@
-"""Command `stream-dr generate`, which writes made-up rows of a known shape as shards."""
+"""Command `stream-dr generate`, which writes made-up documents as shards."""
 
 from pathlib import Path
 from typing import Annotated
@@ -23,8 +23,9 @@ def generate(
 ) -> None:
     """Generate shards of made-up documents.
 
-    The rows have 47,236 terms, 76 nonzeros a row, unit-norm log-tf-idf, Zipf frequencies and
-    RCV1's topic shares. Do not report results on these rows as results on RCV1.
+    The documents resemble the data set RCV1. There are 47,236 words, whose frequencies follow
+    Zipf's law. A row has 76 nonzeros on average, which are log-tf-idf weights, and norm 1. Topics
+    are as frequent as in RCV1. Do not report results on these rows as results on RCV1.
 
         stream-dr generate rcv1-like --rows 10000 --targets top4 --out shards/
     """

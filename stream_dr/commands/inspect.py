@@ -1,4 +1,4 @@
-"""Command `stream-dr inspect`, which shows what a directory holds."""
+"""Command `stream-dr inspect`, which shows a directory's log, schema and models."""
 
 import json
 from pathlib import Path
@@ -16,8 +16,8 @@ def inspect(
 ) -> None:
     """Show a directory's log, schema and models.
 
-    Models are shown as in their newest snapshots. A service may use the directory at the same
-    time.
+    The models are shown as they are in their newest snapshots. A service may use the directory at
+    the same time.
     """
     from stream_dr.directory.inspect import inspect as describe
 

@@ -1,4 +1,4 @@
-"""Command `stream-dr learn`, which learns files of any format."""
+"""Command `stream-dr learn`, which lets models learn files of any format."""
 
 import json
 import shlex
@@ -60,22 +60,23 @@ def learn(
 ) -> None:
     """Learn the rows of files with the models of a directory.
 
-    The command prints on stderr how it reads each column. Then it stores the rows as shards in the
+    The command prints on stderr how it reads each column. It stores the rows as shards in the
     directory, and the models learn the shards. After an interruption, the same command continues
     with the first batch that was not learned.
 
-    A feature map encodes the columns of a table as numbers. A table of numbers needs no feature
-    map. A table with words, dates or gaps gets feature_map=table, whose parameters are set by
-    --one-hot, --hash, --keep, --text, --as and --impute. A table that has only prose gets
-    feature_map=text.
+    A feature map encodes a table's columns as numbers. A table of numbers needs none. A table that
+    has only prose gets feature_map=text. A table with words, dates or missing values gets
+    feature_map=table, whose parameters are --one-hot, --hash, --keep, --text, --as and --impute.
 
-    Without --model, a directory that has no model gets one of these: lda for one label per row,
-    opls for numbers or several labels per row, and pca for rows without targets. Labels with a
-    fraction count as numbers. lda and opls get gamma=1 for sparse rows and feature_map=text, and
-    gamma=20 for words next to other columns. lda of 100 columns or more gets shrinkage=.1.
+    If --model is not given and the directory has no model, a model is chosen: lda if each row has
+    one label, opls if rows have several labels or numbers to predict, and pca if rows have no
+    targets. Labels with a fraction are numbers to predict.
 
-    A model chosen this way may be solved from the diagonal of the scatter matrix only. If further
-    passes over the rows raise its score on held-out rows (every tenth row), they are made.
+    The chosen model may get a ridge: gamma=1 for lda and opls of sparse rows and feature_map=text,
+    gamma=20 for tables with a column of prose, shrinkage=.1 for lda of 100 or more numbers.
+
+    One pass over wide rows gives the chosen model only an approximate solution. The exact solution
+    takes more passes. It is used if it predicts held-out rows (every tenth row) better.
 
         stream-dr learn data.csv --label y --dir D -o projected.parquet
         stream-dr learn texts.csv --label y --dir D --model lda=lda:feature_map=text
@@ -104,9 +105,10 @@ def learn(
 
 
 def _check_places(dir: Path | None, check: bool, out: Path | None) -> None:
-    """Raise an error if no directory is named or `out` cannot be written.
+    """Raise an error if the directory is not named or the output file cannot be written.
 
-    dir: directory that will learn. It may be missing only with `check`.
+    dir: directory whose models will learn. It may be None only if `check` is True.
+    check: True if nothing will be learned.
     out: file for the projected rows, or None.
     """
     from stream_dr.running.projected_file import check_output_path
@@ -123,7 +125,10 @@ def _check_name(name: str | None, sources: list[Path], read_as: ReadAs) -> None:
 
 
 def _with_continuous_labels(read_as: ReadAs, sources: list[Path]) -> ReadAs:
-    """Return options that read labels with fractions as numbers, and print this on stderr."""
+    """Return options that read the label column as numeric targets if it has fractions.
+
+    In this case, a message on stderr says so. If there are no fractions, `read_as` is returned.
+    """
     numbers = read_as.predicting_numbers(sources)
     if numbers is not read_as:
         y = read_as.options.label
@@ -139,7 +144,13 @@ def _suggest_id_column(read_as: ReadAs, files: dict[Path, "FileSource"]) -> None
 
 
 def _default_model(sources: list[Path], files: dict[Path, "FileSource"], table: JsonDict) -> tuple[str, str, JsonDict]:
-    """Choose a model by the first rows, print it, and return its name, key and parameters."""
+    """Choose a model that suits the first rows, and print the choice on stderr.
+
+    files: the sources that are not shards, opened.
+    table: parameters of the feature map that encodes the files' columns.
+
+    Returns the model's name, estimator key and parameters.
+    """
     from stream_dr.evaluation.comparison import default_method
     from stream_dr.feature_maps.column_report import map_for
     from stream_dr.shards.dataset import open_dataset
@@ -151,7 +162,7 @@ def _default_model(sources: list[Path], files: dict[Path, "FileSource"], table: 
     table = map_for(first.X, table) if from_shards else table
     key, params = default_method(first, table)
     if from_shards:
-        # learn_files adds the feature map to models of files, but not to models of shards.
+        # Models of shards need the feature map here. `learn_files` adds it to models of files.
         params = {**params, "feature_map": table}
     why = "`stream-dr suggest` compares it with others."
     if first.y is None:
@@ -171,20 +182,28 @@ def learn_files(
     out: Path | None = None,
     refine: bool = False,
 ) -> None:
-    """Store files as shards in the directory, then replay all sources.
+    """Store files as shards in a directory, and let the directory's models learn all sources.
 
     Parameters
     ----------
+    dir : Path
+        Path of the directory.
     sources : list of Path
-        Files and shards, in the order of the replay.
+        Files and shards, in the order in which they are learned.
     files : dict of Path to FileSource
         The sources that are not shards, opened.
     specs : Specs
-        Models to add.
+        Models to add first.
+    read_as : ReadAs
+        Options that say how files are read.
+    settings : ReplaySettings
+        Number of passes, tests and so on.
     name : str or None
-        Name under which a single file is stored.
+        Name under which a single file is stored. None: the file's name.
+    out : Path or None
+        File for the projected rows, or None.
     refine : bool
-        As in replay_into.
+        True to compute exact solutions where they predict better, as in `replay_into`.
     """
     from stream_dr.shards.dataset import open_dataset
 
@@ -198,12 +217,13 @@ def learn_files(
 
 
 def report_files(files: dict[Path, "FileSource"], spec: JsonDict, hints: bool = True) -> None:
-    """Print the inferred kind of each file's columns.
+    """Print the inferred kind (number, date, category, text) of each column of the files.
 
-    Raises SchemaMismatch with all problems for which rows of a file would be refused.
+    Raises SchemaMismatch if a file has columns that cannot be learned. The error lists all of
+    them.
 
-    spec: spec of the feature map of tables.
-    hints: if true, also print the options that would change the kinds.
+    spec: parameters of the feature map that encodes the columns of tables.
+    hints: True to print also the command options that would change the kinds.
     """
     for path, source in files.items():
         _report_columns(path, source, spec, hints)
@@ -212,7 +232,7 @@ def report_files(files: dict[Path, "FileSource"], spec: JsonDict, hints: bool = 
 def _report_columns(path: Path, source: "FileSource", spec: JsonDict, hints: bool) -> None:
     from stream_dr.feature_maps.column_report import describe
 
-    # A file without rows raises its error when the first block is read.
+    # If the file has no rows, reading the first block raises the error that says so.
     first = source.first or next(source.blocks())
 
     if source.raw:
@@ -233,7 +253,7 @@ def _report_columns(path: Path, source: "FileSource", spec: JsonDict, hints: boo
 
 
 def _as_command_option(option: str) -> str:
-    """Return an option of a feature map in the form of the command line.
+    """Convert a feature map's option to a command option.
 
     as_={"age": "category"} becomes --as age=category, and drop=["age"] becomes --drop age.
     """
@@ -244,9 +264,9 @@ def _as_command_option(option: str) -> str:
 
 
 def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | None) -> dict[Path, Path]:
-    """Store new files as shards in the directory.
+    """Store files as shards in the directory, unless the directory has their shards already.
 
-    Return the folder of each file's shards.
+    Returns a dict from each file's path to the folder of its shards.
     """
     from stream_dr.directory.learned_sources import keep_as_shards
     from stream_dr.disk import DirectoryLock
@@ -260,9 +280,9 @@ def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | Non
 
 @contextmanager
 def _new_folder(dir: Path) -> Iterator[None]:
-    """Create the folder of a directory.
+    """Create the folder `dir` for the with-block.
 
-    If the with-block raises an error before anything was learned, the folder is removed again.
+    If the with-block raises an error before the folder has a log, a new folder is removed again.
     """
     existed = dir.exists()
     dir.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Output of commands. Results go to stdout, messages and progress to stderr."""
+"""Output: functions that print results on stdout, and messages and progress on stderr."""
 
 import sys
 import time
@@ -9,13 +9,14 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 stderr = Console(stderr=True)
 
 _CONTROLS = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-"""Escape of each control character by its code, except of newline and tab."""
+"""Code of a control character → its escape, such as \\x1b. Newline and tab are not included."""
 
 
 def printable(text: str) -> str:
     """Replace control characters by Python's escapes, such as \\x1b.
 
-    Names of columns, labels and files may contain control characters, which a terminal would obey.
+    Names of columns, labels and files may contain control characters. A terminal would execute
+    them.
     """
     return text.translate(_CONTROLS)
 
@@ -26,29 +27,29 @@ def say(message: str) -> None:
 
 
 def print_result(text: str) -> None:
-    """Print a line of the result on stdout."""
+    """Print a line of a command's result on stdout."""
     print(printable(text), flush=True)
 
 
 LINES = 60.0
-"""Maximum number of seconds between two lines of progress, if stderr is no terminal."""
+"""Maximum number of seconds between two lines of progress, if stderr is not a terminal."""
 
 
 class Bar:
-    """Progress of work that takes longer than a second.
+    """Shows the progress of work on stderr: rows done, rows per second and a note.
 
-    Shown are the rows done, rows per second, and a note of the caller. If the total is known, the
-    share done and the time left are shown, too. On a terminal the progress is a bar. Elsewhere it
-    is lines of text, and the time between two lines doubles with each line.
+    If the total is known, the share of rows done and the remaining time are shown too. On a
+    terminal the progress is a bar. Otherwise it is printed as lines of text. The first line comes
+    after a second, and the pauses between lines double up to LINES seconds.
 
     Parameters
     ----------
     title : str
         Name of the work.
     total : int or None
-        Number of rows of the whole work.
+        Total number of rows. None: not known.
     unit : str
-        Name of the items that are counted, "rows" by default.
+        Name of the items that are counted, such as "rows" or "bytes".
     """
 
     def __init__(self, title: str, total: int | None, unit: str = "rows") -> None:
@@ -68,7 +69,7 @@ class Bar:
         self._begin(title)
 
     def _begin(self, title: str) -> None:
-        """Start work with another title. Its rate and time left are computed from scratch."""
+        """Start the progress of new work, with a new title and from zero."""
         self._title = title
         self._started = time.monotonic()
         self._next_line = 1.0
@@ -77,8 +78,9 @@ class Bar:
     def show(self, done: int, total: int, note: str = "", title: str | None = None) -> None:
         """Show that `done` of `total` rows are done.
 
-        If `total` equals `done`, the total counts as unknown. With a new title, rate and time left
-        are computed from scratch.
+        total: total number of rows. If it is not known, pass the same number as `done`.
+        note: text to show after the numbers.
+        title: name of the work. Another name than before starts a new progress from zero.
         """
         if title is not None and title != self._title:
             self._begin(title)
@@ -102,9 +104,9 @@ class Bar:
 
 
 def _progress_line(title: str, unit: str, done: int, total: int, rate: float, note: str) -> str:
-    """Return a line of text that shows progress.
+    """Return a line of text that shows the progress of work.
 
-    An example is "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards".
+    For example "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards".
     """
     parts = [f"{done:,} {unit}", f"{rate:,.0f} {unit}/s"]
     if total > done:

@@ -28,8 +28,9 @@ def plot(
 ) -> None:
     """Draw one figure of a directory's models.
 
-    A service may use the directory at the same time. An .html page needs no other file. A picture
-    needs the extra `plot` and Chromium or Chrome.
+    A service may use the directory at the same time. An .html page can be opened in any browser,
+    without other files. To write a picture (.png, .svg or .pdf), install the extra `plot` and
+    Chromium or Chrome.
 
         stream-dr plot D --model lda -o lda.html
         stream-dr plot D --model lda --kind loadings --component 2 -o lda.svg

@@ -1,4 +1,4 @@
-"""Options that say how files are read, shared by all commands that read files."""
+"""Reading: the options of commands that say how files are read."""
 
 import inspect
 import shlex
@@ -26,7 +26,10 @@ class _ChainedSources:
         self._parts = parts
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, "Block"]]:
-        """Yield (number, block) of the batches with after < number ≤ until."""
+        """Yield pairs (number, Block) for after < number ≤ until.
+
+        number: number of the batch, counted from 0 over all sources.
+        """
         blocks = (block for part in self._parts for _, block in part.events())
         return ((n, b) for n, b in enumerate(blocks) if n > after and (until is None or n <= until))
 
@@ -43,11 +46,11 @@ class ReadAs(NamedTuple):
     Attributes
     ----------
     format : str or None
-        Format of the files. If None, each file's name decides.
+        Format of all files. None: the suffix of each file's name decides.
     options : Options
-        Options of the readers.
+        Options of the file formats' readers.
     map : dict
-        Parameters of the feature map `table`, which encodes tables as numbers.
+        Parameters of the feature map `table`, which encodes the columns of tables as numbers.
     """
 
     format: str | None
@@ -55,19 +58,18 @@ class ReadAs(NamedTuple):
     map: JsonDict = {}
 
     def with_options(self, **options: Any) -> "ReadAs":
-        """Return a copy with these options replaced."""
+        """Return a copy in which some reader options are replaced."""
         return self._replace(options=self.options._replace(**options))
 
     def table(self) -> JsonDict:
-        """Return the spec of the feature map `table` with the command's options."""
+        """Return the parameters of the feature map `table`, as the command's options set them."""
         kinds = self.options.kinds
         return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {}) | self.map
 
     def map_of(self, files: dict[Path, "FileSource"]) -> JsonDict:
-        """Return the spec of the default feature map of these files.
+        """Return the parameters of the default feature map for these files.
 
-        If the files have only one column of texts, this is a spec of the map `text`. Otherwise it
-        is a spec of the map `table`.
+        This is the map `text` if all columns are prose, otherwise the map `table`.
         """
         from stream_dr.feature_maps.column_report import map_for
 
@@ -77,8 +79,10 @@ class ReadAs(NamedTuple):
     def takes_shards(self, path: Path) -> bool:
         """Return True if a path is to be read as shards.
 
-        A folder and a manifest of shards are read as shards. A single file of shards is read as
-        shards only if no option says how files are read.
+        False if the path is to be read as a file of another format.
+
+        A folder or a manifest of shards is always read as shards. A single shard is read as a
+        shard only if the command has no option that says how files are read.
         """
         from stream_dr.datasets.sources import Options
         from stream_dr.shards.dataset import are_shards
@@ -90,20 +94,20 @@ class ReadAs(NamedTuple):
         return are_shards(path) and (plain or not path.is_file() or path.suffix == ".json")
 
     def check(self, sources: Sequence[Path]) -> None:
-        """Raise an error if the options do not fit these files.
+        """Raise an error if the format of a file does not have the command's options.
 
         No row is read.
         """
         for path in sources:
             if not self.takes_shards(path):
-                # With `raw` set, the reader does not look at the first rows.
+                # If `raw` is given, opening the file does not read its first rows.
                 self.with_options(raw=True).file([path])
 
     def files(self, sources: Sequence[Path]) -> dict[Path, "FileSource"]:
-        """Return the sources that are not shards, by path.
+        """Open the sources that are not shards, and return them by path.
 
-        If a file has columns that are not numbers, or if options of the feature map are given, all
-        files are read as tables for a feature map.
+        All files are read as tables if one of them has columns that are not numbers, or if the
+        command has options of a feature map. Otherwise their rows are read as numbers.
         """
         table = self.with_options(raw=len(self.table()) > 1 or None)
         opened = {path: table.file([path]) for path in sources if not self.takes_shards(path)}
@@ -112,23 +116,24 @@ class ReadAs(NamedTuple):
         return opened
 
     def file(self, sources: Sequence[Path]) -> "FileSource":
-        """Return files as one source."""
+        """Open several files as one source, which yields the rows of one file after the other."""
         from stream_dr.datasets.sources import open_source
 
         return open_source(list(sources), self.format, self.options)
 
     def predicting_numbers(self, sources: Sequence[Path]) -> "ReadAs":
-        """Return options that read the label column as numbers, if its values have fractions.
+        """Return options that read the label column as numeric targets if it has fractions.
 
-        The first rows decide. If there are no fractions, `self` is returned.
+        The first rows of the files decide. If they have no fractions, `self` is returned.
         """
         label = self.options.label
         numbers = self.with_options(label=None, targets=label)
         return numbers if label is not None and any(map(numbers.has_fractions, sources)) else self
 
     def has_fractions(self, path: Path) -> bool:
-        """Return True if a file's first targets are numbers and some have a fraction."""
-        # Words among targets raise an error. Any other error is raised again by the reader.
+        """Return True if the first targets of a file are numbers and some have a fraction."""
+        # Targets that are words raise an error here. They have no fractions.
+        # Any other error is raised again when the rows are learned.
         try:
             first = None if self.takes_shards(path) else self.file([path]).first
         except StreamDRError:
@@ -137,9 +142,9 @@ class ReadAs(NamedTuple):
         return values is not None and any(not value.is_integer() for value in values.ravel().tolist())
 
     def likely_id(self, files: dict[Path, "FileSource"]) -> str | None:
-        """Return the first file's column that looks like an id, or None.
+        """Return the name of a column that looks like ids, in the first file.
 
-        If the options name the column of ids, None is returned, too.
+        None if there is no such column, or if the options already name the column of ids.
         """
         from stream_dr.feature_maps.taken_for import likely_id
 
@@ -147,9 +152,9 @@ class ReadAs(NamedTuple):
         return None if first is None or first.names is None else likely_id(first.X, first.names)
 
     def open_all(self, sources: Sequence[Path], skip_damaged: bool = False) -> Source:
-        """Return shards and files of any formats as one source.
+        """Open shards and files of any formats as one source.
 
-        The sources are read one after the other.
+        The source yields the rows of one path after the other.
         """
         files = self.files(sources)
         if not files:
@@ -159,13 +164,16 @@ class ReadAs(NamedTuple):
         )
 
     def open(self, sources: Sequence[Path], skip_damaged: bool = False) -> "Dataset | FileSource":
-        """Return shards or files as one source. Shards and files may not be mixed."""
+        """Open shards or files as one source.
+
+        The paths must be either all shards or all files of other formats.
+        """
         if all(map(self.takes_shards, sources)):
             return self.shards(sources, skip_damaged)
         return self.file(sources)
 
     def check_shards(self, sources: Sequence[Path]) -> None:
-        """Raise typer.BadParameter if a source is not shards."""
+        """Raise typer.BadParameter if one of the sources is not a shard or a folder of shards."""
         if files := [str(path) for path in sources if not self.takes_shards(path)]:
             raise typer.BadParameter(
                 f"workers read shards alone, and {', '.join(files)} hold none; make some with convert.",
@@ -173,7 +181,12 @@ class ReadAs(NamedTuple):
             )
 
     def shards(self, sources: Sequence[Path], skip_damaged: bool = False) -> "Dataset":
-        """Return shards as one data set. Raises typer.BadParameter for other files."""
+        """Open shards as one data set.
+
+        skip_damaged: True to skip damaged shards. A message is printed for each of them.
+
+        Raises typer.BadParameter if one of the sources is not a shard or a folder of shards.
+        """
         from stream_dr.shards.dataset import open_dataset
 
         self.check_shards(sources)
@@ -186,7 +199,9 @@ class ReadAs(NamedTuple):
 def refuse_ids_as_labels(files: dict[Path, "FileSource"], words: list[str]) -> None:
     """Raise typer.BadParameter if the labels of a file look like numbers or ids.
 
-    words: words of the command line, from which the error makes the commands that it proposes.
+    The error proposes commands to run instead.
+
+    words: words of the command line, from which the proposed commands are made.
     """
     from stream_dr.targets.kind import look_like_numbers
 
@@ -210,9 +225,9 @@ def refuse_ids_as_labels(files: dict[Path, "FileSource"], words: list[str]) -> N
 
 
 def first_table(files: dict[Path, "FileSource"]) -> "Block | None":
-    """Return the first batch of the first table that has columns other than numbers.
+    """Return the first rows of the first file that is read as a table.
 
-    Returns None if there is no such table.
+    None if all files are read as numbers.
     """
     source = next((source for source in files.values() if source.raw), None)
     return None if source is None else source.first or next(source.blocks(), None)
@@ -230,12 +245,12 @@ def _file_options(
     labels: Annotated[
         str | None,
         typer.Option(
-            help="Tables: indicator columns, separated by commas. arff: MULAN's XML file. mat, npz: variable of the "
-            "labels. npy, npz: .npy file of the labels."
+            help="Tables: columns of 0 and 1, one for each label, separated by commas. arff: MULAN's XML file. mat, "
+            "npz: variable of the labels. npy, npz: .npy file of the labels."
         ),
     ] = None,
     targets: Annotated[
-        str | None, typer.Option(help="Tables: columns of continuous targets, separated by commas.")
+        str | None, typer.Option(help="Tables: columns of numeric targets, separated by commas.")
     ] = None,
     weight: Annotated[str | None, typer.Option(help="Tables: column of weights.")] = None,
     id: Annotated[str | None, typer.Option(help="Tables: column of ids.")] = None,
@@ -276,7 +291,7 @@ def _file_options(
         str | None, typer.Option(help="mat: variable with the row numbers to read, such as trainIdx.")
     ] = None,
 ) -> None:
-    """Options of every command that reads files."""
+    """List the options of every command that reads files. It is never called."""
 
 
 def _table_options(
@@ -299,11 +314,11 @@ def _table_options(
     ] = None,
     impute: Annotated[str, typer.Option(help="Tables: value of missing numbers. It is mean or a number.")] = "mean",
 ) -> None:
-    """Options of commands that learn tables through a feature map."""
+    """List the options of commands that encode tables by a feature map. It is never called."""
 
 
 def reads_files(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say how files are read to a command.
+    """Decorate a command, so that it has the options that say how files are read.
 
     The command receives these options as its argument `read_as`.
     """
@@ -311,7 +326,7 @@ def reads_files(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of `reads_files` and of feature maps to a command."""
+    """Decorate a command, so that it has the options of `reads_files` and of feature maps."""
     return _with_options(command, _file_options, _table_options)
 
 
@@ -330,11 +345,11 @@ def _with_options(command: Callable[..., None], *options: Callable[..., None]) -
         options["delimiter"] = options["delimiter"].replace("\\t", "\t")
         read_as = ReadAs(options.pop("format"), Options(**options), map_options)
 
-        # Invalid options of the feature map raise an error here, before the command runs.
+        # Make the feature map only to check its options before the command runs.
         feature_map(read_as.table())
         command(**arguments, read_as=read_as)
 
-    # typer reads the options of a command from its signature and annotations.
+    # typer takes the options of a command from its signature and annotations, so set both.
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "read_as"]
     run.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
     run.__doc__ = command.__doc__
@@ -345,7 +360,7 @@ def _with_options(command: Callable[..., None], *options: Callable[..., None]) -
 
 
 def _pop_map_options(options: JsonDict) -> JsonDict:
-    """Remove the options of the feature map from `options` and return its spec.
+    """Remove the options of the feature map from `options`, and return them.
 
     Raises typer.BadParameter if `impute` is neither "mean" nor a number.
     """
@@ -358,7 +373,10 @@ def _pop_map_options(options: JsonDict) -> JsonDict:
 
 
 def _parse_kind(text: str) -> tuple[str, str]:
-    """Return the column and the kind of a text COLUMN=KIND. Raises typer.BadParameter."""
+    """Split an option COLUMN=KIND into the column and its kind, such as "number" or "date".
+
+    Raises typer.BadParameter.
+    """
     from stream_dr.feature_maps.taken_for import AS
 
     column, sign, kind = text.rpartition("=")

@@ -1,4 +1,4 @@
-"""Command `stream-dr refine`, which solves a model exactly by passes over the log."""
+"""Command `stream-dr refine`, which computes a model's exact projection by passes over the log."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,10 +29,11 @@ def refine(
         ),
     ] = None,
 ) -> None:
-    """Solve a model exactly by passes over the log.
+    """Compute a model's exact projection by passes over the rows in the log.
 
-    The result stays published until the next refine. Models that are behind the log catch up
-    first. After an interruption, the same command continues at the next pass.
+    If the model is behind the log, it first learns the missing events. The exact projection stays
+    published until the next refine. After an interruption, the same command continues with the
+    next pass.
 
         stream-dr refine D --model lda --tol 1e-4
     """
@@ -50,16 +51,22 @@ def refine_and_say(
     workers: int = 1,
     scheduler: str | None = None,
 ) -> None:
-    """Refine a model with a progress bar and print the result.
+    """Refine a model with a progress bar, and print the result.
 
-    Raises the errors of refine_model.
+    opened: opened directory of the model.
+    tol: tolerance of the residual at which the passes end.
+    max_passes: maximum number of passes.
+    workers: number of threads.
+    scheduler: address of a Dask cluster that makes the passes. None: this process.
+
+    Raises the errors of `refine_model`.
     """
     from stream_dr.distributed.distributed_refine import refine_on
     from stream_dr.estimators.fitting.refining import not_converged_warning
     from stream_dr.running.refine import refine_model
     from stream_dr.running.warm_up import warm_up
 
-    # Compile the model before the bar starts, so that its rate and time left are right.
+    # Compile the model's numba functions first, so that the progress bar does not measure it.
     warm_up([model.estimator], say, json=False)
     last: JsonDict = {}
     with Bar("refine", None) as bar:

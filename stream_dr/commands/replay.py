@@ -1,4 +1,4 @@
-"""Command `stream-dr replay`, which replays shards through models."""
+"""Command `stream-dr replay`, which lets models learn shards."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -49,17 +49,18 @@ def replay(
         typer.Option(metavar="tcp://HOST:PORT", help="Learn on a Dask cluster. Needs the extra `distributed`."),
     ] = None,
 ) -> None:
-    """Replay shards into a directory and advance its models.
+    """Append shards to a directory's log, and let its models learn them.
 
-    Models are tested on some rows of the first pass before they learn these rows. There are no
-    tests with --workers or --scheduler. Results of these two options are bit for bit the same for
-    any number of workers. They differ by rounding from a replay without workers.
+    In the first pass, models are tested on some rows before they learn these rows. With --workers
+    or --scheduler there are no tests. The results of these two options do not depend on the number
+    of workers. They differ by rounding from a replay without workers.
 
-    After any interruption, the same command continues and ends with the same states. Shards may be
-    moved. Replay them from their new path. Files that are not shards are learned as in `learn`.
+    After any interruption, the same command continues and ends with the same states. If the shards
+    were moved in the meantime, give their new path. Files that are not shards are learned as in
+    `learn`.
 
-        stream-dr replay shards/ --model lda=lda:n_components=9 --model pca=ccipca:n_components=20
-        --dir D
+        stream-dr replay shards/ --model lda=lda:n_components=9 --dir D
+        stream-dr replay shards/ --model lda=lda --model pca=ccipca:n_components=20 --dir D
     """
     from stream_dr.running.driver import RunSettings
     from stream_dr.running.replay import ReplaySettings

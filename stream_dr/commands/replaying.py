@@ -1,4 +1,4 @@
-"""Replay of shards with a progress bar, for `replay` and `learn`."""
+"""Replaying: the part that the commands `replay` and `learn` share, with progress and report."""
 
 import json
 import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stream_dr.shards.dataset import Dataset
 
 _REFINE: JsonDict = {"tol": 1e-3, "max_passes": 20}
-"""Tolerance and maximum number of passes of the refines that `learn` does."""
+"""Tolerance and maximum number of passes with which `learn` refines models."""
 
 ALLOWED_LABELS = "STREAM_DR_ALLOWED_LABELS"
 """Environment variable with the labels that batches may have."""
@@ -38,7 +38,7 @@ def replay_into(
     parts: "PlanRunner | None" = None,
     refine: bool = False,
 ) -> None:
-    """Replay shards into a directory and print a report.
+    """Let a directory's models learn shards, and print a report.
 
     Parameters
     ----------
@@ -47,16 +47,17 @@ def replay_into(
     dataset : Dataset
         The shards.
     specs : Specs
-        Models to add before the replay.
+        Models to add first.
     settings : ReplaySettings
+        Number of passes, tests and so on.
     out : Path or None
-        File for the rows projected by the first model that the command names.
+        File for the rows, projected by the first model that the command names. None: no file.
     parts : PlanRunner or None
-        Function that runs tasks at the same time, in threads or on a cluster. If None, one batch
-        is learned after the other.
+        Function that runs tasks in parallel, in threads or on a cluster. None: the batches are
+        learned one after the other.
     refine : bool
-        If true, models whose solution after one pass is not exact are solved again by further
-        passes, if that raises their score. This is done before rows are projected to `out`.
+        True to replace approximate solutions by exact ones, which take further passes, if this
+        raises the model's score. This happens before rows are projected to `out`.
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.distributed_replay import replay_in_parts
@@ -105,7 +106,7 @@ def _print_report(directory: "Directory", report: "ReplayReport") -> None:
 
 
 def _say_tests(directory: "Directory") -> None:
-    """Print the score of each model on rows that it had not learned yet."""
+    """Print each model's score on rows that the model had not learned yet."""
     tested = directory.records.last_tested()
     for name, model in directory.models.items():
         scores = tested.get(model.id)
@@ -122,13 +123,14 @@ def _say_tests(directory: "Directory") -> None:
 
 
 def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
-    """Refine the models that were solved from the diagonal of the scatter only, if that helps.
+    """Refine the models that have only an approximate ("diagonal") solution, if this helps.
 
-    To refine is to solve a model exactly by further passes over the rows.
+    Refining computes the exact solution by further passes over the rows.
 
-    - A model with the parameter scatter="diagonal" is not refined.
-    - A model whose score on held-out rows would not rise is not refined.
-    - A model without a solution, or one that does not predict, is refined without being scored.
+    - Models with the parameter scatter="diagonal" are not refined.
+    - Models that predict are refined only if this raises their score on held-out rows.
+    - Models that do not predict, or have no solution yet, are refined without a score.
+    - If shards are in an object store, no model is refined. A message shows the command to do so.
     """
     from stream_dr.running.refine import publish_unrefined
 
@@ -152,9 +154,9 @@ def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
 
 
 def _refining_helps(directory: "Directory", model: "Model") -> bool:
-    """Return True if solving a model by further passes raises its score on held-out rows.
+    """Return True if refining a model raises its score on held-out rows.
 
-    The scores before and after are printed.
+    Both scores are printed.
     """
     from stream_dr.running.refine import held_out_scores
 
@@ -168,7 +170,7 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
 
 
 def _rates(directory: "Directory") -> str:
-    """Return the text that ends a line of progress, each model's rows per second."""
+    """Return a text with the rows per second of each model, which ends a line of progress."""
     rates = [
         (m.name, m.learning_time.rows / m.learning_time.seconds)
         for m in directory.models.values()
@@ -178,10 +180,10 @@ def _rates(directory: "Directory") -> str:
 
 
 def _allowed_labels() -> list[Any] | None:
-    """Return the labels in the variable STREAM_DR_ALLOWED_LABELS, or None if it is unset.
+    """Return the labels in the environment variable STREAM_DR_ALLOWED_LABELS.
 
-    The command `serve` reads the same variable. Raises InvalidParameter if the value is not a JSON
-    list.
+    None if the variable is not set. The command `serve` reads the same variable. Raises
+    InvalidParameter if the value is not a JSON list.
     """
     text = os.environ.get(ALLOWED_LABELS)
     if not text:
@@ -197,9 +199,9 @@ def _allowed_labels() -> list[Any] | None:
 
 @contextmanager
 def _with_new_models(directory: "Directory", specs: Specs) -> Iterator[None]:
-    """Add models for a replay, and remove them again if the replay raises an error.
+    """Add models for the with-block, and remove them again if the block raises an error.
 
-    A model that has learned an event of the replay is not removed.
+    Models that have already learned an event, or have failed, are not removed.
     """
     added = []
     try:

@@ -15,8 +15,9 @@ def report(
 ) -> None:
     """Write one page with every figure of every model.
 
-    The page also shows the schema, the state of the log, and the origin of each number. It needs
-    no other file and no network. A service may use the directory at the same time.
+    The page also shows the schema, the state of the log, and where each number comes from. The
+    page can be read without other files and without a network. A service may use the directory at
+    the same time.
 
         stream-dr report D --out report.html
     """

@@ -14,8 +14,9 @@ def restore(
 ) -> None:
     """Create a directory from a backup, and check every byte.
 
-    If the backup is damaged, nothing is created. The command lists missing shards that the log
-    refers to. Models continue without these shards, until one is rebuilt or refined.
+    If the backup is damaged, nothing is created. The log may refer to shards that are not there.
+    The command lists them. Models can learn and answer without these shards, but cannot be rebuilt
+    or refined.
 
         stream-dr restore copy D
     """

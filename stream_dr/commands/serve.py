@@ -29,9 +29,9 @@ def serve(
 ) -> None:
     """Serve a directory over HTTP until Ctrl-C or SIGTERM.
 
-    On the signal, the service learns all accepted batches, writes snapshots and exits. Other
-    settings come from STREAM_DR_… variables, or from the file named by STREAM_DR_FILE
-    (docs/settings.md).
+    When it is stopped, the service learns all accepted batches, writes snapshots and exits. All
+    other settings are environment variables STREAM_DR_…, or are in the file that STREAM_DR_FILE
+    names (docs/settings.md).
 
         stream-dr serve --dir D --model lda=lda.safetensors
     """

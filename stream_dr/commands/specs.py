@@ -1,7 +1,8 @@
-"""Models named on the command line, as `NAME=KEY[:param=value,…]` or `NAME=FILE.safetensors`.
+"""Specs: parse the models that a command line names, such as lda=lda:n_components=9.
 
-KEY is the registry key of an estimator, and FILE a saved estimator. A value in braces or brackets
-is JSON. A feature map may be given by its name alone (feature_map=text).
+A model is written as `NAME=KEY[:param=value,…]` or `NAME=FILE.safetensors`. KEY is the key of an
+estimator in ESTIMATORS, and FILE.safetensors is a saved estimator. A value in braces or brackets
+is JSON. A feature map without parameters may be given by its name (feature_map=text).
 """
 
 import json
@@ -38,9 +39,9 @@ Models = Annotated[
 
 
 def path_or_uri(text: str) -> Path:
-    """Return a path, or a RemotePath for the URI of an object store.
+    """Return a Path, or a RemotePath if the text is the URI of an object store.
 
-    A RemotePath has the methods of a Path that readers use. Raises InvalidParameter.
+    A RemotePath has the methods of Path that the readers of shards need. Raises InvalidParameter.
     """
     if "://" not in text:
         return Path(text)
@@ -54,12 +55,12 @@ Sources = Annotated[
     typer.Argument(
         metavar="SRC…",
         parser=path_or_uri,
-        help="Files (packed or not), shards, folders of shards, or URIs of shards.",
+        help="Files (compressed or not), shards, folders of shards, or URIs of shards.",
     ),
 ]
 SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Skip damaged shards, and print their names.")]
 Specs = list[tuple[str, str, JsonDict]]
-"""Name, estimator key (or file of a saved estimator) and parameters of each model."""
+"""For each model a tuple (name, estimator key or file of a saved estimator, parameters)."""
 
 SAVED = ".safetensors"
 """Suffix of the files of saved estimators."""
@@ -70,9 +71,10 @@ _WORDS: dict[str, Value] = {"true": True, "false": False, "none": None}
 
 
 def parse_spec(text: str) -> tuple[str, str, dict[str, Value]]:
-    """Return a model's name, estimator key or file, and parameters.
+    """Parse a model that is written as in the option --model.
 
-    Raises typer.BadParameter (exit status 2).
+    Returns the model's name, its estimator key or the file of a saved estimator, and its
+    parameters. Raises typer.BadParameter, with which the command ends with exit status 2.
     """
     name, equals, rest = text.partition("=")
     if name and rest.endswith(SAVED):
@@ -82,7 +84,7 @@ def parse_spec(text: str) -> tuple[str, str, dict[str, Value]]:
     if not (name and equals and key):
         raise typer.BadParameter(f"{text!r}; give NAME=KEY[:param=value,…], for example lda=lda:n_components=9.")
 
-    # A comma within braces or brackets belongs to a JSON value and does not end a parameter.
+    # Split at commas, except at commas within braces or brackets, which belong to a JSON value.
     params: dict[str, Value] = {}
     for part in filter(None, re.split(r",(?![^{]*\}|[^\[]*\])", assignments)):
         param, sign, value = part.partition("=")
@@ -96,10 +98,10 @@ def parse_spec(text: str) -> tuple[str, str, dict[str, Value]]:
 
 
 def parse_value(text: str) -> Value:
-    """Return the value of a parameter that is written as text.
+    """Convert the text of a parameter's value to a Python value.
 
-    The value is a number, true, false, none, JSON in braces or brackets, or else the text itself.
-    Raises typer.BadParameter for invalid JSON.
+    The text may be a number, true, false, none, or JSON in braces or brackets. Any other text is
+    returned as a string. Raises typer.BadParameter for invalid JSON.
     """
     if text.startswith(("{", "[")):
         try:
@@ -119,21 +121,24 @@ def parse_value(text: str) -> Value:
 
 
 def spec_text(name: str, key: str, params: JsonDict) -> str:
-    """Return a model's spec as text. `parse_spec` reads this text."""
+    """Write a model as in the option --model, so that `parse_spec` can parse the text."""
     params = {k: v["map"] if isinstance(v, dict) and v.keys() == {"map"} else v for k, v in params.items()}
     assignments = (f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in params.items())
     return f"{name}={key}{':' if params else ''}{','.join(assignments)}"
 
 
 def parse_specs(texts: list[str] | None) -> Specs:
-    """Return the specs of the models that the command names, after checking them."""
+    """Parse and check the models that a command line names.
+
+    texts: values of the option --model. None: no models.
+    """
     specs = [parse_spec(text) for text in texts or []]
     check_specs(specs)
     return specs
 
 
 def check_specs(specs: Specs) -> None:
-    """Raise an error if a name, an estimator key or a parameter is invalid."""
+    """Raise an error if a model's name, estimator key or parameter is invalid."""
     from stream_dr.directory.model_table import check_name
     from stream_dr.estimators import make
     from stream_dr.models.saved import load
@@ -149,19 +154,21 @@ def check_specs(specs: Specs) -> None:
 
 
 def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict) -> Specs:
-    """Return the specs of models that learn a table, with a feature map each.
+    """Add a feature map to the parameters of models that learn a table.
 
-    A feature map encodes the table as numbers. LDA of words also gets a ridge, and this is printed
-    on stderr. Saved estimators are not changed.
+    A feature map encodes the table's columns as numbers. If the table has words, LDA also gets a
+    ridge (a regularisation), and a message on stderr says so. Saved estimators are not changed.
 
     Parameters
     ----------
+    specs : Specs
+        The models.
     first : Block
         First batch of the table.
     chosen : dict
-        Spec of the feature map for models whose spec has no feature map.
+        Feature map for models that have no feature map among their parameters.
     table : dict
-        Spec of the feature map for models whose spec has the feature map `table` without options.
+        Feature map for models whose feature map is `table` without options.
     """
     mapped = []
     for name, key, params in specs:
@@ -175,10 +182,10 @@ def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict)
 
 
 def _with_ridge(name: str, key: str, params: JsonDict, feature_map: JsonDict | None, first: "Block") -> JsonDict:
-    """Return the ridge parameter for LDA on words, as a dict.
+    """Return the parameters of a ridge (a regularisation) that a model is to get.
 
-    The result is empty for other estimators, for feature maps that do not encode words, and if the
-    model's parameters have a ridge already.
+    Only LDA gets a ridge, and only if the table has words and the model's own parameters have no
+    ridge. Otherwise the dict is empty.
     """
     from stream_dr.evaluation.comparison import RIDGES, kind_of_rows
 
@@ -192,7 +199,7 @@ def _with_ridge(name: str, key: str, params: JsonDict, feature_map: JsonDict | N
 
 
 def has_models(dir: Path) -> bool:
-    """Return True if a directory exists and has models."""
+    """Return True if the directory exists and has at least one model."""
     from stream_dr.directory.directory import Directory
 
     if not (dir / "log").exists():
@@ -202,9 +209,11 @@ def has_models(dir: Path) -> bool:
 
 
 def add_model(directory: "Directory", name: str, key: str, params: JsonDict) -> tuple["Model", bool]:
-    """Add a model to a directory unless the directory has it already.
+    """Add a model to a directory, unless the directory already has the same model.
 
-    Returns the model, and True if the model is new. Raises the errors of Directory.add_model,
+    key: key of an estimator, or file of a saved estimator.
+
+    Returns the model, and True if the model was added. Raises the errors of Directory.add_model,
     Directory.add_saved and load.
     """
     from stream_dr.models.saved import load

@@ -20,16 +20,17 @@ def suggest(
         bool, typer.Option("--time", help="Hold out the last rows of the file instead of random rows.")
     ] = False,
 ) -> None:
-    """Compare the methods that fit a file, and print the command for the best.
+    """Compare the methods that suit a file, and print the command for the best one.
 
-    A score is the accuracy for labels, or R2 for numbers, on held-out folds of a sample. The
-    number after +- is the spread over folds. The command also prints the scores of scikit-learn's
-    linear classifier or regression on all features and on ten principal components, and of the
-    most frequent class.
+    The methods are fitted on a random sample of the file and scored by cross-validation. The score
+    is the accuracy if the targets are labels, and R2 if the targets are numbers. The number after
+    +- is the standard deviation over the folds.
 
-    A method that does not predict is scored by the linear classifier on its projection. The sample
-    is taken from the whole file and has at most 20,000 rows and 64 MiB. No new fold starts after
-    60 seconds.
+    Three baselines are scored too: scikit-learn's linear classifier or regression on all features,
+    the same on ten principal components, and the most frequent class or the mean. A method that
+    cannot predict is scored by the linear classifier or regression on its projected rows.
+
+    The sample has at most 20,000 rows and 64 MiB. After 60 seconds, no method is fitted any more.
 
         stream-dr suggest data.csv --label y
     """

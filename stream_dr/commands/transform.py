@@ -37,12 +37,12 @@ def transform(
 ) -> None:
     """Project rows and write them to a file.
 
-    The columns of the file are id and label, if the rows have them, and then z0, z1 and so on. An
-    .npz file has the arrays z, id and label, and is built in memory. The directory may be served
-    meanwhile.
+    The written file has the columns id and label, if the rows have ids and labels, and then z0, z1
+    and so on. An .npz file has the arrays z, id and label, and must fit into memory. A service may
+    use the directory at the same time.
 
-    Columns of a table that the stream does not have are ignored. Columns of the stream that the
-    table does not have count as missing values.
+    If SRC is a table, columns that the models have not learned are ignored. If SRC does not have a
+    column that the models have learned, its values count as missing.
 
         stream-dr transform D new.csv --model lda --out projected.parquet
     """

@@ -1,4 +1,4 @@
-"""Command `stream-dr verify`, which checks every byte that a directory relies on."""
+"""Command `stream-dr verify`, which checks all files of a directory."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +13,8 @@ def verify(
 ) -> None:
     """Check a directory's log, shards, models and snapshots.
 
-    The command lists all findings and changes nothing. If something is damaged or missing, the
-    exit status is 1, and stderr has the first error.
+    The command lists the result of each check and changes nothing. If something is damaged or
+    missing, the exit status is 1, and the first error is printed on stderr.
     """
     from stream_dr.directory.verify import verify as check
 

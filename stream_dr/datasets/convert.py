@@ -1,7 +1,7 @@
-"""Convert: write the rows of files as Arrow shards with a manifest.
+"""Convert: write the rows of files as shards (Arrow files of batches) with a manifest.
 
-The files are read once. One block of rows and one batch are in memory at a time, whatever the size
-of a file. An exception is MATLAB's format, whose reader reads whole variables.
+The files are read once. Only one block of rows and one batch are in memory at a time. MATLAB files
+are the exception: they are read as a whole.
 """
 
 from collections.abc import Sequence
@@ -29,22 +29,24 @@ def convert(
     paths : sequence of paths
         Files to read, in this order.
     format : str or None
-        Format of all files. None takes it from the first file's name.
+        Format of all files. None: the suffix of the first file's name decides.
     out : path
         Folder for the shards. It must be empty or not exist.
     options : Options
         Options of the reader.
-    rows_per_shard, rows_per_batch : int
-        Number of rows in a shard, and in a batch of a shard.
+    rows_per_shard : int
+        Number of rows in a shard.
+    rows_per_batch : int
+        Number of rows in a batch of a shard.
     progress : callable or None
         Function called after each batch with the number of rows written so far.
 
-    Raises OutputExists, InsufficientStorage, and the errors of `open_source` and of reading. After
-    an error there is no manifest.
+    Raises OutputExists, InsufficientStorage, and the errors of `open_source` and of reading. If an
+    error is raised, no manifest is written.
     """
     check_empty(out)
 
-    # Features are read as numbers unless `raw` is True. The first rows of the file do not decide.
+    # If `raw` is not given, features must be numbers. It is not inferred from the first rows here.
     source = open_source(paths, format, options._replace(raw=bool(options.raw)))
     return write_shards(
         source.blocks(), out, rows_per_shard, rows_per_batch, n_features=options.n_features, progress=progress

@@ -4,9 +4,9 @@
 - `news20`: raw word counts of 20 Newsgroups. Training and test rows are in two folders.
 - `openml:NAME` or `openml:NAME:VERSION`: a data set of OpenML.
 
-The sets are downloaded by scikit-learn, which knows their addresses and checksums. A set that
-scikit-learn has downloaded before is taken from its cache. scikit-learn returns a whole set in
-memory (RCV1 takes 1 GB). Use `convert` for files that do not fit into memory.
+scikit-learn downloads the data sets and checks their checksums. A data set that scikit-learn has
+downloaded before is read from scikit-learn's cache. The whole data set is in memory (RCV1 takes
+1 GB). Use `convert` for files that do not fit into memory.
 """
 
 import warnings
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sklearn.utils import Bunch
 
 NAMES = "rcv1, news20 and openml:NAME"
-"""Names of the data sets that can be fetched, for error messages."""
+"""Names of the data sets that can be fetched, as error messages list them."""
 
 
 class _Part(NamedTuple):
@@ -42,8 +42,9 @@ class _Part(NamedTuple):
     folder : str
         Name of the folder within the output folder, "" for the output folder itself.
     n_features : int or None
-        Width of sparse rows, None for dense rows.
+        Number of columns of sparse rows. None for dense rows.
     blocks : iterator of Block
+        The rows with their targets.
     """
 
     folder: str
@@ -52,9 +53,9 @@ class _Part(NamedTuple):
 
 
 def fetch(name: str, out: FileName, *, progress: WriteProgress | None = None) -> dict[str, Manifest]:
-    """Fetch a data set and write it as shards.
+    """Download a public data set and write it as shards.
 
-    Returns the manifest of each folder of shards, by the folder's path.
+    Returns a dict from the path of each written folder to the folder's manifest.
 
     Parameters
     ----------
@@ -65,8 +66,8 @@ def fetch(name: str, out: FileName, *, progress: WriteProgress | None = None) ->
     progress : callable or None
         Function called after each batch with the number of rows written so far.
 
-    Raises InvalidParameter for an unknown name, OutputExists, and SourceMissing if the set cannot
-    be fetched. The message of SourceMissing has the command that converts local files instead.
+    Raises InvalidParameter if the name is unknown, and OutputExists. Raises SourceMissing if the
+    download fails. Its message shows the command that converts local files instead.
     """
     manifests = {}
     for part in _fetch_parts(name):
@@ -76,7 +77,7 @@ def fetch(name: str, out: FileName, *, progress: WriteProgress | None = None) ->
 
 
 def _fetch_parts(name: str) -> list[_Part]:
-    """Fetch a data set. Return a part for each folder of shards."""
+    """Download a data set, and return one _Part for each folder of shards to write."""
     if name == "rcv1":
         bunch = _call_fetcher(name, "rcv1", "--format rcv1 --topics rcv1-v2.topics.qrels", "fetch_rcv1")
         blocks = read_indicator(bunch.data, bunch.target, bunch.target_names, bunch.sample_id)
@@ -124,10 +125,10 @@ def _fetch_openml(name: str) -> _Part:
 
 
 def _blocks(X: Rows, targets: np.ndarray | list[str] | None, names: tuple[str, ...] | None = None) -> Iterator[Block]:
-    """Yield blocks of rows with their targets.
+    """Yield the rows of a data set in blocks, with their targets.
 
-    targets: label or number of each row. None if rows have no targets. An array of floats is read
-        as numbers, anything else as labels.
+    targets: one target for each row. An array of floats has numeric targets. Any other array or
+        list has labels. None if the rows have no targets.
     names: names of the features, or None.
     """
     X = sp.csr_matrix(X, dtype=np.float64) if sp.issparse(X) else X
@@ -140,25 +141,26 @@ def _blocks(X: Rows, targets: np.ndarray | list[str] | None, names: tuple[str, .
 
 
 def _call_fetcher(name: str, files: str, format: str, fetcher: str, /, **arguments: str | int | bool) -> "Bunch":
-    """Call a fetch function of scikit-learn and return its result.
+    """Call a download function of scikit-learn and return its result.
 
-    name: name of the data set, for the error message.
-    files: name of the set's files, for the error message.
-    format: option of `stream-dr convert` with the format of these files, for the error message.
     fetcher: name of the function in sklearn.datasets.
+    **arguments: arguments of the function.
+    name: name of the data set, for the error message.
+    files: name of the data set's files, for the error message.
+    format: format options of `stream-dr convert` for these files, for the error message.
 
-    Raises SourceMissing if the set cannot be downloaded. The message has the command that converts
-    local files instead.
+    Raises SourceMissing if the download fails. Its message shows the command that converts local
+    files instead.
     """
     import sklearn.datasets
 
     try:
         with warnings.catch_warnings():
-            # scikit-learn warns at each retry. If all fail, the error below is raised.
+            # scikit-learn warns each time it tries again. Hide these warnings.
             warnings.simplefilter("ignore")
             return getattr(sklearn.datasets, fetcher)(**arguments, n_retries=1, delay=0.2)
 
-    # URLError, HTTPError and timeouts are OSErrors.
+    # Failed downloads and timeouts raise subclasses of OSError.
     except (OSError, ValueError) as e:
         raise SourceMissing(
             f"{name} could not be fetched ({type(e).__name__}: {e}): this needs internet access to where scikit-learn "

@@ -5,26 +5,28 @@ log-tf-idf weights, scaled to norm 1. Term frequencies follow Zipf's law. There 
 tree. The topics at the top of the tree are on 47.4 % (CCAT), 29.7 % (GCAT), 25.5 % (MCAT) and
 14.9 % (ECAT) of the rows.
 
-Generated rows have the same statistics, and the same names and tree of topics. The words are made
-up. So a result on generated rows is never a result on RCV1.
+Generated rows have the same statistics and the same topics. The words are made up, so a result on
+generated rows is never a result on RCV1.
 
-A row is generated so:
+Each row is generated in these steps:
 
-1. One top topic is drawn, and sometimes a second.
-2. Under each top topic, one or two further topics are drawn. The row also has all ancestors of
-   these topics.
-3. Words are drawn one by one. Most come from a Zipf distribution over the vocabulary. The others
-   come from words that are specific to the row's topics.
-4. A word that was drawn `count` times gets the weight (1 + log count) · idf, where idf is its
-   inverse document frequency. The row is scaled to norm 1.
+1. Draw one top topic, and sometimes a second.
+2. Draw one or two lower topics under each top topic. The row gets these topics and all their
+   ancestors in the tree.
+3. Draw the words one by one. Most words come from the whole vocabulary, by Zipf's law. The other
+   words are specific to the row's topics.
+4. Give each word the weight (1 + log count) · idf. Here count is how often the word was drawn, and
+   idf is its inverse document frequency. Then scale the row to norm 1.
 
-A row costs O(words) (`python -m benchmarks.perf generate_rate`) and takes 950 bytes in a shard.
-Memory is a few MB.
+A row takes 950 bytes in a shard. The memory is a few MB. The benchmark
+`python -m benchmarks.perf generate_rate` measures the speed.
 
-Each 1,000 rows are drawn from a new random generator with the seed (seed, number of the thousand).
-So neither the number of rows nor the size of the shards changes a row. A word is drawn from a
-table that repeats each word in proportion to its frequency. This takes one lookup. A search in the
-cumulative frequencies would take sixteen.
+Every 1,000 rows have their own random generator. Its seed consists of the caller's seed and the
+number of the thousand. A row therefore does not depend on the number of generated rows or the size
+of the shards.
+
+Words are drawn from a table in which each word is repeated in proportion to its frequency. One
+lookup draws a word. A binary search in cumulative frequencies would take sixteen lookups.
 """
 
 from collections.abc import Iterator
@@ -45,25 +47,25 @@ _CHUNK = 1_000
 """Number of rows drawn from one random generator."""
 
 _LENGTH_SIGMA = 0.55
-"""Standard deviation of the logarithm of a row's number of words."""
+"""Standard deviation of the logarithm of the number of words in a row."""
 
 _FURTHER_TOPIC = 0.27
-"""Probability of a second further topic under a top topic."""
+"""Probability that a second lower topic is drawn under a top topic."""
 
 
 def rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start: int = 0) -> Iterator[Block]:
-    """Yield blocks of made-up rows, (rows, 47,236) CSR float64.
+    """Yield made-up rows with the statistics of RCV1-v2, in blocks of at most 1,000 rows.
 
-    A seed defines an endless stream of rows. The rows with the numbers from `start` to
-    `start + rows − 1` are yielded, at most 1,000 in a block.
+    The rows are sparse, (rows, 47,236) CSR float64. Each seed defines an endless stream of rows.
+    The rows with the numbers `start` to `start + rows − 1` of this stream are yielded.
 
     Parameters
     ----------
     rows : int
         Number of rows.
     targets : "topics" or "top4"
-        "topics" gives each row all its topics, as multilabel targets with 103 labels. "top4" gives
-        each row one label, its first top topic.
+        "topics": each row has several labels, all its topics among 103. "top4": each row has one
+        label, its first top topic among four.
     seed : int
         Seed of the stream.
     start : int
@@ -92,16 +94,20 @@ def write_rcv1_like(
     rows_per_shard: int = 100_000,
     progress: WriteProgress | None = None,
 ) -> Manifest:
-    """Write made-up rows of `rcv1_like` as shards with a manifest.
+    """Write made-up rows as shards with a manifest.
 
-    A batch of a shard has 1,000 rows.
+    The rows are those that `rcv1_like` yields. A batch of a shard has 1,000 rows.
 
     Parameters
     ----------
     directory : path
         Folder for the shards.
-    rows, targets, seed
-        As in `rcv1_like`.
+    rows : int
+        Number of rows.
+    targets : "topics" or "top4"
+        Targets of the rows, as in `rcv1_like`.
+    seed : int
+        Seed of the stream of rows.
     rows_per_shard : int
         Number of rows in a shard.
     progress : callable or None
@@ -112,9 +118,9 @@ def write_rcv1_like(
 
 
 def _draw_chunk(seed: int, number: int, targets: str) -> Block:
-    """Return 1,000 rows of a seed's stream.
+    """Return 1,000 rows of the stream that a seed defines.
 
-    number: index of these 1,000 rows in the stream. The first row is row 1,000 · number.
+    number: which thousand to return. The first returned row has the number 1,000 · number.
     targets: "topics" or "top4", as in `rcv1_like`.
     """
     words = language.build_language()
@@ -135,16 +141,17 @@ def _draw_topics(random: np.random.Generator, words: language.Language) -> tuple
     Returns
     -------
     top : (1,000,)
-        Code of each row's first top topic.
+        For each row, the code of its first top topic.
     codes : int32
-        Codes of all topics of all rows, ascending within a row.
+        Codes of the topics of row 0, then of row 1, and so on. They ascend within a row.
     indptr : (1,001,) int64
-        Offsets of the rows in `codes`.
+        The topics of row i are codes[indptr[i] : indptr[i + 1]].
     """
     pair = np.searchsorted(words.pairs, random.random(_CHUNK) * words.pairs[-1], side="right")
     top, second = np.divmod(pair, len(language.TOP_SHARES))
 
-    # `row` and `above` have one entry for each further topic: its row, and its top topic.
+    # `row` and `above` have one entry for each lower topic to draw.
+    # `row` is the number of the topic's row, `above` the code of the top topic above it.
     has_second = np.flatnonzero(top != second)
     row = np.concatenate([np.arange(_CHUNK), has_second])
     above = np.concatenate([top, second[has_second]])
@@ -153,7 +160,8 @@ def _draw_topics(random: np.random.Generator, words: language.Language) -> tuple
     above = np.concatenate([above, above[repeated]])
     topic = (words.under[above] <= random.random(len(row))[:, None]).sum(axis=1)
 
-    # A key combines a row and a topic. `np.unique` sorts the keys by row and removes repetitions.
+    # A key is a number that encodes a row and a topic.
+    # `np.unique` sorts the keys by row and removes topics that a row has twice.
     keys = row[:, None] * len(language.TOPICS) + words.ancestors[topic]
     keys = np.unique(keys[words.ancestors[topic] >= 0])
     rows, codes = np.divmod(keys, len(language.TOPICS))
@@ -166,6 +174,7 @@ def _draw_rows(
 ) -> sp.csr_matrix:
     """Draw the words of 1,000 rows.
 
+    words: tables from which the words are drawn.
     codes, indptr: topics of the rows, as `_draw_topics` returns them.
 
     Returns the rows (1,000, 47,236), each scaled to norm 1.
@@ -174,8 +183,9 @@ def _draw_rows(
     lengths = np.maximum(random.lognormal(mean_log_length, _LENGTH_SIGMA, _CHUNK), 4).astype(np.int64)
     row = np.repeat(np.arange(_CHUNK, dtype=np.uint32), lengths)
 
-    # First, every word is drawn from the whole vocabulary, by the high bits of a random number.
-    # Later, some words are replaced by words of a topic, by the low bits of the same number.
+    # `bits` has one random number for each word to draw.
+    # The high bits of the number select a word of the whole vocabulary.
+    # The low bits select a word of a topic, which replaces some of the first words.
     bits = random.integers(0, 1 << 32, len(row), dtype=np.uint32)
     word = words.common[bits >> np.uint32(12)]
     topical = np.flatnonzero(random.random(len(row), dtype=np.float32) < language.TOPICAL)
@@ -183,7 +193,8 @@ def _draw_rows(
     pick = indptr[row[topical]] + (random.random(len(topical)) * n_topics).astype(np.int64)
     word[topical] = words.topical[codes[pick], bits[topical] & np.uint32(language.TOPIC_TABLE - 1)]
 
-    # A key combines a row and a word. Sorted keys are in CSR order. Equal keys are counted.
+    # A key is a number that encodes a row and a word.
+    # Sorted keys have the order of CSR, and equal keys are counted.
     keys = np.sort(row << np.uint32(16) | word)
     new = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
     counts = np.diff(np.append(new, len(keys)))
@@ -200,9 +211,9 @@ def _draw_rows(
 
 
 def _relabel_by_appearance(targets: Targets) -> Targets:
-    """Return targets whose list of labels is in order of first appearance.
+    """Return the same targets with `labels` sorted by first appearance in the rows.
 
-    Labels that no row has are removed from the list.
+    Labels that no row has are removed.
     """
     order, codes = renumber_by_appearance(targets.codes, len(targets.labels))
     if targets.indptr is not None:

@@ -1,10 +1,10 @@
-"""Language: made-up words and topics of generated rows (see generate.py).
+"""Language: made-up words and topics from which generate.py draws rows.
 
-The tables of words and topics are built when they are first used. This takes about 0.25 s in each
-process, and 3 MB.
+The tables of words and topics take 3 MB. They are built at their first use, which takes about
+0.25 s in each process.
 
-All seeds have the same words and topics. So a model can learn rows of one seed and be tested on
-rows of another seed.
+The words and topics do not depend on the seed. A model can therefore learn rows of one seed and be
+tested on rows of another seed.
 """
 
 from functools import lru_cache
@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 WIDTH = 47_236
-"""Number of terms."""
+"""Number of different words."""
 
 ROWS = 804_414
 """Number of documents of RCV1-v2."""
 
 TOP_SHARES = {"CCAT": 0.474, "GCAT": 0.297, "MCAT": 0.255, "ECAT": 0.149}
-"""Share of the rows that have a top topic, by top topic."""
+"""For each top topic, the share of the rows that have this topic."""
 
 _CODES = """
 CCAT C11 C12 C13 C14 C15 C151 C1511 C152 C16 C17 C171 C172 C173 C174 C18 C181 C182 C183 C21 C22 C23
@@ -35,40 +35,45 @@ TOPICS = tuple(_CODES.split())
 """The 103 topics. A topic comes before the topics under it in the tree."""
 
 _COMMON_TABLE = 1 << 20
-"""Length of the table from which words of the whole vocabulary are drawn."""
+"""Number of entries of the table from which words of the whole vocabulary are drawn."""
 
 TOPIC_TABLE = 1 << 12
-"""Length of the table from which the specific words of one topic are drawn."""
+"""Number of entries of the table from which the specific words of one topic are drawn."""
 
 _TOPIC_WORDS = 400
 """Number of words that are specific to a topic."""
 
 WORDS_A_ROW = 81.0
-"""Mean number of words drawn for a row. Some are equal, so a row has 76 nonzeros on average."""
+"""Mean number of words drawn for a row.
+
+Some words are drawn twice, so a row has only 76 nonzeros on average.
+"""
 
 TOPICAL = 0.22
-"""Share of the words of a row that are drawn from the specific words of its topics."""
+"""Share of a row's words that are drawn from the words specific to the row's topics."""
 
 
 class Language(NamedTuple):
-    """Words and topics that all seeds share.
+    """Words and topics from which rows are drawn.
+
+    A word is a number below 47,236, and a topic is a number below 103.
 
     Attributes
     ----------
     common : (2^20,) uint16
-        Table of words of the vocabulary. The number of entries of a word is proportional to the
-        word's frequency.
+        Words of the whole vocabulary. A word is repeated in proportion to its frequency.
     topical : (103, 2^12) uint16
-        One such table for each topic, of the words that are specific to the topic.
+        For each topic, the words that are specific to the topic. A word is repeated in proportion
+        to its frequency.
     idf : (47,236,) float64
         Inverse document frequency of each word.
     ancestors : (103, 4) int64
-        Row i has the code i of a topic, then the codes of its ancestors in the tree, then −1.
+        Row i has the topic i, its parent, the parent's parent and so on. Unused entries are −1.
     under : (4, 103) float64
-        For each top topic, cumulative shares of the topics under it.
+        For each top topic, the cumulative probabilities of the lower topics under it.
     pairs : (16,) float64
-        Cumulative shares of the pairs (first, second) of top topics. Two equal topics mean that a
-        row has no second top topic.
+        Cumulative probabilities of the 4 · 4 pairs (first, second) of top topics. A pair of two
+        equal topics means that a row has only one top topic.
     """
 
     common: np.ndarray
@@ -81,15 +86,16 @@ class Language(NamedTuple):
 
 @lru_cache(maxsize=1)
 def build_language() -> Language:
-    """Return the words and topics, which do not depend on a seed."""
+    """Return the words and topics. They are the same for all seeds of rows."""
     random = np.random.default_rng(1996)
 
-    # The frequencies follow Zipf's law. The order of the words is arbitrary.
+    # The frequencies follow Zipf's law. They are assigned to the words in random order.
     share = 1.0 / (np.arange(WIDTH) + 8.0)
     share = share[random.permutation(WIDTH)] / share.sum()
     topical = np.stack([_topic_table(random, share) for _ in TOPICS])
 
-    # The count of a word in a row is taken as Poisson distributed. The word is absent if it is 0.
+    # The number of times that a row has a word is approximately Poisson distributed.
+    # `present` is the probability that a row has the word at least once.
     overall_share = (1 - TOPICAL) * share + TOPICAL * np.bincount(topical.ravel(), minlength=WIDTH) / topical.size
     present = 1.0 - np.exp(-WORDS_A_ROW * overall_share)
     idf = np.log(ROWS / np.clip(ROWS * present, 1.0, None))
@@ -105,18 +111,18 @@ def build_language() -> Language:
 
 
 def _topic_table(random: np.random.Generator, share: np.ndarray) -> np.ndarray:
-    """Return a table of words that are specific to one topic.
+    """Return words specific to one topic, each repeated in proportion to its frequency.
 
-    Some of the words are common and some are rare in the vocabulary. Within the topic their
-    frequencies follow Zipf's law too.
+    The topic has _TOPIC_WORDS different words, some common and some rare. Their frequencies within
+    the topic follow Zipf's law.
 
-    share: frequency of each word in the vocabulary.
+    share: frequency of each word in the whole vocabulary.
     """
-    # Taking the words with the largest keys draws them without replacement, with weights √share.
+    # The words with the largest keys are a random draw without replacement, with weights √share.
     keys = random.random(WIDTH) ** (1.0 / np.sqrt(share))
     largest = np.argpartition(keys, -_TOPIC_WORDS)[-_TOPIC_WORDS:]
 
-    # The words are sorted, because the order that argpartition returns depends on the processor.
+    # Sort the words, because argpartition returns them in an order that depends on the processor.
     words = np.sort(largest)
     own_share = 1.0 / (np.arange(_TOPIC_WORDS) + 4.0)
     table = _proportional_table(own_share / own_share.sum(), TOPIC_TABLE)
@@ -124,21 +130,19 @@ def _topic_table(random: np.random.Generator, share: np.ndarray) -> np.ndarray:
 
 
 def _proportional_table(share: np.ndarray, size: int) -> np.ndarray:
-    """Return a table (size,) of numbers, each repeated in proportion to its share.
+    """Return an array (size,) in which each index of `share` is repeated.
 
-    The numbers ascend from 0 to len(share) − 1.
-
-    share: share of each number.
+    An index i is repeated in proportion to share[i]. The indices ascend.
     """
     middle = (np.arange(size) + 0.5) / size
     return np.searchsorted(np.cumsum(share), middle * share.sum()).astype(np.uint16)
 
 
 def _parent_topic(topic: str) -> str | None:
-    """Return the parent of a topic in the tree, or None for a top topic.
+    """Return the parent of a topic in the tree of topics, or None for a top topic.
 
-    The parent is the longest topic whose name is the beginning of this topic's name. If there is
-    none, the parent is the top topic with the same first letter.
+    The names show the tree: the parent of C151 is C15. If no topic's name is the beginning of this
+    topic's name, the parent is the top topic with the same first letter.
     """
     if topic in TOP_SHARES:
         return None
@@ -147,7 +151,10 @@ def _parent_topic(topic: str) -> str | None:
 
 
 def _ancestor_table() -> np.ndarray:
-    """Return the codes (topics, 4) of each topic and its ancestors, filled up with −1."""
+    """Return an array (topics, 4) with the codes of each topic and its ancestors.
+
+    A row has the topic, its parent, the parent's parent and so on. Unused entries are −1.
+    """
     table = np.full((len(TOPICS), 4), -1, dtype=np.int64)
     for i, topic in enumerate(TOPICS):
         above: str | None = topic
@@ -159,9 +166,9 @@ def _ancestor_table() -> np.ndarray:
 
 
 def _shares_under_top_topics() -> np.ndarray:
-    """Return cumulative shares (4, 103) of the topics under each top topic.
+    """Return the cumulative probabilities (4, 103) of the lower topics under each top topic.
 
-    The shares under a top topic follow Zipf's law, with the topics in a random order.
+    The probabilities follow Zipf's law. They are assigned to the topics in random order.
     """
     shares = np.zeros((len(TOP_SHARES), len(TOPICS)))
     for i, top in enumerate(TOP_SHARES):
@@ -172,10 +179,10 @@ def _shares_under_top_topics() -> np.ndarray:
 
 
 def _top_topic_pair_shares() -> np.ndarray:
-    """Return cumulative shares (16,) of the pairs (first, second) of top topics.
+    """Return the cumulative probabilities (16,) of the pairs (first, second) of top topics.
 
-    Two equal topics mean that a row has no second top topic. With these shares, each top topic is
-    on TOP_SHARES of the rows.
+    A pair of two equal topics means that a row has only one top topic. The probabilities are
+    chosen so that the share of rows with each top topic is its value in TOP_SHARES.
     """
     shares = np.array(list(TOP_SHARES.values()))
     first = shares / shares.sum()
@@ -183,7 +190,8 @@ def _top_topic_pair_shares() -> np.ndarray:
     pairs = np.outer(first, first)
     np.fill_diagonal(pairs, 0.0)
 
-    # Iterative proportional fitting makes each topic equally often the first and the second topic.
+    # Iterative proportional fitting: scale rows and columns in turn.
+    # In the end each topic is the first topic as often as it is the second.
     for _ in range(200):
         pairs *= (extra * first / pairs.sum(axis=1))[:, None]
         pairs *= extra * first / pairs.sum(axis=0)

@@ -1,10 +1,10 @@
-"""Sources: read files as a stream of batches, as often as needed.
+"""Sources: read files as a stream of blocks of rows, as often as needed.
 
-Each format has a reader in datasets/readers. This module finds a file's format by its name, and
-knows which options a format takes.
+Each file format has a reader in datasets/readers. This module chooses the reader by the suffix of
+a file's name, and checks that the reader knows the caller's options.
 
-Memory: one block of rows, whatever the size of a file. Exceptions are MATLAB's format, and numpy
-arrays that are sparse or stored by column (see their readers).
+Most readers have only one block of rows in memory. The exceptions are MATLAB files, and numpy
+arrays that are sparse or stored by column, which are read as a whole.
 """
 
 import codecs
@@ -42,8 +42,8 @@ from stream_dr.targets.targets import KINDS
 class Options(NamedTuple):
     """Options of reading a file.
 
-    Each option is only for the formats that are named with it. For other formats it must have its
-    default. Tables are the formats csv, jsonl, parquet, arrow, sqlite and duckdb.
+    The formats of an option are in parentheses. For other formats the option must have its default
+    value. "tables" stands for the formats csv, jsonl, parquet, arrow, sqlite and duckdb.
 
     Attributes
     ----------
@@ -54,29 +54,35 @@ class Options(NamedTuple):
     one_based : bool
         True if the file numbers columns from 1 (vw).
     n_features : int or None
-        Declared width of sparse rows (libsvm, vw, rcv1).
+        Number of columns of sparse rows. None: the rows decide (libsvm, vw, rcv1).
     topics : path or None
         Path of the topics file (rcv1).
     labels : str or None
-        Where the labels are. For arff, the path of MULAN's XML. For mat and npz, the name of a
-        variable. For npy and npz, the path of a .npy file. For tables, the names of indicator
-        columns, separated by commas.
+        Where the labels are. Its meaning depends on the format:
+
+        - arff: path of MULAN's XML file of label names.
+        - mat: name of a variable.
+        - npy: path of a .npy file.
+        - npz: name of an array, or path of a .npy file.
+        - tables: names of columns with 0 and 1, one for each label, separated by commas.
     label : str or None
-        Name of the attribute (arff) or column (tables) with one label for each row.
+        Name of the column with one label for each row (arff, tables).
     targets : str or None
-        Names of the columns with continuous targets, separated by commas (tables).
-    weight, id : str or None
-        Name of the column of weights, and of ids (tables).
+        Names of the columns with numeric targets, separated by commas (tables).
+    weight : str or None
+        Name of the column with the rows' weights (tables).
+    id : str or None
+        Name of the column with the rows' ids (tables).
     drop : str, tuple of str or None
-        Names of columns that are not read. In a str they are separated by commas (tables).
+        Names of columns that are not read. A str has names separated by commas (tables).
     features : str or None
-        Name of the variable with the rows (mat, npz).
+        Name of the variable or array with the rows (mat, npz).
     subset : str or None
         Name of the variable with the numbers of the rows to read (mat).
     delimiter, header, decimal, encoding
-        As in `CsvFormat` (csv).
+        Format of the text, as in `CsvFormat` (csv).
     raw, kinds
-        As in `Roles` (tables).
+        Types of the features, as in `Roles` (tables).
     """
 
     target: str = "auto"
@@ -101,7 +107,7 @@ class Options(NamedTuple):
 
 
 _TABLE_OPTIONS = ("label", "labels", "targets", "weight", "id", "drop", "raw", "kinds")
-"""Names of the options that each table format takes."""
+"""Names of the options that all formats of tables have."""
 
 _READERS: dict[str, tuple[Callable[..., Iterator[Block]], tuple[str, ...]]] = {
     "libsvm": (read_libsvm, ("target", "zero_based", "n_features")),
@@ -118,17 +124,17 @@ _READERS: dict[str, tuple[Callable[..., Iterator[Block]], tuple[str, ...]]] = {
     "sqlite": (read_sqlite, _TABLE_OPTIONS),
     "duckdb": (read_duckdb, _TABLE_OPTIONS),
 }
-"""Reader of each format, and names of the options that the reader takes."""
+"""For each format, the function that reads a file and the names of the format's options."""
 
 FORMATS = tuple(_READERS)
-"""Names of the formats."""
+"""Names of the file formats."""
 
 
 DATABASES = ("sqlite", "duckdb")
-"""Formats whose files have several tables. A table is named FILE!TABLE."""
+"""Formats of databases, whose files have several tables. A table's path is FILE!TABLE."""
 
 TABLES = ("csv", "jsonl", "parquet", "arrow", *DATABASES)
-"""Formats with named columns, whose roles (label, weight, id and so on) are options."""
+"""Formats with named columns. Options say which columns are labels, weights, ids and so on."""
 
 _SUFFIXES = {
     ".svm": "libsvm", ".svmlight": "libsvm", ".libsvm": "libsvm", ".vw": "vw", ".arff": "arff", ".mat": "mat",
@@ -137,14 +143,14 @@ _SUFFIXES = {
     ".npy": "npy", ".npz": "npz", ".db": "sqlite", ".db3": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite",
     ".duckdb": "duckdb", ".ddb": "duckdb",
 }  # fmt: skip
-"""Format of a file, by the suffix of the file's name."""
+"""Suffix of a file's name → format of the file."""
 
 
 def format_of(path: FileName) -> str:
     """Return the format of a file by the suffix of its name.
 
-    The suffix of a packed file, such as .gz, is ignored. For a table of a database (FILE!TABLE),
-    the suffix is that of FILE. Raises InvalidParameter if the suffix is unknown.
+    A suffix of compression, such as .gz, is ignored. If the path is FILE!TABLE, the suffix of FILE
+    decides. Raises InvalidParameter if the suffix is unknown.
     """
     archive, _, member = str(path).partition("!")
     if (format := _SUFFIXES.get(Path(archive).suffix.lower())) in DATABASES:
@@ -166,15 +172,16 @@ class FileSource:
     Attributes
     ----------
     paths : tuple of Path
+        Files to read, in this order.
     format : str
         Format of all files.
     options : Options
-        Options of reading the files. If `raw` is None for a table, the constructor sets it by the
-        first rows of the first file.
+        Options of reading the files. If the files are tables and `raw` is None, the constructor
+        sets `raw` from the first rows of the first file.
 
-    The constructor raises InvalidParameter for an option that the format does not take or a wrong
-    value, and InvalidTargets if two kinds of targets are named. It also raises the errors of
-    reading the first rows of a table.
+    The constructor raises InvalidParameter if the format does not have an option or an option has
+    a wrong value. It raises InvalidTargets if the options name two kinds of targets. It also
+    raises the errors of reading the first rows of a table.
     """
 
     def __init__(self, paths: Sequence[FileName], format: str, options: Options = Options()) -> None:
@@ -204,22 +211,24 @@ class FileSource:
     def first(self) -> Block | None:
         """First block of rows, or None if the first file has no rows.
 
-        Raises the errors of reading it.
+        Raises the errors of reading the block.
         """
-        # The reader of csv needs an argument to read only the first rows. Other readers need none.
+        # `read_csv` needs an argument to read only the start of the file.
+        # Other readers read only as many rows as are taken from their iterator.
         more_arguments = {"head_only": True} if self.format == "csv" else {}
         return next(self._blocks(self.paths[0], **more_arguments), None)
 
     @property
     def raw(self) -> bool:
-        """True if features are read as columns of a table."""
+        """True if features are read as columns of any type. False if all are read as numbers."""
         return bool(self.options.raw)
 
     def blocks(self) -> Generator[Block, None, None]:
-        """Yield the rows of all files in blocks, from the start.
+        """Yield the rows of all files in blocks.
 
-        Raises SourceMissing, the errors of the reader, and MalformedInput if no file has a row or
-        a file changed while it was read.
+        Each call reads the files from the start. Raises SourceMissing and the errors of the
+        reader. Raises MalformedInput if no file has a row, or if a file changed during the
+        reading.
         """
         rows = 0
         for path in self.paths:
@@ -235,18 +244,18 @@ class FileSource:
             raise MalformedInput(f"{', '.join(map(str, self.paths))}: no row in it. Give a file that holds rows.")
 
     def only(self, names: Sequence[str] | None) -> tuple["FileSource", list[str]]:
-        """Return this source restricted to some feature columns.
+        """Return a source that reads only some of the feature columns.
 
-        names: names of the feature columns to read. None reads all.
+        names: names of the feature columns to read. None: all columns.
 
-        Returns the restricted source, and the names of the columns that it does not read.
+        Returns the new source, and the names of the feature columns that it leaves out.
         """
         first = self.first if self.format in TABLES and names else None
         extra = [name for name in (first.names if first is not None else None) or () if name not in (names or ())]
         if not extra:
             return self, []
 
-        # The remaining columns may all be numbers. So `raw` is inferred again from the first rows.
+        # The remaining columns may all be numbers, so infer `raw` again from the first rows.
         drop = (*_split_names(self.options.drop), *extra)
         return FileSource(self.paths, self.format, self.options._replace(drop=drop, raw=None)), extra
 
@@ -262,11 +271,9 @@ class FileSource:
                 yield number, block
 
     def _blocks(self, path: Path, **more_arguments: bool) -> Iterator[Block]:
-        """Read a file in blocks.
+        """Yield the rows of one file in blocks.
 
-        The reader is called with the options that differ from their defaults.
-
-        more_arguments: further arguments of the reader.
+        more_arguments: arguments for the format's reader in addition to the options.
         """
         arguments: JsonDict = {
             name: value
@@ -286,19 +293,21 @@ def open_source(
 
     Rows are read when the source is iterated.
 
-    The formats are csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff, mat, npy and npz. These files
-    may be packed as gz, bz2, xz or members of a zip archive. Tables of SQLite or DuckDB can be read
-    too (shop.db!orders).
+    The formats are csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff, mat, npy and npz. These
+    files may be compressed as gz, bz2, xz or in a zip archive. Tables of SQLite and DuckDB
+    databases can be read too. The path of such a table is FILE!TABLE, for example shop.db!orders.
 
     Parameters
     ----------
     paths : path or sequence of paths
+        Files to read, in this order.
     format : str or None
-        Format of all files. None takes it from the first file's name.
+        Format of all files. None: the suffix of the first file's name decides.
     options : Options or None
-        Options of reading. None takes the defaults.
+        Options of reading. None: the default options.
     **more_options
-        Options by name, such as label="y", weight=…, id=…, drop="a,b".
+        Fields of Options by name, such as label="y" or drop="a,b". They replace values in
+        `options`.
 
     Raises InvalidParameter, SourceMissing, MalformedInput.
 
@@ -320,8 +329,8 @@ def open_source(
 
 
 def _check_options(format: str, options: Options) -> None:
-    """Raise InvalidParameter or InvalidTargets for a wrong value of an option."""
-    # This call raises InvalidTargets if two kinds of targets are named. Its result is not needed.
+    """Raise InvalidParameter or InvalidTargets if an option has a wrong value."""
+    # Called only for its check: it raises InvalidTargets if two kinds of targets are named.
     if format in TABLES:
         _roles(options).non_features()
     if options.target not in ("auto", *KINDS):
@@ -338,8 +347,8 @@ def _check_options(format: str, options: Options) -> None:
 def _size_and_time(path: Path) -> tuple[int, int]:
     """Return the size and modification time of a file.
 
-    If another process writes to the file, at least one of the two changes. For a member of an
-    archive or a table of a database, they are those of the whole file.
+    The caller compares them to see whether the file has changed. If the path names a member of an
+    archive or a table of a database, the values of the whole archive or database are returned.
 
     Raises SourceMissing.
     """

@@ -1,8 +1,11 @@
 """Compare methods by cross-validation on a sample of the rows.
 
-A uniform sample is drawn from all rows and divided into folds. For each fold, every method that
-fits the kind of rows and targets learns the other folds, as `stream-dr learn` would, and predicts
-the rows of the held-out fold. If a method's solution is diagonal, it is refined.
+A uniform sample is drawn from all rows and divided into folds. One fold after the other is held
+out. Every method that suits the rows and targets is fitted on the remaining folds and predicts the
+targets of the held-out fold. The score measures these predictions.
+
+If a method has only an approximate ("diagonal") solution, its estimator's method `refine` computes
+the exact one before the prediction.
 
 Three baselines are scored on the same folds:
 
@@ -10,12 +13,11 @@ Three baselines are scored on the same folds:
 - the same classifier or regression on principal components,
 - the most frequent class, or the mean of the targets.
 
-Rows that a method has learned would give a score that is too high, so held-out rows are scored.
-All methods learn one fold before the next fold begins. So if time runs out, all methods are still
-compared on the same folds.
+Every method is scored on one fold before any method goes on to the next fold. If time runs out,
+all methods have therefore been scored on the same folds.
 
-Memory: the sample and one state. Time: reading all rows, then at most SECONDS plus the time of the
-method that runs when SECONDS are over.
+Memory holds the sample and the state of one estimator. After the rows are read, the comparison
+takes at most SECONDS, plus the time of the fit that is running when SECONDS are over.
 """
 
 import warnings
@@ -57,7 +59,7 @@ SAMPLE_BYTES = 64 << 20
 """Maximum number of bytes in a sample. A sample of wide rows has fewer rows."""
 
 SECONDS = 60.0
-"""Seconds after the end of reading from which on no method begins another fold."""
+"""Number of seconds after which no method is fitted any more. Reading the rows does not count."""
 
 MAX_FOLDS = 5
 """Maximum number of folds."""
@@ -66,47 +68,48 @@ FOLD_ROWS = 20
 """Minimum number of rows for each fold."""
 
 WARM_UP_ROWS = 32
-"""Number of rows that each method learns before times are measured.
+"""Number of rows on which each method is fitted before times are measured.
 
-This compiles the kernels, so that no measured time includes compilation.
+This first fit compiles numba functions, so that measured times do not include compilation.
 """
 
 MANY_NUMBERS = 100
-"""Minimum number of columns of numeric rows for which `default_method` sets a ridge."""
+"""Number of numeric columns from which `default_method` sets a ridge (a regularisation)."""
 
 MAX_DENSE_COLUMNS = 4096
-"""Maximum number of columns with which sparse rows are converted to dense for scikit-learn."""
+"""Maximum number of columns of sparse rows that are converted to dense rows for scikit-learn."""
 
 _ALL_FEATURES = "all features"
 _MOST_FREQUENT = "most frequent class"
 _MEAN = "mean"
 
-# The ridge `gamma` does not depend on the units of columns, and the ridge `shrinkage` does.
-# With one column in cents, shrinkage=.1 lowers LDA's accuracy from .70 to .54 on an example table.
+# Rows of mixed columns need `gamma`, because `shrinkage` depends on the units of the columns.
+# On an example table with one column in cents, shrinkage=.1 lowers LDA's accuracy from .70 to .54.
 #
-# The ridge for many numbers was chosen on embeddings of 384 numbers.
-# After 1,600 rows their accuracy is .860 without a ridge and .950 with the ridge.
-# After 16,000 rows their accuracy is .940 without a ridge and .944 with the ridge.
+# The value for "many numbers" was chosen on embeddings of 384 numbers.
+# After 1,600 learned rows, the accuracy is .860 without a ridge and .950 with shrinkage=.1.
+# After 16,000 learned rows, the accuracy is .940 without a ridge and .944 with shrinkage=.1.
 RIDGES: dict[str, dict[str, Any]] = {
     "words": {"gamma": 1.0},
     "words beside columns": {"gamma": 20.0},
     "many numbers": {"shrinkage": 0.1},
     "numbers": {},
 }
-"""Parameters of the default ridge of a method, by the kind of the rows."""
+"""Default parameters of a method's ridge (regularisation), by the kind of the rows."""
 
 Progress = Callable[[str, int, int], object]
 """Function called to report progress.
 
-Its arguments are the stage ("read" or "learn"), the number of rows done, and the number of all
-rows.
+Its arguments are the stage ("read" or "learn"), the number of rows done so far, and the total
+number of rows.
 """
 
 
 class _Method(NamedTuple):
     """Method or baseline to compare.
 
-    key: registry key of the estimator, "" for a baseline.
+    name: name shown in the result.
+    key: key of the estimator in ESTIMATORS, "" for a baseline.
     params: parameters of the estimator.
     """
 
@@ -135,21 +138,23 @@ class Compared(NamedTuple):
     Attributes
     ----------
     method : str
-        Key of the estimator with the parameters that are not defaults, or name of the baseline.
+        Name of the baseline, or key and parameters of the estimator.
     key : str
-        Registry key of the estimator, "" for a baseline.
+        Key of the estimator in ESTIMATORS, "" for a baseline.
     params : dict
         Parameters of the estimator.
     score : float
-        Mean score over the folds. NaN if the method could not learn.
+        Mean score over the folds. NaN if the method could not be fitted.
     components : int
-        Number of components in the last fold. For the baseline on all features, their number.
+        Number of components of the last fit. For the baseline "all features", number of features.
     seconds : float
-        Mean number of seconds to learn a fold.
+        Mean number of seconds of a fit.
     bytes : int
-        Number of bytes of the estimator's state. For the baseline on all features, of the rows.
+        Number of bytes of the estimator's state. For the baseline "all features", number of bytes
+        of the learned rows.
     cannot : str
-        Abilities that the method lacks, in words, or the message of its error.
+        Abilities that the method lacks, such as "predict, merge". If the fit failed, the error's
+        message.
     spread : float
         Standard deviation of the score over the folds.
     """
@@ -171,15 +176,15 @@ class Comparison(NamedTuple):
     Attributes
     ----------
     measure : str
-        "accuracy" for labels, or "R2" for numbers.
+        What the scores measure: "accuracy" for labels, "R2" for numeric targets.
     rows : int
         Number of rows in the sample.
     read : int
         Number of rows from which the sample was drawn.
     folds : int
-        Number of folds that all methods learned in time.
+        Number of folds on which all methods were scored before the time limit.
     lines : tuple of Compared
-        Results of the methods with the highest score first, then of the baselines.
+        Results of the methods, highest score first, and then results of the baselines.
     """
 
     measure: str
@@ -190,11 +195,11 @@ class Comparison(NamedTuple):
 
     @property
     def best(self) -> Compared:
-        """Result of the method with the highest score, baselines excluded."""
+        """Result of the method with the highest score. Baselines do not count."""
         return self.lines[0]
 
     def __str__(self) -> str:
-        """Return a table with one line for each method."""
+        """Return the comparison as a text table with one line for each method."""
         lines = [f"{'method':<44} {self.measure:>8}      +-  components  seconds    memory  cannot"]
         lines += [
             f"{c.method:<44} {c.score:8.4f}  {c.spread:6.4f}  {c.components:>10}  {c.seconds:7.2f} {c.bytes / 1e6:6.1f} MB  "
@@ -216,29 +221,30 @@ def suggest(
     """Compare methods on a sample of the rows, by cross-validation.
 
     The sample has at most 20,000 rows and 64 MiB. It is drawn from all rows with a fixed seed.
-    From 60 seconds after the end of reading, no method begins another fold.
+    After the rows are read, no method is fitted any more once 60 seconds are over.
 
-    Raises TargetKindMismatch if rows have several labels, InvalidTargets, InvalidParameter, and
-    the errors of reading the rows.
+    Raises TargetKindMismatch if rows have several labels. Raises InvalidTargets, InvalidParameter,
+    and the errors of reading the rows.
 
     Parameters
     ----------
     X : rows (rows, features) or Source
-        Rows as the method `fit` of an estimator takes them, or a Source such as `open_source`
-        returns.
+        Anything that an estimator's `fit` accepts as rows, or a Source. `open_source` returns a
+        Source.
     y : array (rows,), str or None
         One label or one number for each row, or the name of the column with the targets.
     target : "auto", "class" or "continuous"
-        Kind of the targets if they are whole numbers, which may be labels or measurements.
+        What whole numbers in `y` are: "class" for labels, "continuous" for measurements. "auto"
+        decides by the values.
     time : bool
-        If True, hold out rows that come after the learned rows (TimeSeriesSplit). If False, hold
-        out random rows.
+        True to hold out rows that come after the learned rows (TimeSeriesSplit). False to hold out
+        random rows.
     feature_map : dict or None
-        Spec of the feature map that encodes a table's columns. None takes the map `text` if all
-        columns are prose, else the map `table`.
+        Parameters of the feature map that encodes a table's columns as numbers. None: the map
+        `text` if all columns are prose, otherwise the map `table`.
     progress : callable or None
-        Function called with "read" or "learn", the number of rows done, and the number of all
-        rows.
+        Function that receives the stage ("read" or "learn"), the number of rows done so far, and
+        the total number of rows.
 
     Examples
     --------
@@ -272,20 +278,20 @@ def _learn_folds(
     folds: Sequence[tuple[np.ndarray, np.ndarray]],
     progress: Progress,
 ) -> tuple[list[list[Compared]], int]:
-    """Score every method on every fold until SECONDS are over.
+    """Score every method on every fold, until the time limit SECONDS is over.
 
-    map_params: parameters that are added to each method's own (the feature map of a table).
-    folds: (numbers of rows to learn, numbers of held-out rows) of each fold.
+    map_params: parameters that every method gets in addition. They set the feature map of a table.
+    folds: for each fold a pair (numbers of the rows to learn, numbers of the held-out rows).
 
-    Returns the results of each method, one for each fold, and the number of folds that all methods
-    completed.
+    Returns a list of results for each method, with one result for each fold. Also returns the
+    number of folds on which all methods were scored.
     """
     done = 0
     total = len(methods) * len(folds) * sample.rows
     outcomes: list[list[Compared]] = [[] for _ in methods]
 
     with warnings.catch_warnings():
-        # Estimators may warn about a fit on a sample. The caller only needs the scores.
+        # Hide the warnings of these fits, because only the scores are returned to the caller.
         warnings.simplefilter("ignore")
         _compile_kernels(sample, methods, map_params)
         progress("learn", 0, total)
@@ -303,18 +309,19 @@ def _learn_folds(
 
 
 def default_method(first: Block, table: JsonDict) -> tuple[str, JsonDict]:
-    """Return the key and parameters of the default method for some rows.
+    """Return the key and parameters of the default estimator for a data set.
 
-    The method is "lda" if each row has one label, "opls" for other targets, and "pca" without
-    targets.
+    The estimator is "lda" if each row has one label, "opls" for other targets, and "pca" if rows
+    have no targets.
 
-    first: the first rows of the data.
-    table: spec of the feature map that encodes a table's columns. Empty for other rows.
+    first: first batch of the data set.
+    table: parameters of the feature map that encodes a table's columns. Empty if the rows are not
+        a table.
     """
     kind = kind_of_rows(first, table)
     words = "words" in kind
     if first.y is None:
-        # Models of words and of wide rows are refined, and refine needs the number of components.
+        # Rows of words and wide rows need `refine`, which needs a number of components.
         return "pca", {"n_components": 10} if words or first.features > EXACT_WIDTH else {}
     if first.y.kind == "class":
         return "lda", RIDGES[kind]
@@ -322,9 +329,12 @@ def default_method(first: Block, table: JsonDict) -> tuple[str, JsonDict]:
 
 
 def kind_of_rows(rows: Block, spec: JsonDict | None) -> str:
-    """Return the kind of some rows, which is a key of RIDGES.
+    """Return the kind of a batch's rows, such as "words" or "numbers".
 
-    spec: spec of the feature map that encodes a table's columns. None for other rows.
+    The kinds are the keys of RIDGES. Sparse rows count as "words".
+
+    spec: parameters of the feature map that encodes a table's columns. None if the rows are not a
+        table.
     """
     map_name = spec["map"] if rows.table and spec else ""
     if rows.sparse or map_name == "text":
@@ -344,9 +354,9 @@ def _check_labels(sample: Block) -> None:
 
 
 def _compile_kernels(sample: Block, methods: Iterable[_Method], map_params: JsonDict) -> None:
-    """Let every method learn a few rows, which compiles its kernels.
+    """Fit every method on a few rows, so that its numba functions are compiled.
 
-    So the times that are measured later do not include compilation.
+    The times that are measured later then do not include compilation.
     """
     few = sample.take(np.linspace(0, sample.rows - 1, WARM_UP_ROWS).astype(int))
     for method in methods:
@@ -354,13 +364,14 @@ def _compile_kernels(sample: Block, methods: Iterable[_Method], map_params: Json
 
 
 def _fitting_methods(sample: Block, table: JsonDict) -> list[_Method]:
-    """Return the methods to compare on a sample, without baselines.
+    """Return the methods to compare on a sample, without the baselines.
 
-    table: spec of the feature map that encodes a table's columns. Empty for other rows.
+    table: parameters of the feature map that encodes a table's columns. Empty if the rows are not
+        a table.
     """
     kind = sample.y.kind
     key, params = default_method(sample, table)
-    # Rows of words are not standardised, because their values are already weights of the words.
+    # Rows of words are not standardised. Their values are weights with a common scale.
     words = "words" in kind_of_rows(sample, table)
     scaling: JsonDict = {} if words else {"standardize": True}
 
@@ -382,26 +393,26 @@ def _fitting_methods(sample: Block, table: JsonDict) -> list[_Method]:
 
 
 def _method_text(key: str, params: JsonDict) -> str:
-    """Return a method's key and parameters as one line of text."""
+    """Return a text such as "lda gamma=1.0" from an estimator's key and parameters."""
     return " ".join([key, *(f"{k}={v['map'] if isinstance(v, dict) else v}" for k, v in params.items())])
 
 
 def _baselines(kind: str) -> list[_Method]:
-    """Return the baselines for a kind of targets.
+    """Return the three baselines for a kind of targets.
 
-    kind: "class" or "continuous".
+    kind: "class" (one label for each row) or "continuous" (numbers).
     """
     constant = _MOST_FREQUENT if kind == "class" else _MEAN
     return [_Method(constant, "", {}), _Method("pca", "", {"n_components": 10}), _Method(_ALL_FEATURES, "", {})]
 
 
 def _mean_over_folds(method: _Method, measured: list[Compared]) -> Compared:
-    """Return the mean result of a method over its folds.
+    """Return a method's mean score and time over the folds, as one result.
 
-    measured: result of each fold.
+    measured: the method's result on each fold. If the list is empty, the returned result says that
+        there was no time for the method.
 
-    If the method failed on a fold, the mean score is NaN and the result has the error of that
-    fold. Without any fold, the result says that there was no time.
+    If the fit failed on a fold, the returned score is NaN, and `cannot` is the error's message.
     """
     if not measured:
         return Compared(*method, float("nan"), cannot=f"learn a fold within {SECONDS:g} s")
@@ -420,11 +431,11 @@ def _mean_over_folds(method: _Method, measured: list[Compared]) -> Compared:
 def _learn_and_score(method: _Method, map_params: JsonDict, train: Block, test: Block) -> Compared:
     """Fit a method or baseline and score it on held-out rows.
 
-    map_params: parameters that are added to the method's own (the feature map of a table).
+    map_params: parameters that the method gets in addition. They set the feature map of a table.
     train: rows to learn.
     test: held-out rows.
 
-    If the fit fails, the result has the score NaN and the error's message.
+    If the fit fails, the returned score is NaN, and `cannot` is the error's message.
     """
     name, key = method.name, method.key
     params = method.params | map_params
@@ -444,8 +455,8 @@ def _learn_and_score(method: _Method, map_params: JsonDict, train: Block, test: 
         else:
             linear = _linear_pipeline(train).fit(estimator.transform(train), _sklearn_targets(train))
             predicted = linear.predict(estimator.transform(test))
-    # The project's own errors are ValueErrors.
-    # scikit-learn raises a ValueError too, for example if all learned rows have the same label.
+    # Errors of stream_dr are ValueErrors.
+    # scikit-learn raises a ValueError if, for example, all learned rows have the same label.
     except ValueError as e:
         return Compared(name, key, params, float("nan"), cannot=str(e))
 
@@ -457,11 +468,12 @@ def _learn_and_score(method: _Method, map_params: JsonDict, train: Block, test: 
 
 
 def _score_constant(name: str, train: Block, test: Block) -> Compared:
-    """Score the baseline that predicts the same value for all rows.
+    """Score the baseline that predicts the same value for every row.
 
-    The value is the most frequent class or the mean of the targets of `train`.
-
-    name: name of the baseline.
+    name: name of the baseline. It decides whether the value is the most frequent label of `train`
+        or the mean of the targets of `train`.
+    train: rows to learn.
+    test: held-out rows.
     """
     from sklearn.dummy import DummyClassifier, DummyRegressor
 
@@ -473,7 +485,7 @@ def _score_constant(name: str, train: Block, test: Block) -> Compared:
 def _score_all_features(estimator: Estimator, train: Block, test: Block) -> Compared:
     """Score scikit-learn's linear classifier or regression on all features.
 
-    estimator: fitted estimator. Its feature map encodes the columns of a table.
+    estimator: fitted estimator. If the rows are a table, its feature map encodes the columns.
     train: rows to learn.
     test: held-out rows.
     """
@@ -494,9 +506,10 @@ def _score_all_features(estimator: Estimator, train: Block, test: Block) -> Comp
 
 
 def _missing_abilities(estimator: Estimator, kind: str) -> str:
-    """Return the abilities that an estimator lacks, as words separated by commas.
+    """Return the abilities that an estimator lacks, such as "predict, merge".
 
-    kind: kind of the targets, "class" or "continuous".
+    kind: "class" if the targets are labels, "continuous" if they are numbers. Without labels, an
+        estimator need not give probabilities.
     """
     abilities = {
         "predict": isinstance(estimator, _Predictor),
@@ -509,9 +522,10 @@ def _missing_abilities(estimator: Estimator, kind: str) -> str:
 
 
 def _linear_pipeline(train: Block, scaled: bool = True) -> "Pipeline | LogisticRegression | Ridge":
-    """Return an unfitted linear classifier or regression of scikit-learn.
+    """Return an unfitted linear model of scikit-learn.
 
-    train: rows whose kind of targets decides between the two.
+    The model is a LogisticRegression if the targets of `train` are labels, otherwise a Ridge.
+
     scaled: True to standardise the columns first.
     """
     from sklearn.linear_model import LogisticRegression, Ridge
@@ -533,7 +547,13 @@ def _sklearn_targets(rows: Block) -> np.ndarray:
 
 
 def _score(truth: np.ndarray, predicted: np.ndarray) -> float:
-    """Return the accuracy of labels, or the mean R² of columns of floats."""
+    """Return the score of predicted targets.
+
+    The score is the accuracy if the targets are labels. If the targets are floats, the score is
+    the mean R² over their columns.
+
+    truth, predicted: true and predicted targets of the same rows.
+    """
     if truth.dtype != np.float64:
         return float((truth == predicted).mean())
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -541,18 +561,18 @@ def _score(truth: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def _make_folds(sample: Block, time: bool) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return (numbers of rows to learn, numbers of held-out rows) of each fold.
+    """Return a pair (numbers of the rows to learn, numbers of the held-out rows) for each fold.
 
-    Each class has the same share of the rows in all folds.
-
-    time: True to hold out rows that come after the learned rows. Then shares may differ.
+    time: True to hold out rows that come after the learned rows. False to hold out random rows. A
+        label then has about the same share of the rows in every fold.
 
     Raises InvalidTargets if there are too few rows or labels.
     """
     from sklearn.model_selection import KFold, StratifiedKFold, TimeSeriesSplit
 
     labelled = sample.y.kind == "class"
-    # Each fold needs a row of the most frequent label. A comparison needs at least two labels.
+    # A comparison needs at least two labels.
+    # There may not be more folds than rows of the most frequent label.
     limit = sample.rows
     if labelled:
         limit = int(np.bincount(sample.y.codes).max()) if len(sample.y.labels) > 1 else 0
@@ -567,7 +587,7 @@ def _make_folds(sample: Block, time: bool) -> list[tuple[np.ndarray, np.ndarray]
         return list(TimeSeriesSplit(n_folds).split(np.zeros(sample.rows)))
     splitter = StratifiedKFold if labelled else KFold
     with warnings.catch_warnings():
-        # scikit-learn warns if a label has fewer rows than there are folds. This is no error here.
+        # scikit-learn warns if a label has fewer rows than there are folds. Such labels are valid.
         warnings.simplefilter("ignore")
         return list(
             splitter(n_folds, shuffle=True, random_state=0).split(np.zeros(sample.rows), _sklearn_targets(sample))
@@ -575,14 +595,15 @@ def _make_folds(sample: Block, time: bool) -> list[tuple[np.ndarray, np.ndarray]
 
 
 def _sample_rows(blocks: Iterable[Block], target: str, progress: Progress) -> tuple[Block, int]:
-    """Draw a uniform sample of the rows that have a target.
+    """Draw a uniform random sample of the rows that have a target.
 
-    target: "auto", or the kind of targets that the caller chose.
+    target: kind of the targets, "class" or "continuous". "auto": decide by the values.
 
-    Returns the sample, in the order of the rows, and the number of rows with a target.
+    Returns the sample, whose rows are in their original order, and the number of rows from which
+    the sample was drawn.
     """
     rng = np.random.default_rng(0)
-    # Each row gets a random key. The sample consists of the rows with the smallest keys.
+    # Each row gets a random number, its key. The rows with the smallest keys are the sample.
     parts: list[tuple[Block, np.ndarray]] = []
     capacity = SAMPLE_ROWS
     read = 0
@@ -607,12 +628,12 @@ def _sample_rows(blocks: Iterable[Block], target: str, progress: Progress) -> tu
 
 
 def _parse_block(block: Block, target: str, kind: str | None) -> Block:
-    """Return a batch with its rows and targets parsed.
+    """Return a batch whose rows and targets are parsed.
 
-    Rows become numbers if possible, else columns of a table.
+    The rows become an array of numbers if possible, otherwise a table.
 
-    target: "auto", or the kind of targets that the caller chose.
-    kind: kind of the targets of earlier batches. None for the first batch.
+    target: kind of the targets, "class" or "continuous". "auto": decide by the values.
+    kind: kind of the targets of the earlier batches. None for the first batch.
     """
     try:
         X, names = numeric_rows(block, by_name=False, table=False)
@@ -623,9 +644,10 @@ def _parse_block(block: Block, target: str, kind: str | None) -> Block:
 
 
 def _with_smallest_keys(parts: list[tuple[Block, np.ndarray]], capacity: int) -> list[tuple[Block, np.ndarray]]:
-    """Return the rows with the smallest keys, at most `capacity` of them.
+    """Return the rows with the smallest keys.
 
-    parts: (rows, key of each row) of each batch.
+    parts: for each batch its rows and their keys (random numbers).
+    capacity: maximum number of rows to return.
     """
     all_keys = np.concatenate([keys for _, keys in parts])
     cutoff = np.partition(all_keys, capacity)[capacity] if len(all_keys) > capacity else np.inf
@@ -634,9 +656,10 @@ def _with_smallest_keys(parts: list[tuple[Block, np.ndarray]], capacity: int) ->
 
 
 def _concatenate(blocks: list[Block]) -> Block:
-    """Return one Block of the rows of all blocks.
+    """Return one Block with the rows of all blocks.
 
-    A table gets the columns of all blocks. A value that a block lacks is null.
+    If the rows are tables, the result has every column that occurs in some block. Where a block
+    has no such column, the values are null.
     """
     rows: list[Rows] = [block.X for block in blocks]
     if any(block.table for block in blocks):

@@ -1,10 +1,10 @@
 """Score an estimator before and after refine, on rows that it has not learned.
 
-A diagonal solution assumes that features are uncorrelated. Refining uses the correlations of the
-features. With many features and few rows, the measured correlations are mostly noise, and refining
-can lower the accuracy. Scores on learned rows do not show this, so every tenth row is held out.
+A "diagonal" solution ignores the correlations between features, and refine includes them. With
+many features and few rows, the measured correlations are mostly noise. Refine can then lower the
+accuracy. Scores on learned rows do not show this, so every tenth row is held out.
 
-Cost: one more state, one pass of learning, the passes of refine, and two passes of prediction.
+The rows are read once for learning, several times for refine and twice for the scores.
 """
 
 import warnings
@@ -20,7 +20,7 @@ from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import labelled_rows
 
 HOLD_OUT_EVERY = 10
-"""Every row whose number plus 1 is a multiple of this number is held out."""
+"""One row in this many is held out: the last of every ten rows."""
 
 
 class _Predictor(Protocol):
@@ -32,11 +32,11 @@ class _Predictor(Protocol):
 
 
 class _SplitSource:
-    """Source of the held-out rows of another source, or of its other rows.
+    """Source of either the held-out rows of another source, or of the rows to learn.
 
-    Rows without a target are in neither.
+    Rows without a target are skipped.
 
-    held_out: True for the held-out rows, False for the other rows.
+    held_out: True for the held-out rows. False for the rows to learn.
     """
 
     def __init__(self, source: Source, held_out: bool) -> None:
@@ -44,10 +44,13 @@ class _SplitSource:
         self._held_out = held_out
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (position, Block) of the chosen rows, for after < position ≤ until."""
+        """Yield pairs (position, Block) with the held-out rows, or with the rows to learn.
+
+        Only events with after < position ≤ until are yielded.
+        """
         rows = 0
-        # The number of a row, counted from the start of the source, decides if it is held out.
-        # So events up to `after` are read too.
+        # Rows are counted from the start of the source to find the held-out rows.
+        # Events up to `after` are therefore read too.
         for position, block in self._source.events(until=until):
             block = labelled_rows(block)[0]
             numbers = np.arange(rows, rows + block.rows)
@@ -62,23 +65,25 @@ class _SplitSource:
 def scores_of_refining(estimator: Estimator, source: Source, tol: float, max_passes: int) -> tuple[float, float]:
     """Return an estimator's scores on held-out rows before and after refine.
 
-    A score is the accuracy of labels or the R² of numbers. It is NaN if no row is held out. Raises
-    the errors of learning and refining.
+    The score is the accuracy if targets are labels, and R² if targets are numbers. The scores are
+    NaN if no row is held out. Raises the errors of learning and refining.
 
     Parameters
     ----------
     estimator : Estimator
         Unfitted estimator that can predict. It learns all rows that are not held out.
     source : Source
-        Rows to learn and to score. They are read several times. Rows without a target are ignored.
-    tol, max_passes
-        As in `Estimator.refine`.
+        All rows, which are read several times. Rows without a target are ignored.
+    tol : float
+        Tolerance of the residual, as in `Estimator.refine`.
+    max_passes : int
+        Maximum number of passes over the rows, as in `Estimator.refine`.
     """
     learned = _SplitSource(source, held_out=False)
     held_out = _SplitSource(source, held_out=True)
 
     with warnings.catch_warnings():
-        # Warnings are suppressed, because the caller does not use this fit. It only gives scores.
+        # Hide the warnings of this fit, because only the scores are returned to the caller.
         warnings.simplefilter("ignore")
         for _, block in learned.events():
             estimator.partial_fit(block)
@@ -91,7 +96,8 @@ def scores_of_refining(estimator: Estimator, source: Source, tol: float, max_pas
 def _score(estimator: Estimator, source: Source) -> float:
     """Return an estimator's score on the rows of a source.
 
-    The score is the accuracy of labels, or the R² of numbers. It is NaN if there are no rows.
+    The score is the accuracy if targets are labels, and R² if targets are numbers. It is NaN if
+    there are no rows.
     """
     from sklearn.metrics import r2_score
 

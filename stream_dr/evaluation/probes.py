@@ -1,18 +1,18 @@
 """Probes: small classifiers of projected rows, which are used to evaluate a projection.
 
-There are three probes:
+There are three kinds of probes:
 
-- the nearest class mean,
-- the k nearest neighbours among sampled rows,
-- a linear classifier. It is a multinomial logistic regression. If rows have several labels, it is
-  least squares for all labels together.
+- nearest class mean,
+- k nearest neighbours among sampled rows,
+- linear classifier: a multinomial logistic regression. If rows have several labels, a ridge
+  regression for all labels together.
 
-All are fitted on projections of the same sampled rows. If rows have one label, a probe predicts the
-label's code. If rows have several labels, it predicts a score in [−1, 1] for each label.
+All probes are fitted on the same sampled rows after the projection. If rows have one label, a
+probe predicts the code of the label. If rows have several labels, a probe predicts a score in
+[−1, 1] for each label.
 
-Publications evaluate projections with classifiers of these kinds. A probe can only classify
-coordinates of the projection on which it was fitted. So probes are fitted again whenever the
-projection is solved again.
+When the projection changes, the probes must be fitted again, because the projected rows have
+other coordinates.
 
 Costs, with r sampled rows, p components and k labels:
 
@@ -40,14 +40,16 @@ class Sample(NamedTuple):
     Z : ndarray or CSR (rows, components)
         Projected rows.
     y : ndarray
-        If rows have one label, their label codes (rows,). If rows have several labels, an
-        indicator (rows, labels) bool.
+        If rows have one label: (rows,) label codes. If rows have several labels: (rows, labels)
+        bool, True if the row has the label.
     means : ndarray (labels, components) or None
-        Projected mean of all rows with each label. None to use the means of the sampled rows.
+        For each label, the projected mean of all learned rows with the label. None: use the means
+        of the sampled rows.
     others : ndarray (labels, components) or None
-        If rows have several labels, the projected mean of all rows without each label.
+        For each label, the projected mean of all learned rows without the label. None if rows have
+        one label.
     labels : int
-        Number of labels.
+        Number of different labels.
     """
 
     Z: Rows
@@ -61,11 +63,10 @@ class Probe(Protocol):
     """Fitted classifier of projected rows."""
 
     def predict(self, Z: Rows) -> np.ndarray:
-        """Classify projected rows (rows, components).
+        """Predict the labels of projected rows Z (rows, components).
 
-        Returns label codes (rows,) if rows have one label. If rows have several labels, returns
-        scores (rows, labels) in [−1, 1]. A row is predicted to have the labels with a score above
-        0.
+        If rows have one label, returns label codes (rows,). If rows have several labels, returns
+        scores (rows, labels) in [−1, 1]. A score above 0 means that the row has the label.
         """
         ...
 
@@ -90,7 +91,7 @@ class NearestMean:
         if not self._multilabel or self._others is None:
             return nearest_mean(Z, self._means)
 
-        # If no row has a label, its mean and distance are NaN. Then the label's score is −1.
+        # A label that no row has, or that all rows have, has a mean of NaN. Its score becomes −1.
         with np.errstate(invalid="ignore"):
             distance_with = np.sqrt(squared_distances(Z, self._means))
             distance_without = np.sqrt(squared_distances(Z, self._others))
@@ -99,12 +100,12 @@ class NearestMean:
 
 
 class Neighbours:
-    """Classifier by the labels of the k nearest sampled rows.
+    """Classifier that predicts from the k nearest sampled rows (the neighbours).
 
-    If rows have one label, the most frequent label among these rows is predicted. If two labels
-    are equally frequent, the label of the nearer rows is predicted.
+    If rows have one label, the most frequent label of the neighbours is predicted. If two labels
+    are equally frequent, the label of the nearer neighbours is predicted.
 
-    If rows have several labels, the score of a label is the share of these rows that have the
+    If rows have several labels, the score of a label is the share of the neighbours that have the
     label, scaled to [−1, 1].
     """
 
@@ -124,16 +125,17 @@ class Neighbours:
 
         votes = np.zeros((len(neighbour_targets), self._sample.labels))
         for rank in range(self._k):
-            # A nearer neighbour's vote counts slightly more, which decides between equal labels.
+            # A nearer neighbour's vote counts slightly more, to decide between equal labels.
             votes[np.arange(len(votes)), neighbour_targets[:, rank]] += 1.0 - rank * 1e-6
         return np.argmax(votes, axis=1)
 
 
 class LinearProbe:
-    """Linear classifier of projected rows with scaled coordinates.
+    """Linear classifier of projected rows.
 
-    It is a logistic regression. If rows have several labels, it is a least-squares fit of targets
-    +1 (with the label) and −1 (without).
+    The coordinates are scaled first. If rows have one label, the classifier is a logistic
+    regression. If rows have several labels, it is a ridge regression on the values +1 (the row has
+    the label) and −1 (the row does not).
     """
 
     def __init__(self, sample: Sample) -> None:
@@ -167,10 +169,10 @@ class LinearProbe:
 
 
 def make_probe(name: str, sample: Sample, neighbours: int) -> Probe:
-    """Return a probe (a classifier of projected rows), fitted on a sample.
+    """Return a classifier of projected rows, fitted on a sample.
 
     name: "mean" (nearest class mean), "knn" (nearest neighbours) or "linear".
-    neighbours: number of neighbours for "knn".
+    neighbours: number of neighbours for "knn". The other classifiers ignore it.
     """
     if name == "mean":
         return NearestMean(sample)
@@ -180,12 +182,9 @@ def make_probe(name: str, sample: Sample, neighbours: int) -> Probe:
 def sample_means(sample: Sample) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the class means of the sampled rows.
 
-    Returns two arrays (labels, components):
-
-    - the mean of the rows with each label,
-    - the mean of the rows without each label. None if rows have one label.
-
-    A mean of no rows is NaN.
+    Returns two arrays (labels, components). The first has the mean of the rows with each label.
+    The second has the mean of the rows without each label, and is None if rows have one label. If
+    there are no such rows, the mean is NaN.
     """
     if sample.y.ndim == 1:
         return means_by_class(sample.Z, sample.y, sample.labels), None
@@ -199,10 +198,10 @@ def sample_means(sample: Sample) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _root_mean_square(Z: Rows) -> np.ndarray:
-    """Return the scale (components,) of each coordinate.
+    """Return the scale of each coordinate of projected rows, (components,).
 
-    For dense rows it is the standard deviation. For sparse rows it is the root mean square, since
-    sparse rows cannot be centred.
+    The scale is the standard deviation of dense rows. Sparse rows stay sparse only if they are not
+    centred, so their scale is the root mean square.
     """
     if sp.issparse(Z):
         return np.sqrt(np.asarray(Z.multiply(Z).mean(0)).ravel())

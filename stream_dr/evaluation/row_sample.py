@@ -1,6 +1,6 @@
-"""Uniform sample of the rows of a stream, to which later projections are applied.
+"""Uniform random sample of the rows of a stream.
 
-Rows may be dense, sparse or rows of a table. They are stored without projection, so that each new
+Rows may be dense, sparse or rows of a table. The sample stores unprojected rows, so that each new
 projection can be applied to the same rows.
 """
 
@@ -13,25 +13,25 @@ from stream_dr.statistics.reservoir import ReservoirAccumulator
 
 
 class RowMap(Protocol):
-    """Map of rows to projected rows, such as a Projection."""
+    """Object that projects rows, such as a Projection."""
 
     def apply(self, X: Rows) -> Rows:
-        """Return the projections (rows, components) of rows (rows, features)."""
+        """Project rows X (rows, features), and return projected rows (rows, components)."""
         ...
 
 
 class RowSample:
-    """Uniform sample of the rows of a stream.
+    """Uniform random sample of the rows of a stream.
 
-    Memory is O(capacity). To add a row costs O(1). To add a batch of a table costs O(capacity) in
-    addition.
+    The memory is O(capacity). Adding a batch takes O(rows of the batch), and O(capacity) more if
+    the batch is a table.
 
     Parameters
     ----------
     capacity : int
         Maximum number of rows in the sample.
     seed : int
-        Seed of the draws.
+        Seed of the random numbers.
     """
 
     def __init__(self, capacity: int, seed: int) -> None:
@@ -40,11 +40,11 @@ class RowSample:
 
     @property
     def n_features(self) -> int:
-        """Number of columns of the rows so far. Not meaningful for rows of a table."""
+        """Number of columns of the rows added so far. Do not use it for rows of a table."""
         return self._reservoir.n_features
 
     def add(self, block: Block) -> None:
-        """Draw rows of a batch into the sample.
+        """Add a batch, of which a random part of the rows enters the sample.
 
         Raises the errors of ReservoirAccumulator.add.
         """
@@ -52,8 +52,9 @@ class RowSample:
             self._reservoir.add(block._replace(weights=None))
             return
 
-        # The reservoir cannot store the rows of a table, so it draws from rows of zeros instead.
-        # The table's rows with the drawn numbers are stored here.
+        # The reservoir cannot store rows of a table, so it is given rows of zeros.
+        # The reservoir decides which row numbers are in the sample.
+        # The table's rows with these numbers are stored in `_tables`.
         rows_before = self._reservoir.rows
         self._reservoir.add(Block(np.zeros((block.rows, 1))))
         numbers = self.numbers()
@@ -61,22 +62,22 @@ class RowSample:
         self._tables.append((new, block.X[new - rows_before]))
 
     def numbers(self) -> np.ndarray:
-        """Return the numbers of the sampled rows, as int64 (sampled rows,).
+        """Return the numbers of the sampled rows, ascending, (sampled rows,) int64.
 
-        A number is the index of a row in the stream. Numbers ascend.
+        A row's number is its index in the stream, from 0.
         """
         return self._reservoir.freeze().numbers
 
     def projected(self, projection: RowMap) -> Rows:
-        """Return the projections (sampled rows, components) of the sampled rows.
+        """Project the sampled rows, and return them as (sampled rows, components).
 
-        The order is that of the stream.
+        The rows have the same order as in the stream.
         """
         reservoir = self._reservoir.freeze()
         if not self._tables:
             return projection.apply(reservoir.kept)
 
-        # The reservoir may have replaced some rows since they were drawn. These are removed here.
+        # Remove the rows that are no longer in the sample, because newer rows replaced them.
         parts = [(numbers, X, np.isin(numbers, reservoir.numbers)) for numbers, X in self._tables]
         self._tables = [(numbers[in_sample], X[in_sample]) for numbers, X, in_sample in parts if in_sample.any()]
         return np.vstack([projection.apply(X) for _, X in self._tables])

@@ -2,39 +2,41 @@
 
 `ClassScores` is for rows with one label. It counts predictions in a confusion matrix (labels,
 labels). `LabelScores` is for rows with several labels. It counts the true positives, false
-positives and false negatives of each label. For the area under the ROC curve (AUC) it also has a
-histogram of the predicted scores of each label.
+positives and false negatives of each label, and has histograms of the predicted scores for the
+area under the ROC curve (AUC).
 
-The definitions are those of river: `metrics.Accuracy`, `MicroF1`, `MacroF1` (over labels that
-occur in truth or prediction), `multioutput.ExactMatch`, `MicroAverage(F1)`, `MacroAverage(F1)`.
-AUC is averaged over the labels that some rows have and some rows lack.
+The scores have the same definitions as in river: `metrics.Accuracy`, `MicroF1`, `MacroF1` (over
+the labels that occur in the truth or the predictions), `multioutput.ExactMatch`,
+`MicroAverage(F1)` and `MacroAverage(F1)`. AUC is averaged over labels. A label that no row has, or
+that every row has, is left out of this average.
 
-river updates its metrics one row and one label at a time, which takes 83 million calls for RCV1's
-topics. The classes here update the same counts for a batch at once. AUC is computed from 1,000
-bins of scores in [−1, 1]. It is exact except that scores in one bin count as equal. Memory does
-not grow with the number of rows.
+river updates its metrics for one row and one label at a time, which takes 83 million calls for the
+data set RCV1. The classes here update the counts for a whole batch. The histograms have 1,000 bins
+over [−1, 1], and AUC treats scores in the same bin as equal. Memory does not grow with the number
+of rows.
 """
 
 import numpy as np
 
 BINS = 1_000
-"""Number of bins in each histogram of predicted scores."""
+"""Number of bins in each histogram of predicted scores, which are in [−1, 1]."""
 
 
 class ClassScores:
-    """Scores of predictions for rows with one label.
+    """Accuracy and F1 of predictions for rows with one label.
 
-    A label is given by its code, a number from 0.
+    Labels are given as label codes, which are integers from 0.
     """
 
     def __init__(self) -> None:
         self._confusion = np.zeros((0, 0), np.int64)
 
     def add(self, truth: np.ndarray, predicted: np.ndarray, labels: int) -> None:
-        """Count the predictions of a batch.
+        """Count the predictions for a batch of rows.
 
-        truth, predicted: true and predicted label codes (rows,).
-        labels: number of labels so far. All codes are below this number.
+        truth: (rows,) true label codes.
+        predicted: (rows,) predicted label codes.
+        labels: number of different labels so far. All label codes are below this number.
         """
         self._grow(labels)
         size = len(self._confusion)
@@ -50,7 +52,7 @@ class ClassScores:
         occurrences = self._confusion.sum(0) + self._confusion.sum(1)
         seen = occurrences > 0
 
-        # If rows have one label, micro-averaged F1 equals accuracy.
+        # Micro-averaged F1 equals the accuracy if each row has exactly one label.
         accuracy = float(correct.sum() / rows) if rows else float("nan")
         return {
             "accuracy": accuracy,
@@ -68,25 +70,27 @@ class ClassScores:
 
 
 class LabelScores:
-    """Scores of predictions for rows with several labels."""
+    """Accuracy, F1 and AUC of predictions for rows with several labels."""
 
     def __init__(self) -> None:
-        # Counts for each label. Columns: true positives, false positives, false negatives.
+        # (labels, 3) numbers of true positives, false positives and false negatives.
         self._counts = np.zeros((0, 3), np.int64)
 
-        # Histograms (2, labels, bins) of the predicted scores.
-        # [0] counts rows that have the label, [1] counts rows that do not.
+        # (2, labels, bins) histograms of the predicted scores of each label:
+        # [0] of the rows that have the label, [1] of the rows that do not.
         self._histograms = np.zeros((2, 0, BINS), np.int64)
         self._exact_matches = 0
         self._rows = 0
 
     def add(self, truth: np.ndarray, predicted: np.ndarray, scores: np.ndarray) -> None:
-        """Count the predictions of a batch.
+        """Count the predictions for a batch of rows.
 
         Parameters
         ----------
-        truth, predicted : ndarray (rows, labels), bool
-            True if the row has the label, or is predicted to have the label.
+        truth : ndarray (rows, labels), bool
+            True if the row has the label.
+        predicted : ndarray (rows, labels), bool
+            True if the row is predicted to have the label.
         scores : ndarray (rows, labels), float
             Predicted scores in [−1, 1]. A likelier label has a larger score.
         """
@@ -98,7 +102,7 @@ class LabelScores:
         self._exact_matches += int((truth == predicted).all(1).sum())
         self._rows += len(truth)
 
-        # Label and bin are combined into one number, so that one bincount counts all histograms.
+        # Number the bins of all labels consecutively, so that one bincount fills all histograms.
         labels = np.arange(truth.shape[1])
         bins = labels * BINS + np.clip(((scores + 1.0) * (BINS / 2)).astype(np.int64), 0, BINS - 1)
         for side, mask in enumerate((truth, ~truth)):
@@ -109,7 +113,7 @@ class LabelScores:
         """Return the scores of all predictions so far.
 
         The keys are "accuracy", "micro_f1", "macro_f1", "auc" and "rows" (number of rows).
-        Accuracy is the share of rows whose labels are all correct.
+        "accuracy" is the share of the rows for which every label was predicted correctly.
         """
         true_positives = self._counts[:, 0]
         denominators = 2 * true_positives + self._counts[:, 1] + self._counts[:, 2]
@@ -128,9 +132,9 @@ class LabelScores:
     def _auc(self) -> float:
         """Return the area under the ROC curve, averaged over labels.
 
-        For one label, draw a row with the label and a row without the label. The area is the
-        probability that the first row has the larger score, plus half of the probability that both
-        scores are in one bin.
+        For one label, draw at random one row with the label and one row without the label. The
+        area is the probability that the row with the label has the larger score. If both scores
+        are in the same bin, the draw counts as one half.
         """
         present, absent = self._histograms
         known = (present.sum(1) > 0) & (absent.sum(1) > 0)
@@ -142,12 +146,12 @@ class LabelScores:
         return _mean(areas)
 
     def _grow(self, labels: int) -> None:
-        """Extend the counts to a larger number of labels."""
+        """Add zero counts for new labels, up to `labels` labels."""
         known = len(self._counts)
         if labels > known:
             self._counts = np.vstack([self._counts, np.zeros((labels - known, 3), np.int64)])
             new = np.zeros((2, labels - known, BINS), np.int64)
-            # A new label was absent from all rows so far, and its predicted score counts as −1.
+            # No earlier row had the new label. Its score for each earlier row counts as −1.
             new[1, :, 0] = self._rows
             self._histograms = np.concatenate([self._histograms, new], axis=1)
 

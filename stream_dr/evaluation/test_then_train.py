@@ -1,21 +1,19 @@
 """Test-then-train evaluation: each batch is first classified and then learned.
 
-All models learn every batch. A probe is a small classifier of projected rows (probes.py). Each
-time the number of learned rows has grown by the factor `solve_growth`,
+A probe is a small classifier of projected rows (probes.py). Each time the number of learned rows
+has grown by the factor `solve_growth`,
 
 1. every model is solved, which gives a new projection,
 2. a uniform sample of the learned rows is projected,
 3. the probes of the model are fitted on the projected sample.
 
-These probes classify all batches until the models are solved again. If a projection is linear, the
-class means are those of all learned rows and not of the sample only. The baseline `full`
-classifies rows without projection.
+These probes classify all batches until the models are solved again. They never classify rows that
+they or the models have learned, so the scores are scores on unseen rows.
 
-A batch is classified by models and probes that have learned only earlier batches. So the scores
-are those of unseen rows.
+The nearest-mean probe of a linear projection uses the class means of all learned rows. Other
+probes use the sample only. The baseline `full` classifies rows without a projection.
 
-Memory: the models' states, the sample, and O(d k) for the class means of d features and k labels.
-Time: learning, fitting the probes, and classifying.
+The memory holds the models' states, the sample, and the class means (labels, features).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -44,10 +42,10 @@ PROBES = ("mean", "knn", "linear")
 """
 
 FULL = "full"
-"""Name of the baseline that classifies rows without projection."""
+"""Name of the baseline that classifies rows without a projection."""
 
 NO_CHANGE = "no change"
-"""Name of the baseline that predicts for each row the label of the previous row."""
+"""Name of the baseline that predicts the previous row's label for each row."""
 
 _NO_CHANGE_PROBE = "previous"
 
@@ -68,12 +66,14 @@ class EvaluateSettings(NamedTuple):
     probes : tuple of str
         Names of the classifiers of projected rows, see PROBES.
     full : bool
-        If True, rows are also classified without projection.
+        True to classify rows also without a projection.
     seed : int
-        Seed of the sample.
+        Seed of the random sample.
     baseline : bool
-        If True, the scores include the baseline NO_CHANGE. If rows have one label, its figures
-        include `unchanged` and `by_chance`, and it takes 4 bytes of memory for each row.
+        True to add the scores of the baseline NO_CHANGE, which predicts the previous row's label.
+        If rows have one label, these scores have two more entries: "unchanged", the share of rows
+        with the previous row's label, and "by_chance", the same share in random order. They take
+        4 bytes of memory for each row.
     """
 
     first: int = 500
@@ -92,7 +92,7 @@ class EvaluateSettings(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Point of a learning curve, the accuracy on one batch.
+    """Point of a learning curve: the accuracy of one model and classifier on one batch.
 
     Attributes
     ----------
@@ -101,11 +101,12 @@ class Point(NamedTuple):
     model : str
         Name of the model.
     probe : str
-        Name of the probe, the classifier of the model's projected rows.
+        Name of the classifier of the model's projected rows.
     tested : int
         Number of rows in the batch.
     accuracy : float
-        Share of the batch's rows whose label is, or whose labels all are, predicted correctly.
+        Share of the batch's rows that were classified correctly. If rows have several labels, all
+        labels of a row must be correct.
     """
 
     rows: int
@@ -123,7 +124,7 @@ class Score(NamedTuple):
     model : str
         Name of the model.
     probe : str
-        Name of the probe, the classifier of the model's projected rows.
+        Name of the classifier of the model's projected rows.
     components : int
         Number of components of the model's last projection.
     figures : dict
@@ -147,12 +148,12 @@ def evaluate(
 ) -> list[Score]:
     """Evaluate models by classifying each batch before it is learned.
 
-    Every model's projection is evaluated with every classifier of `settings.probes`. Rows without
-    a target are ignored.
+    Every model's projected rows are classified by every classifier of `settings.probes`. Rows
+    without a target are ignored. Returns a Score for each pair of a model and a classifier.
 
-    Returns a Score for each model and classifier. Raises TargetsRequired if no row has a target,
-    TargetKindMismatch if targets are continuous or of a kind that a model does not learn from,
-    InvalidParameter, and the errors of learning and solving.
+    Raises TargetsRequired if no row has a target. Raises TargetKindMismatch if targets are numbers
+    or a model cannot learn from this kind of targets. Raises InvalidParameter, and the errors of
+    learning and solving.
 
     Parameters
     ----------
@@ -161,13 +162,14 @@ def evaluate(
     models : mapping
         Unfitted estimators by name.
     settings : EvaluateSettings
+        Classifiers, baselines and size of the sample.
     progress : callable or None
-        Function called after each batch with the number of learned rows.
+        Function called after each batch with the number of rows learned so far.
     test : Source or None
-        Separate rows for the tests. All models are tested on them after `source` was learned. Rows
-        of `source` are then not tested.
+        Separate test rows, which are classified after all of `source` was learned. None: the rows
+        of `source` are classified before they are learned.
     curve : callable or None
-        Function called with a Point for each batch, model and classifier.
+        Function that receives a Point for each batch, model and classifier.
     """
     if settings.full:
         models = {**models, FULL: None}
@@ -195,18 +197,19 @@ def evaluate(
 
 
 def _labelled_batches(source: Source) -> Iterator[Block]:
-    """Return an iterator over batches of the rows that have targets.
+    """Iterate over the batches of a source, without the rows that have no target.
 
-    Empty batches are skipped.
+    Batches without any row are skipped.
     """
     blocks = (labelled_rows(block)[0] for _, block in source.events())
     return (block for block in blocks if block.rows)
 
 
 class Shuffled:
-    """Source of the rows of another source, in random order.
+    """Source that yields the rows of another source in random order.
 
-    Each batch has some rows of one batch of the other source. All rows are held in memory.
+    Each yielded batch has rows from only one batch of the other source. All rows are held in
+    memory. Rows without a target are skipped.
     """
 
     def __init__(self, source: Source, seed: int) -> None:
@@ -214,15 +217,16 @@ class Shuffled:
         self._seed = seed
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (number, Block) of the batches, for after < number ≤ until.
+        """Yield pairs (number, Block) for after < number ≤ until.
 
         number: index of the batch in the random order, from 0.
         """
         rng = np.random.default_rng(self._seed)
         blocks = list(_labelled_batches(self._source))
 
-        # The rows are yielded in several turns. The turn of each row is drawn at random.
-        # In a turn, all batches follow in random order, each with its rows of the turn.
+        # Each row is assigned to a random turn.
+        # In each turn, the batches are visited in random order.
+        # Of each batch, only the rows that are assigned to the turn are yielded.
         turns = max(64, len(blocks))
         turn_of_row = [rng.integers(0, turns, block.rows) for block in blocks]
         order = ((i, turn) for turn in range(turns) for i in rng.permutation(len(blocks)).tolist())
@@ -236,8 +240,8 @@ class Shuffled:
 class _Evaluation:
     """State of one evaluation, updated batch by batch.
 
-    Labels have codes in order of first appearance over all batches. In this class, the truth of a
-    row is the list of its label codes.
+    Labels are numbered from 0 in the order in which they first appear. A label's number is its
+    code. The parameter `truth` of the methods is a list with each row's list of label codes.
     """
 
     def __init__(
@@ -264,15 +268,15 @@ class _Evaluation:
         self._class_scores: dict[tuple[str, str], ClassScores] = {}
         self._label_scores: dict[tuple[str, str], LabelScores] = {}
 
-        # Codes of the last tested row, and of all learned rows, for the baseline NO_CHANGE.
+        # The baseline NO_CHANGE needs the label codes of the last tested row, and of all rows.
         self._last_codes: list[int] = []
         self._all_codes: list[np.ndarray] = []
 
     def test(self, block: Block) -> None:
-        """Classify a batch with the current probes and count the results.
+        """Classify a batch and count the correct predictions.
 
-        A probe is a classifier of a model's projected rows. If it is time to solve the models
-        again, they are solved first.
+        Every model projects the rows, and every classifier predicts their labels. If enough rows
+        were learned since the last solution, the models are solved again first.
         """
         if self.rows >= self._next_solve:
             self.solve()
@@ -286,9 +290,9 @@ class _Evaluation:
             self._count_no_change(truth)
 
     def solve(self) -> None:
-        """Solve every model and fit its probes (classifiers of projected rows).
+        """Solve every model and fit the classifiers of its projected rows.
 
-        Also sets the number of learned rows at which models are solved again.
+        Also sets the number of learned rows at which the models are solved next.
         """
         self._solve_and_fit_probes()
         self._next_solve = max(self.rows + 1, int(self.rows * self._settings.solve_growth))
@@ -296,7 +300,9 @@ class _Evaluation:
     def _count_no_change(self, truth: list[list[int]]) -> None:
         """Count the predictions of the baseline NO_CHANGE for a batch.
 
-        truth: label codes of each row.
+        The baseline predicts the previous row's labels for each row.
+
+        truth: list of label codes for each row of the batch.
         """
         previous = [self._last_codes, *truth[:-1]]
         self._last_codes = truth[-1]
@@ -307,7 +313,7 @@ class _Evaluation:
         self._count_predictions((NO_CHANGE, _NO_CHANGE_PROBE), truth, predicted)
 
     def train(self, block: Block) -> None:
-        """Learn a batch with every model and draw its rows for the sample."""
+        """Let every model learn a batch, and add the batch to the random sample."""
         truth = self._codes(block)
         self._sample_truth.update(enumerate(truth, self.rows))
         if self._kind == "class" and self._settings.baseline:
@@ -321,7 +327,7 @@ class _Evaluation:
         self.rows += block.rows
 
     def scores(self) -> list[Score]:
-        """Return the scores so far of every model with every probe (classifier)."""
+        """Return the scores so far, one Score for each pair of a model and a classifier."""
         scores = [
             Score(name, probe, self._component_count(name), self._figures((name, probe)))
             for name in self._models
@@ -335,21 +341,21 @@ class _Evaluation:
     def _figures(self, key: tuple[str, str]) -> dict[str, float]:
         """Return the scores so far of one model with one classifier.
 
-        key: (name of the model, name of the probe, its classifier).
+        key: pair (name of the model, name of the classifier).
 
-        Scores are NaN if nothing was tested.
+        The scores are NaN if no row was tested.
         """
         if self._kind == "multilabel":
             return self._label_scores.get(key, LabelScores()).figures()
         return self._class_scores.get(key, ClassScores()).figures()
 
     def _order_figures(self) -> dict[str, float]:
-        """Return how often a row has the label of the previous row.
+        """Return how often a learned row has the same label as the previous row.
 
-        unchanged: the share of such rows among all learned rows.
-        by_chance: the expected share if the rows were in random order.
+        unchanged: share of the rows with the same label as the previous row.
+        by_chance: expected value of this share if the rows were in random order.
 
-        The result is empty if rows have several labels.
+        The dict is empty if rows have several labels.
         """
         codes = np.concatenate(self._all_codes) if self._all_codes else np.zeros(0, np.int64)
         if self._kind != "class" or len(codes) < 2:
@@ -360,8 +366,11 @@ class _Evaluation:
     def admit(self, block: Block) -> None:
         """Check the targets of a batch and assign codes to new labels.
 
-        Raises TargetKindMismatch if the targets are continuous, are of another kind than earlier
-        ones, or are of a kind that a model does not learn from.
+        Raises TargetKindMismatch in these cases:
+
+        - The targets are numbers.
+        - Earlier batches had another kind of targets.
+        - A model cannot learn from this kind of targets.
         """
         kind = block.y.kind
         if kind == "continuous":
@@ -381,7 +390,7 @@ class _Evaluation:
             self._labels.setdefault(label, len(self._labels))
 
     def _codes(self, block: Block) -> list[list[int]]:
-        """Return the list of label codes of each row of a batch."""
+        """Return a list with each row's list of label codes."""
         new_codes = np.array([self._labels[label] for label in block.y.labels], np.int64)
         if block.y.indptr is None:
             return new_codes[block.y.codes][:, None].tolist()
@@ -390,8 +399,8 @@ class _Evaluation:
         return [flat[offsets[i] : offsets[i + 1]] for i in range(block.rows)]
 
     def _solve_and_fit_probes(self) -> None:
-        """Solve every model and fit its probes (classifiers) on the projected sample."""
-        # Label codes of rows that are no longer in the sample are removed.
+        """Solve every model and fit its classifiers on the projected sample."""
+        # Forget the label codes of rows that are no longer in the sample.
         self._sample_truth = {number: self._sample_truth[number] for number in self._sample.numbers().tolist()}
         y = self._target_array(list(self._sample_truth.values()))
         means, others = self._class_means()
@@ -404,8 +413,8 @@ class _Evaluation:
                 projection = estimator.solve(self._accumulators[name].freeze())
             self._projections[name] = projection
 
-            # A linear projection of the class means of all rows gives the exact projected means.
-            # For other projections, the means of the projected sample are used.
+            # A linear projection maps class means of rows to class means of projected rows.
+            # For other projections, class means of the projected sample are used.
             linear = projection.kind in ("linear", "columns")
             sample = Sample(
                 self._sample.projected(projection),
@@ -420,12 +429,9 @@ class _Evaluation:
     def _class_means(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the class means of all learned rows.
 
-        Returns two arrays (labels, features), in the order of the label codes:
-
-        - the mean of the rows with each label,
-        - the mean of the rows without each label.
-
-        A mean of no rows is NaN.
+        Returns two arrays (labels, features) in the order of the label codes. The first has the
+        mean of the rows with each label. The second has the mean of the rows without each label.
+        If there are no such rows, the mean is NaN.
         """
         moments = self._moments.freeze().centred()
         weights = moments.label_weights
@@ -441,9 +447,10 @@ class _Evaluation:
     def _target_array(self, truth: list[list[int]]) -> np.ndarray:
         """Return the labels of rows as an array.
 
-        truth: label codes of each row.
+        If rows have one label, returns label codes (rows,). If rows have several labels, returns
+        (rows, labels) bool, True if the row has the label.
 
-        Returns codes (rows,) if rows have one label, else an indicator (rows, labels) bool.
+        truth: list of label codes for each row.
         """
         if self._kind == "class":
             return np.array([codes[0] for codes in truth], np.int64)
@@ -453,12 +460,12 @@ class _Evaluation:
         return Y
 
     def _count_predictions(self, key: tuple[str, str], truth: list[list[int]], predicted: np.ndarray) -> None:
-        """Count the predictions for a batch and report a Point of the curve.
+        """Count the predictions for a batch and add a point to the learning curve.
 
-        key: (name of the model, name of the probe, its classifier).
-        truth: label codes of each row.
-        predicted: predicted codes (rows,) if rows have one label. Else scores (rows, labels), for
-            the labels that were known when the probe was fitted.
+        key: pair (name of the model, name of the classifier).
+        truth: list of label codes for each row.
+        predicted: predicted label codes (rows,) if rows have one label. Otherwise scores
+            (rows, labels) for the labels that were known when the classifier was fitted.
         """
         y = self._target_array(truth)
         if self._kind == "class":
@@ -480,9 +487,9 @@ class _Evaluation:
 class _Identity(NamedTuple):
     """Projection of the baseline FULL, which returns rows unchanged.
 
-    n_features: number of features when the object was made. Later features of sparse rows are
-        dropped.
-    kind: kind of the projection. "columns" counts as linear.
+    n_features: number of features to return. Sparse rows with more features are cut.
+    kind: kind of the projection, as in other projections. "columns" means that the result consists
+        of columns of the rows.
     """
 
     n_features: int

@@ -1,27 +1,28 @@
-"""Advance: reads the log's events as Steps and applies them to models, one event at a time.
+"""Advance: reads the events of the log and applies them to models, one event at a time.
 
-Live learning, backfill and replay use the same code. Events are never batched together, so a state
-depends on the events and their boundaries alone, and is bit-equal however often the process was
-killed. A sum that was rebuilt may differ in the last digits from one that was subtracted from.
+Live learning, backfill and replay use this code. Events are never merged. A model's state
+therefore depends only on the events, and a killed process ends with the same bits after its
+restart. There is one exception: a model that was rebuilt may differ in the last digits from a
+model that subtracted rows.
 
-An unlearn event takes rows out. A model whose state is a sum subtracts them. Any other model is
-rebuilt from the log up to this event, without all rows that were unlearned so far, by later events
-too. Those later events then change nothing. A sum is rebuilt as well
+An unlearn event names rows to remove. There are two ways to remove them from a model:
 
-- under decay, since the removed rows have reduced the weight of older ones,
-- if its map has filled or weighed the remaining rows by the removed ones,
-- if subtraction would lose too much precision.
+- Subtract the rows from the state, if the state consists of sums over rows. This costs as much as
+  learning these rows.
+- Rebuild the model: learn the log again without the unlearned rows. A rebuild leaves out the rows
+  of all unlearn events in the log, also of later ones, so it is done once for all of them.
 
-A caller that advances several models may hand a rebuild to another thread, so that it does not
-hold up the others.
+A state of sums is rebuilt too in these cases:
 
-Events in the log were admitted, so applying one must not raise. If it does, the model becomes
-`failed` with the event's position and the error's code and message. Its last projection stays in
-use and the other models go on. The failure is stored, so that a restart does not try the same
-event for ever.
+- The model decays. The removed rows have then reduced the weight of older rows.
+- The feature map has filled or weighted the remaining rows with statistics of the removed rows.
+- Subtraction would lose too much precision.
 
-Cost: subtracting costs as much as learning those rows. Rebuilding costs as much as learning the
-log again, once for all unlearn events that have arrived by then.
+The caller may run a rebuild in another thread, so that the other models do not wait for it.
+
+Events were checked before they entered the log, so applying one should not raise. If it does, the
+model becomes `failed`, and its failure (position, error code, message) is stored. A restart does
+not try the event again. The failed model's last projection stays in use, and other models go on.
 """
 
 import logging
@@ -46,34 +47,39 @@ from stream_dr.threads import compute_ahead
 
 log = logging.getLogger("stream_dr.advance")
 
-# What is compressed or in shards unpacks to more than its body.
+# Rows count in addition to payloads, because a small payload can have many rows.
+# Such a payload is compressed, or refers to a batch of a shard.
 PAGE_BYTES = 64 << 20
-"""A page ends past this many bytes of bodies, or of their rows."""
+"""Number of bytes at which a page (a list of events that are read together) ends.
+
+The page ends when its payloads, or the rows that were read from them, have this many bytes.
+"""
 
 
 ShouldContinue = Callable[[], bool]
-"""Function that returns False to stop a rebuild, called at every event that the rebuild reads."""
+"""Function that a rebuild calls at every event. It returns False to stop the rebuild."""
 
 
 def always() -> bool:
-    """Return True."""
+    """Return True, so that a rebuild is never stopped."""
     return True
 
 
 class Step(NamedTuple):
-    """One decoded event.
+    """An event of the log, parsed.
 
     Attributes
     ----------
     position : int
+        Position of the event in the log.
     block : Block or None
-        Rows to learn.
+        Rows to learn. None for an unlearn event.
     removal : Removal or None
-        Rows to take out.
+        Rows to unlearn. None for an event with rows.
     error : Exception or None
-        Error of reading the event.
+        Error that was raised when the event was read.
     gone : sequence of int
-        Numbers of the event's rows that are no longer in the block.
+        Numbers of the event's rows that were erased from the log. They are not in `block`.
     """
 
     position: int
@@ -84,25 +90,32 @@ class Step(NamedTuple):
 
 
 AfterPage = Callable[[Sequence[Step]], bool | None]
-"""Function that is called when all models have applied a page of steps.
+"""Function that is called when all models have applied a page of events.
 
-It may return True to end the pass over the log early.
+It may return True to stop reading the log.
 """
 
 
 class Steps:
-    """Reader of a directory's log as Steps. Used by one thread."""
+    """Reads the events of a directory's log as Steps (parsed events).
+
+    An instance must be used by one thread only.
+    """
 
     def __init__(self, directory: Directory) -> None:
         self._directory = directory
         self._decoder = directory.history.decoder()
 
     def read(self, after: int, until: int, limit: int = PAGE) -> list[Step]:
-        """Return the next events up to position `until`, at most `limit`.
+        """Return the next events.
 
-        An event that cannot be read is a Step with the error. It fails the models that need it.
+        after: position of the last event that was already read.
+        until: position of the last event to read.
+        limit: maximum number of events to return.
+
+        An event that cannot be read becomes a Step with the error in `error`.
         """
-        # Rows of recently appended events are in memory, parsed from the very bytes of the log.
+        # Recently appended events are still in memory and need not be parsed again.
         recent = self._directory.recent
         drafts = [(p, draft) for p, draft in recent.take(after, limit) if p <= until]
         if drafts:
@@ -110,28 +123,28 @@ class Steps:
         return self._read_log(after, min(until, recent.first(after, until + 1) - 1), limit)
 
     def pages(self, after: int, until: int) -> Generator[list[Step], None, None]:
-        """Yield all events with after < position ≤ until, a page at a time."""
+        """Yield all events with after < position ≤ until, in lists of at most PAGE events."""
         while after < until and (steps := self.read(after, until)):
             yield steps
             after = steps[-1].position
 
     def _read_log(self, after: int, until: int, limit: int) -> list[Step]:
-        """Return the next events of the log."""
+        """Return the next events from the log on the disk. The parameters are as in `read`."""
         steps: list[Step] = []
         remaining_bytes = PAGE_BYTES
         try:
-            # One short read for each page, so that no cursor stays open on the log.
+            # Read a page at a time, so that no database cursor stays open between pages.
             for event in self._directory.log.read(after, until, limit, PAGE_BYTES):
                 steps.append(_step_or_error(event.position, partial(self._of_event, event)))
                 remaining_bytes -= steps[-1].block.nbytes if steps[-1].block is not None else 0
                 if remaining_bytes <= 0:
                     break
 
-        # This error is temporary and says nothing of the events.
+        # Overloaded is temporary and is no fault of the events, so no event gets it as its error.
         except Overloaded:
             raise
         except StreamDRError as e:
-            # Read the events one by one to find the one that cannot be read.
+            # Read the next event alone, to find out which event cannot be read.
             if limit > 1:
                 return self._read_log(after, until, 1)
             return [Step(after + 1, error=e)]
@@ -150,7 +163,10 @@ class Steps:
 
 
 def _step_or_error(position: int, read: Callable[[], Step]) -> Step:
-    """Return the step that `read` gives, or one with the error that it raises."""
+    """Call `read` and return its Step.
+
+    If `read` raises, return a Step with the error.
+    """
     try:
         return read()
     except Exception as e:
@@ -158,7 +174,7 @@ def _step_or_error(position: int, read: Callable[[], Step]) -> Step:
 
 
 def rows_to_learn(steps: Iterable[Step]) -> int:
-    """Return the number of rows to learn in these steps."""
+    """Return the total number of rows to learn in these events."""
     return sum(step.block.rows for step in steps if step.block is not None)
 
 
@@ -170,15 +186,18 @@ def backfill(
     after_page: AfterPage | None = None,
     rebuild: ShouldContinue | None = always,
 ) -> list[Model]:
-    """Apply the log's events up to `until` to all models, in one pass.
+    """Apply the events of the log to models that are behind, reading the log once.
 
-    Each model skips the events that it has applied. A model that cannot apply an event is failed,
-    and so is one whose shard cannot be read.
+    Each model skips the events that it has already applied. A model that cannot apply an event, or
+    whose event cannot be read, becomes `failed`.
 
+    until: position of the last event to apply.
+    pool: threads in which the models learn in parallel. None: one model after another.
+    after_page: called after each page of events. It may return True to stop.
     rebuild: as in `advance`.
 
-    Returns the models that stopped at an event because they need a rebuild. Raises HistoryGone if
-    a model needs events that are no longer in the log.
+    Returns the models that stopped before an unlearn event, because they need a rebuild that was
+    not done. Raises HistoryGone if a model needs events that are no longer in the log.
     """
     behind = [m for m in models if m.status != "failed" and m.position < until]
     blocked: list[Model] = []
@@ -205,12 +224,16 @@ def advance_all(
     pool: Executor | None,
     rebuild: ShouldContinue | None = always,
 ) -> list[Model]:
-    """Apply all steps in order to every model, models side by side in the pool.
+    """Apply events in order to every model. The models learn in parallel.
 
-    Returns the models that stopped at an event because they need a rebuild (`advance`).
+    pool: threads in which the models learn. None: one model after another.
+    rebuild: as in `advance`.
+
+    Returns the models that stopped before an unlearn event, because they need a rebuild that was
+    not done.
     """
-    # The main thread gives even a single model to the pool: Ctrl-C is raised there, and would
-    # interrupt an event halfway.
+    # Ctrl-C raises KeyboardInterrupt in the main thread, maybe in the middle of an event.
+    # The main thread therefore gives even a single model to the pool.
     in_this_thread = len(models) < 2 and threading.current_thread() is not threading.main_thread()
 
     if pool is None or in_this_thread:
@@ -228,11 +251,14 @@ def _advance_many(model: Model, steps: Iterable[Step], directory: Directory, reb
 def advance(model: Model, step: Step, directory: Directory, rebuild: ShouldContinue | None = always) -> bool:
     """Apply one event to a model.
 
-    rebuild: asked during a rebuild whether to go on. None if the model must not be rebuilt here,
-        because a rebuild takes long and would hold up other models.
+    An unlearn event may require a rebuild: the model learns the log again without the unlearned
+    rows. If the event cannot be applied, the model becomes `failed`, and nothing is raised.
 
-    Returns False if the model needs a rebuild that was not done. It is then unchanged. A model
-    that cannot apply the event is failed, and nothing is raised.
+    rebuild: function that a rebuild calls at every event. It returns False to stop the rebuild.
+        None forbids a rebuild, which takes long and would delay other models.
+
+    Returns False if the model needs a rebuild that was forbidden or stopped. The model is then
+    unchanged.
     """
     if model.status == "failed" or step.position <= model.position:
         return True
@@ -250,7 +276,12 @@ def advance(model: Model, step: Step, directory: Directory, rebuild: ShouldConti
 
 
 def _remaining_rows(step: Step, unlearn_horizon: int, directory: Directory) -> Block | None:
-    """Return the rows of an event without those unlearned up to `unlearn_horizon`, or None."""
+    """Return an event's rows without the rows that later events unlearn.
+
+    unlearn_horizon: position of the last unlearn event whose rows are left out.
+
+    None if no row remains.
+    """
     if step.block is None or step.position >= unlearn_horizon:
         return step.block
     remaining = directory.history.remaining(
@@ -261,7 +292,10 @@ def _remaining_rows(step: Step, unlearn_horizon: int, directory: Directory) -> B
 
 @contextmanager
 def _fail_on_error(model: Model, position: int, directory: Directory) -> Iterator[None]:
-    """Fail the model if the with-block raises."""
+    """Mark the model as failed at `position` if the with-block raises.
+
+    The error is logged and not raised again.
+    """
     try:
         yield
     except Exception as e:
@@ -273,9 +307,9 @@ def _fail_on_error(model: Model, position: int, directory: Directory) -> Iterato
 def _unlearn(
     model: Model, position: int, removal: Removal, directory: Directory, rebuild: ShouldContinue | None
 ) -> bool:
-    """Apply an unlearn event.
+    """Apply an unlearn event to a model.
 
-    Return False if that takes a rebuild that is not wanted.
+    The parameters and the returned value are as in `advance`.
     """
     if model.subtracts and subtracts_exactly(model.accumulator):
         accumulator = model.estimator.accumulator(model.accumulator.freeze())
@@ -291,7 +325,8 @@ def _unlearn(
     if rebuild is None:
         return False
 
-    # Leave out all rows unlearned so far, so that later unlearn events need no further rebuild.
+    # Leave out the rows of every unlearn event in the log, also of later ones.
+    # The later unlearn events then need no further rebuild.
     accumulator = first_accumulator(model, directory.path)
     unlearn_horizon = directory.position
     for _, block in directory.history.events(model.start - 1, position, None, unlearn_horizon):

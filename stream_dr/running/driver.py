@@ -1,11 +1,13 @@
-"""Driver: keeps the models of a directory current, one turn at a time.
+"""Driver: lets models learn events, and publishes and snapshots the models when this is due.
 
-A turn lets the models learn a page of events, then starts whatever is due: solving and publishing,
-snapshots, and retention (the log drops what no model needs any more).
+One call of `Driver.turn` lets the models learn some events. Then it starts the work that is due:
 
-The driver has no thread of its own. A service's model thread, a replay and a replay in parts call
-it, and give it the pools that it works in. It reports what happens to one function, its event
-handler.
+- solving models and publishing their projections,
+- writing snapshots,
+- dropping the events that no model needs any more from the log.
+
+The driver has no thread. Its callers are the service's model thread and replays. They give it the
+thread pools in which it works, and a function that it calls when something has happened.
 """
 
 import logging
@@ -28,32 +30,35 @@ from stream_dr.running.live_scores import TestThenTrain
 
 log = logging.getLogger("stream_dr.driver")
 
-# At most a twentieth of one processor is spent on solving each model, however many rows come.
+# Solving one model thus takes at most a twentieth of one processor's time.
 SOLVING_SHARE = 20
-"""Least pause between two solutions of a model, in multiples of the last one's time."""
+"""Shortest pause between two solutions of a model, as a multiple of the last solution's time."""
 
 SNAPSHOT_SHARE = 10
-"""Least pause between two snapshots, in multiples of the last one's time."""
+"""Shortest pause between two snapshots, as a multiple of the last snapshot's time."""
 
 
 class RunSettings(NamedTuple):
-    """Settings of how models are kept current.
+    """Settings that say when models are published, snapshotted and tested.
 
     Attributes
     ----------
     publish : PublishPolicy
-        Policy of models that have none of their own.
+        Publish policy of the models that have no policy themselves.
     snapshot_rows : int or None
-        Snapshot changed models after this many new rows. None: not by rows.
+        Number of new rows after which changed models are snapshotted. None: the number of rows
+        does not matter.
     snapshot_seconds : float or None
-        Snapshot changed models after this many seconds. None: not by time.
+        Number of seconds after which changed models are snapshotted. None: the time does not
+        matter.
     retain_rows : int or None
-        Number of rows to keep in the log once every snapshot is past them. None: all.
+        Number of the newest rows that always stay in the log. Older rows are dropped when the
+        snapshots of all models include them. None: no row is dropped.
     workers : int
-        Number of threads that solve and snapshot. A service backfills and refines in twice as
-        many.
+        Number of threads that solve and snapshot models. The service uses twice this number of
+        threads for models that catch up or are refined.
     test_then_train : bool
-        True if live models are tested on rows before they learn them.
+        True to test live models on rows before they learn these rows.
 
     Examples
     --------
@@ -72,7 +77,7 @@ class RunSettings(NamedTuple):
 
 
 class EngineEvent(StrEnum):
-    """Kinds of events that the engine reports to an EventHandler."""
+    """What can happen to models and to the log. An EventHandler receives these events."""
 
     APPENDED = "appended"
     PUBLISHED = "published"
@@ -81,44 +86,45 @@ class EngineEvent(StrEnum):
     FAILED = "failed"
     MODELS_MOVED = "models_moved"
     WAIT_ADDED = "wait_added"
-    # Both are reported whether or not the work succeeded.
+    # The next two events are reported also if the work has failed.
     SOLVING_ENDED = "solving_ended"
     CHECKPOINT_ENDED = "checkpoint_ended"
 
 
 class EventHandler(Protocol):
-    """Function that receives the events of the engine."""
+    """Function that is called when something has happened to models or to the log."""
 
     def __call__(self, event: EngineEvent, **details: int | str) -> None:
-        """Handle an event."""
+        """Handle an event. The details depend on the kind of event."""
 
 
 def ignore_event(event: EngineEvent, **details: int | str) -> None:
-    """Do nothing."""
+    """Do nothing. It is the default event handler."""
 
 
 class Driver:
     """Schedules the learning, solving and snapshots of models.
 
-    One thread at a time takes turns. Any thread may publish.
+    Only one thread at a time may call `turn` or `catch_up`. Any thread may publish.
 
     Parameters
     ----------
     directory : Directory
         Directory of the models.
     settings : RunSettings
+        When to publish, snapshot and test.
     advance : Executor
-        Pool in which models learn side by side.
+        Thread pool in which models learn in parallel.
     work : Executor
-        Pool in which models are solved and snapshotted.
+        Thread pool in which models are solved and snapshotted.
     on_event : EventHandler
-        Receives what happens.
+        Function that is called when something has happened.
     awaited_position : callable
-        Returns the last position that a caller waits for. Projections that cover it are published
-        as soon as the models have learned it.
+        Returns the last position of the log that some caller waits for, or -1. Models that have
+        learned this position are published at once.
     solving : bool
-        True if models are solved for the tests (`TestThenTrain`), because they publish only at the
-        end, as in a replay.
+        True to solve models for the tests of `TestThenTrain`. A replay needs this, because it
+        publishes models only at its end.
     """
 
     def __init__(
@@ -142,7 +148,7 @@ class Driver:
         # Number of rows learned since the last snapshots were started.
         self._new_rows = 0
 
-        # A checkpoint is one run on a worker that snapshots one or more models.
+        # A checkpoint is one task in the pool that snapshots one or more models.
         self._checkpoint_started_at = time.monotonic()
         self._checkpoint_seconds = 0.0
         self._checkpoint_failed = False
@@ -156,14 +162,18 @@ class Driver:
         joined_rows: int = 0,
         test: bool = True,
     ) -> list[Model]:
-        """Let models learn events, then start whatever is due.
+        """Let models learn events, then start the publications and snapshots that are due.
 
-        rebuild: asked during a rebuild whether to go on. None to return the models that need a
-            rebuild, instead of rebuilding them here.
-        joined_rows: number of rows learned by models that joined these since the last turn.
-        test: True to test the models on the events first, if the settings test at all.
+        An unlearn event may require a rebuild: the model learns the log again without the
+        unlearned rows.
 
-        Returns the models that stopped at an event because they need a rebuild.
+        rebuild: function that a rebuild calls at every event. It returns False to stop the
+            rebuild. None: do not rebuild models here.
+        joined_rows: number of rows that new members of `models` learned elsewhere since the last
+            turn. They count towards the next snapshot.
+        test: True to test the models on the events first, if the settings allow tests.
+
+        Returns the models that need a rebuild that was not done.
         """
         if test and self.tests is not None:
             self.tests.test(models, steps)
@@ -178,12 +188,17 @@ class Driver:
         rebuild: ShouldContinue | None = always,
         after_turn: AfterPage = lambda steps: None,
     ) -> list[Model]:
-        """Take turns over the log's events up to `until`, in one pass.
+        """Let models that are behind learn the events of the log, reading the log once.
 
-        Each model skips the events that it has applied. Returns the models that need a rebuild.
-        Raises as `backfill`.
+        Each model skips the events that it has already applied. Models are published and
+        snapshotted on the way, when this is due.
 
+        until: position of the last event to apply.
         rebuild: as in `turn`.
+        after_turn: called after each page of events. It may return True to stop.
+
+        Returns the models that need a rebuild that was not done. Raises HistoryGone if a model
+        needs events that are no longer in the log.
         """
 
         def schedule(steps: Sequence[Step]) -> bool | None:
@@ -193,11 +208,14 @@ class Driver:
         return backfill(self._directory, models, until, self._advance, schedule, rebuild)
 
     def scores(self, model: Model) -> JsonDict:
-        """Return the test scores of a model, or {} if there are no tests."""
+        """Return the scores of a model's tests (`TestThenTrain.scores`).
+
+        Empty if models are not tested.
+        """
         return {} if self.tests is None else self.tests.scores(model)
 
     def schedule_due(self, models: Sequence[Model], rows: int = 0) -> None:
-        """Start whatever is due: publish live models, and snapshot changed ones.
+        """Start the publications of live models and the snapshots that are due now.
 
         rows: number of rows learned since the last call.
         """
@@ -212,22 +230,26 @@ class Driver:
             self._start_checkpoint(models)
 
     def next_due(self, models: Sequence[Model]) -> float:
-        """Return the time, by time.monotonic, to call `schedule_due` if no event comes first.
+        """Return the time (time.monotonic) at which the next work becomes due.
 
-        Infinity means that nothing becomes due before something changes.
+        Infinity if no work becomes due unless events arrive or running work ends.
         """
         idle = self._idle(models)
         return min([*(self._publication_due(m, idle) for m in self._live(models)), self._snapshots_due(models)])
 
     def submit_publish_and_snapshot(self, model: Model) -> "Future[None]":
-        """Publish a model on a worker as it is now, then snapshot it.
+        """Publish a model in the worker pool, then snapshot it.
 
-        An error of the disk is logged, and the snapshot is taken when the next one is due.
+        An error of the snapshot is logged. The snapshot is repeated when the next one is due.
         """
         return self._work.submit(self._publish_and_snapshot, model)
 
     def submit_publish(self, model: Model) -> None:
-        """Publish a model on a worker, if its policy allows and it has changed."""
+        """Publish a model in the worker pool.
+
+        Nothing is done if the model has not changed, is being solved already, or has a policy
+        without automatic publication.
+        """
         if (
             model.auto_publishes
             and model.stale
@@ -237,10 +259,12 @@ class Driver:
             self._work.submit(self._publish, model, model.begin_publishing())
 
     def write_snapshots(self, frozen: Iterable[tuple[Model, Frozen]]) -> None:
-        """Snapshot models in this thread, then drop from the log what no model needs.
+        """Snapshot models in this thread, then drop unneeded events from the log.
 
-        Models whose snapshot is up to date are skipped. An error does not stop the others. It is
-        logged, and the first one is raised at the end.
+        frozen: pairs of a model and its state.
+
+        Models whose snapshot is up to date are skipped. If a snapshot fails, the error is logged
+        and the other models are still snapshotted. The first error is raised at the end.
         """
         self._directory.log.check_writer()
         errors: list[Exception] = []
@@ -252,10 +276,12 @@ class Driver:
             raise errors[0]
 
     def finish(self, models: Iterable[Model], publishing: Callable[[Model], bool] = lambda model: True) -> None:
-        """End cleanly: publish, snapshot, and give back unused version numbers.
+        """Publish and snapshot the models before the process ends.
 
-        Only models for which `publishing` returns True are published. The first error of a
-        snapshot is raised at the end.
+        publishing: returns True for the models to publish. All models are snapshotted.
+
+        Reserved version numbers that were not used are given back. If snapshots fail, the first
+        error is raised at the end.
         """
         if self._checkpoint is not None:
             wait([self._checkpoint])
@@ -272,17 +298,20 @@ class Driver:
                 model.version_numbers.release()
 
     def _live(self, models: Sequence[Model]) -> list[Model]:
-        """Return the models that are live."""
+        """Return the models that are live (near the end of the log)."""
         return [m for m in models if m.status == "live"]
 
     def _idle(self, models: Sequence[Model]) -> bool:
-        """Return True if the models have applied the whole log."""
+        """Return True if all these models have applied the last event of the log."""
         return all(m.position >= self._directory.position for m in models)
 
     def _publication_due(self, model: Model, idle: bool) -> float:
-        """Return the time, by time.monotonic, at which a model is to be solved.
+        """Return the time (time.monotonic) at which a model is to be solved and published.
 
-        Infinity means not before something changes.
+        idle: True if all models have applied the last event of the log.
+
+        Infinity if the model has nothing new to publish, is being solved, or its policy asks for
+        no publication now.
         """
         if not model.stale or model.solving.under_way or model.solving.attempted >= model.position:
             return math.inf
@@ -291,7 +320,7 @@ class Driver:
 
         published = model.published
         policy = model.policy or self._settings.publish
-        # True if the process was killed after a publication and before its snapshot.
+        # An earlier process had published the model, and was killed before it wrote a snapshot.
         was_published = published is None and model.version_numbers.next > 1
         by_rows = policy.rows is not None and model.rows - (published.rows if published else 0) >= policy.rows
 
@@ -317,16 +346,17 @@ class Driver:
                 self.write_snapshots([(model, model.freeze())])
 
     def _snapshots_due(self, models: Sequence[Model]) -> float:
-        """Return the time, by time.monotonic, at which the next snapshots are due.
+        """Return the time (time.monotonic) at which the next snapshots are due.
 
-        Infinity means not before something changes, or while snapshots are being written.
+        Infinity if no model has changed, if snapshots are being written, or if the settings ask
+        for none yet.
         """
         running = self._checkpoint is not None and not self._checkpoint.done()
         if running or not any(map(_lacks_snapshot, models)):
             return math.inf
 
-        # The sign of components cannot be derived from the rows. Without an early snapshot, later
-        # components could point the other way after a kill.
+        # Components are unique only up to their sign.
+        # An early snapshot makes sure that they have the same signs after a kill and a restart.
         if self._published_first(models):
             return self._checkpoint_started_at
 
@@ -336,7 +366,7 @@ class Driver:
         return self._checkpoint_started_at + max(pause, SNAPSHOT_SHARE * self._checkpoint_seconds)
 
     def _published_first(self, models: Sequence[Model]) -> list[Model]:
-        """Return the models whose first publication has no snapshot yet.
+        """Return the models whose first published projection is not in a snapshot yet.
 
         Empty if the last snapshots could not be written.
         """
@@ -345,7 +375,7 @@ class Driver:
         return [m for m in models if _lacks_snapshot(m) and m.published and not m.last_snapshot.version]
 
     def _start_checkpoint(self, models: Sequence[Model]) -> None:
-        """Snapshot models on a worker."""
+        """Start to snapshot, in the worker pool, the models that need it."""
         due = self._published_first(models)
         if not due:
             due = [m for m in models if _lacks_snapshot(m)]
@@ -364,12 +394,12 @@ class Driver:
             self._checkpoint_seconds = time.monotonic() - started_at
 
     def _snapshot(self, model: Model, frozen: Frozen, errors: list[Exception]) -> None:
-        """Write a snapshot, or append the error to `errors`."""
+        """Write a model's snapshot. An error is logged and appended to `errors`."""
         try:
             snapshot(model, frozen, self._directory.path)
         # The disk may be full or broken.
         except Exception as e:
-            # The folder of a model that was removed meanwhile is gone.
+            # If the model was removed in the meantime, its folder is gone. That is no error.
             if self._directory.holds(model):
                 log.exception("model %s could not be snapshotted at position %d", model.name, frozen.position)
                 reason = str(e) if isinstance(e, StreamDRError) else "the log has the details"
@@ -379,7 +409,10 @@ class Driver:
         self._on_event(EngineEvent.SNAPSHOT, model=model.name, position=frozen.position)
 
     def _retain(self, errors: list[Exception]) -> None:
-        """Drop from the log what the snapshots allow."""
+        """Drop and erase the rows of the log that no model needs any more.
+
+        An error is logged and appended to `errors`.
+        """
         try:
             self._directory.retention.forget()
             if self._settings.retain_rows is not None:
@@ -390,5 +423,5 @@ class Driver:
 
 
 def _lacks_snapshot(model: Model) -> bool:
-    """Return True if a model has changed since its last snapshot."""
+    """Return True if a model has not failed and has changed since its last snapshot."""
     return model.failure is None and not model.has_snapshot_of(model.position)

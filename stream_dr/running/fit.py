@@ -1,4 +1,4 @@
-"""fit: lets an estimator learn files or tables batch by batch, with a progress bar."""
+"""fit: trains an estimator on files or tables batch by batch, with a progress bar."""
 
 import os
 from collections.abc import Iterator
@@ -29,25 +29,27 @@ def fit(
     progress: bool = True,
     **options: Any,
 ) -> AnyEstimator:
-    """Learn a source from scratch, batch by batch, and return the estimator.
+    """Fit an estimator to files or tables, batch by batch, and return the estimator.
 
-    Memory: the state and one batch. After an error the estimator is what it was.
+    Anything that the estimator learned before is forgotten. If an error is raised, the estimator
+    does not change. The memory holds the estimator's state and one batch.
 
     Parameters
     ----------
     source : path, list of paths, Source, table or stream of tables
-        Paths are shards, or files in any format of `open_source`. Tables are what `fit` of an
-        estimator takes.
+        A path is a shard, or a file in any format of `open_source`. A table is anything that the
+        estimator's own `fit` accepts.
     label : str or None
-        Column of targets.
+        Name of the column that holds the targets.
     format : str or None
         Format of the files, as in `open_source`.
     progress : bool
-        Show the number of rows so far, if stderr is a terminal.
+        True to show the number of rows learned so far. Nothing is shown if stderr is no terminal.
     **options
         Further options of `open_source`.
 
-    Raises what reading and learning raise.
+    Raises InvalidParameter if there is no row to learn from. Also raises the errors of reading and
+    of learning.
 
     Examples
     --------
@@ -76,7 +78,7 @@ def fit(
 
 
 def _blocks(source: Any, label: str | None, format: str | None, options: JsonDict) -> Iterator[Block]:
-    """Yield the blocks of a source."""
+    """Yield the batches of a source as Blocks. The parameters are as in `fit`."""
     paths = [source] if isinstance(source, str | os.PathLike) else source
     if isinstance(paths, list | tuple) and paths and all(isinstance(path, str | os.PathLike) for path in paths):
         all_options = options if label is None else options | {"label": label}

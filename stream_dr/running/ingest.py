@@ -1,10 +1,10 @@
-"""Ingest: the queue of drafts, and the thread that appends them to the log.
+"""Ingest: the queue of drafts (events to append), and the thread that writes them to the log.
 
-The thread takes all drafts that wait, admits them in order, commits them as one group, then
-answers them. While one group is being committed the next one gathers, so many small posts share
-one fsync. The queue is bounded in bytes, as sent or as unpacked.
+The thread takes all drafts from the queue, checks them in order and commits them in one
+transaction (a group commit). Then it completes the futures of their callers. New drafts wait in
+the queue during a commit, so many small drafts share one fsync. The queue is bounded in bytes.
 
-There is one writer, so positions have one order. An answer is given only after the commit.
+Only this thread appends to the log, so the events have one order.
 """
 
 import logging
@@ -24,15 +24,15 @@ GROUP_EVENTS = 256
 """Maximum number of events in a group commit."""
 
 GROUP_BYTES = 32 << 20
-"""A group commit ends past this many bytes."""
+"""Number of bytes at which a group commit takes no further event."""
 
 QueuedDraft = tuple[Draft, "Future[Receipt]"]
 
 
 class Appender:
-    """Thread that appends drafts to a directory.
+    """Thread that appends drafts (events without a position) to a directory's log.
 
-    on_appended: called from this thread after each commit, with the receipts of new events.
+    on_appended: called in this thread after each commit, with the receipts of the new events.
     """
 
     def __init__(self, directory: Directory, on_appended: Callable[[Sequence[Receipt]], None]) -> None:
@@ -50,7 +50,7 @@ class Appender:
         self._thread.start()
 
     def close(self) -> None:
-        """Refuse new drafts. Return when all queued ones are answered."""
+        """Refuse new drafts, and wait until all queued drafts are appended or refused."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -58,7 +58,10 @@ class Appender:
             self._thread.join()
 
     def submit(self, draft: Draft) -> "Future[Receipt]":
-        """Queue a draft. Raises Overloaded or ShuttingDown."""
+        """Queue a draft, and return the future of its Receipt.
+
+        Raises Overloaded if the queue is full. Raises ShuttingDown after `close`.
+        """
         future: Future[Receipt] = Future()
         size = draft.size
 
@@ -89,7 +92,7 @@ class Appender:
     def _commit_next_group(self) -> None:
         with self._changed:
             group = self._take_queued_drafts()
-        # A draft whose future the caller has cancelled is dropped.
+        # Drop the drafts whose future was cancelled by the caller.
         self._append_and_answer([(d, f) for d, f in group if f.set_running_or_notify_cancel()])
         with self._changed:
             self.queued_bytes -= sum(d.size for d, _ in group)
@@ -103,7 +106,7 @@ class Appender:
         return group
 
     def _append_and_answer(self, group: list[QueuedDraft]) -> None:
-        """Append a group and answer its futures."""
+        """Append a group of drafts in one commit, and complete the future of each draft."""
         try:
             answers: list[Receipt | StreamDRError] = self._directory.append([draft for draft, _ in group])
         except Exception as e:

@@ -1,4 +1,4 @@
-"""Jobs: long work in the background (refine, snapshot) with progress and cancel."""
+"""Jobs: refines and snapshots that run in the background and can be cancelled."""
 
 import logging
 import threading
@@ -13,10 +13,7 @@ from stream_dr.models.model import Model
 log = logging.getLogger("stream_dr.jobs")
 
 JOBS_KEPT = 1_000
-"""Maximum number of jobs that can be looked up.
-
-The oldest ended jobs are dropped first.
-"""
+"""Number of jobs above which the oldest ended jobs are forgotten."""
 
 
 class Job:
@@ -31,17 +28,20 @@ class Job:
     model : str
         Name of the model.
     target : Model or None
-        The model, until the job ends.
+        The model object. None once the job has ended.
     state : str
         "waiting", "running", "done", "failed" or "cancelled".
     progress : dict
-        JSON-able progress report. It is replaced as a whole, so readers need no lock.
+        Latest progress report, which can be written as JSON. Each report is a new dict, so readers
+        need no lock.
     error : dict or None
         `{"code": …, "message": …}` if the job failed.
 
     Examples
     --------
-    >>> import stream_dr  # running, directory and model are those of the example of Running
+    The example uses `running` from the example of Running.
+
+    >>> import stream_dr
     >>> job = running.snapshot("lda")
     >>> job.kind, job.model
     ('snapshot', 'lda')
@@ -73,14 +73,15 @@ class Job:
     def cancel(self) -> None:
         """Ask the job to stop at its next safe point.
 
-        An ended job does not change.
+        Nothing happens if the job has already ended.
         """
         self._cancel_requested.set()
 
     def run(self, work: Callable[["Job"], None], after: "Job | None" = None) -> None:
-        """Run `work` in this thread and record how it ended.
+        """Run the job's work in this thread and record how the work ended.
 
-        If `after` is given, wait for that job to end first.
+        work: receives this job, so that it can report progress and see a request to stop.
+        after: job that must end before this one starts, or None.
         """
         if after is not None:
             after.wait()
@@ -96,18 +97,18 @@ class Job:
             self.error = {"code": e.code, "message": str(e)}
 
         except Exception as e:
-            # Clients must not see the text of an unexpected error. It may hold data of others.
+            # The text of an unexpected error may contain private data, so clients do not get it.
             log.exception("job %s (%s of %s) failed", self.id, self.kind, self.model)
             self.state = "failed"
             self.error = {"code": "internal", "message": type(e).__name__}
 
         finally:
-            # Drop the reference, so that a model removed meanwhile can be freed.
+            # Drop the reference, so that the memory of a removed model can be freed.
             self.target = None
             self._ended.set()
 
     def report(self, progress: JsonDict) -> None:
-        """Update the progress report with these fields."""
+        """Add these fields to the progress report, or replace their values."""
         self.progress = {**self.progress, **progress}
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -115,14 +116,14 @@ class Job:
         return self._ended.wait(timeout)
 
     def describe(self) -> JsonDict:
-        """Return the job's public attributes, JSON-able."""
+        """Return a dict of the job's public attributes, which can be written as JSON."""
         return {name: getattr(self, name) for name in ("id", "kind", "model", "state", "progress", "error")}
 
 
 class Jobs:
-    """All jobs of a running directory, oldest first.
+    """The jobs of a running directory, oldest first.
 
-    Holds every job that has not ended, and at most `most` in total beyond those.
+    most: number of jobs above which the oldest ended jobs are forgotten.
     """
 
     def __init__(self, most: int = JOBS_KEPT) -> None:
@@ -135,8 +136,9 @@ class Jobs:
     ) -> Job:
         """Run `work` on a model in the pool and return its job.
 
-        exclusive: if a job of this kind has not ended for the model, return that job instead of a
-        new one. If that job was asked to stop, the new job starts once it has ended.
+        kind: "refine" or "snapshot".
+        exclusive: True to return the model's earlier job of this kind, if that job has not ended.
+            If the earlier job was asked to stop, a new job waits until the earlier one has ended.
         """
         with self._lock:
             previous = self._unfinished(kind, model) if exclusive else None
@@ -153,7 +155,10 @@ class Jobs:
         return job
 
     def _unfinished(self, kind: str, model: Model) -> Job | None:
-        """Return the newest job of this kind for the model that has not ended, or None."""
+        """Return the model's newest job of this kind, among the jobs that have not ended.
+
+        None if there is no such job.
+        """
         jobs = (j for j in reversed(self._jobs.values()) if j.kind == kind and j.target is model and not j.has_ended)
         return next(jobs, None)
 
@@ -167,7 +172,7 @@ class Jobs:
         return job
 
     def cancel(self, model: Model | None = None) -> None:
-        """Ask all jobs of a model to stop, or all jobs if no model is given."""
+        """Ask the jobs of a model to stop. None: the jobs of all models."""
         for job in self:
             if model is None or job.target is model:
                 job.cancel()

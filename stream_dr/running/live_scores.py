@@ -1,18 +1,20 @@
-"""Live scores: how well the models of a stream predict rows that they have not learned yet.
+"""Live scores: how well models predict the targets of rows that they have not learned yet.
 
-Before an event is learned, some of its rows with a target are projected as each model has
-published. A row is predicted to have the label of the nearest class mean. Where targets are
-numbers, least squares on the projected rows predicts them. The means and the least squares are of
-the rows tested before. If rows have several labels, a predicted label is right if it is among
-them.
+Before the models learn an event, some of its rows are tested. Each model's published projection
+projects these rows, and their targets are predicted from the projected rows of earlier tests:
 
-Two baselines need no model: the target of the row before, and the most frequent label.
+- A label is predicted by the nearest class mean. If a row has several labels, the predicted label
+  is right if it is one of them.
+- Numbers are predicted by linear least squares.
 
-Rows that are unlearned leave the scores. Nothing that is learned or published depends on the
-tests. One thread tests, and any thread reads `scores`.
+Two baselines need no model: they predict the previous row's target, and the most frequent label.
 
-Memory: MOST_ROWS rows, at most MOST_BYTES. Time: after FREE_SECONDS, one part in `share` of the
-time. When batches are small and come fast, not every one is tested.
+Unlearned rows are removed from the scores. Testing does not change what models learn or publish.
+One thread runs the tests. Any thread may read the scores.
+
+The newest MOST_ROWS tested rows are held in memory, with at most MOST_BYTES bytes. After
+FREE_SECONDS seconds of testing, tests may take at most one part in `TestThenTrain.share` of the
+time. Events that arrive too fast for this are not tested.
 """
 
 import logging
@@ -39,45 +41,64 @@ from stream_dr.targets.targets import Targets
 
 log = logging.getLogger("stream_dr.test_then_train")
 
-MOST_ROWS, ROWS_AT_ONCE = 2_000, 500
-"""Number of the newest rows that scores are of, and of rows of one event that are tested."""
+MOST_ROWS = 2_000
+"""Maximum number of tested rows that are held in memory. Scores are computed from these rows."""
+
+ROWS_AT_ONCE = 500
+"""Maximum number of rows of one event that are tested."""
 
 MOST_BYTES = 16 << 20
-"""Upper bound on the bytes of the rows held."""
+"""Maximum number of bytes of the tested rows that are held in memory."""
 
 FREE_SECONDS = 0.5
-"""Seconds of testing that no share limits, so that short runs are tested too."""
+"""Number of seconds of testing before the tests' share of the time is limited.
 
-SOLVING_SHARE, CHEAP_BYTES = 10, 16 << 20
-"""One part in SOLVING_SHARE of the time goes to solving for tests. A state above CHEAP_BYTES is
-never solved for them, because the cost of its first solution is not known beforehand."""
+It lets short runs be tested too.
+"""
+
+SOLVING_SHARE = 10
+"""Solving models for the tests takes at most one part in SOLVING_SHARE of the time."""
+
+CHEAP_BYTES = 16 << 20
+"""Number of bytes of a model's state above which the model is never solved for the tests.
+
+The limit is needed because the time of the first solution is not known in advance.
+"""
 
 FEWEST_ROWS = 200
-"""Number of tested rows from which scores replace those of an earlier process. A model with fewer
-does not narrow the rows that models are compared on."""
+"""Number of tested rows from which a model's scores are reliable.
+
+With fewer tested rows, the scores of an earlier process are returned if there are any, and the
+model does not restrict the rows on which models are compared.
+"""
 
 FEWEST_HALVED = 40
-"""Number of rows with a target from which the first event is tested by halves."""
+"""Smallest number of rows with a target in the first event that is split into two halves.
+
+One half is learned, and the other half is then tested.
+"""
 
 CURVE_GROWTH = 1.25
-"""Growth of the number of learned rows between two points of a model's curve."""
+"""Factor by which the number of learned rows grows between two points of a model's curve."""
 
 MOST_CLASSES = 12
-"""Number of labels in a confusion matrix, the most frequent among the rows tested."""
+"""Maximum number of labels in a confusion matrix. The most frequent labels are shown."""
 
 PREVIOUS, MOST_FREQUENT = "previous", "most_frequent"
 
 
 class _Part(NamedTuple):
-    """Tested rows of one event.
+    """Tested rows of one event, with their targets and predictions.
+
+    q is the number of numeric targets of a row.
 
     position: position of the event in the log.
-    numbers: (rows,) row numbers within the event.
-    block: the rows.
-    targets: (rows,) codes of the label whose mean a row counts for, or (rows, q) numbers.
-    errors: (rows,) 1.0 where a prediction was wrong, or (rows, q) squared errors, by model id or
-        name of a baseline.
-    predicted: (rows,) codes of the predicted labels by model id. Empty where targets are numbers.
+    numbers: (rows,) numbers of the tested rows within the event.
+    block: the tested rows.
+    targets: (rows,) code of each row's first label, or (rows, q) numeric targets.
+    errors: errors of the predictions, by model id or name of a baseline. For labels (rows,), true
+        or 1.0 if the prediction is wrong. For numbers (rows, q), squared errors.
+    predicted: predictions by model id: (rows,) label codes, or (rows, q) numbers.
     """
 
     position: int
@@ -88,7 +109,10 @@ class _Part(NamedTuple):
     predicted: dict[int, np.ndarray]
 
     def take(self, rows: np.ndarray) -> "_Part":
-        """Return the part with these rows, (rows,) bool."""
+        """Return a copy with some of the rows.
+
+        rows: (rows,) bool, True for the rows to return.
+        """
         errors = {key: values[rows] for key, values in self.errors.items()}
         predicted = {id: codes[rows] for id, codes in self.predicted.items()}
         block = self.block.take(np.flatnonzero(rows))
@@ -96,18 +120,19 @@ class _Part(NamedTuple):
 
 
 class TestThenTrain:
-    """Tests of a directory's live models.
+    """Tests live models on rows before the models learn them.
 
-    earlier: scores by model id that an earlier process measured last.
-    solves: whether models are solved for the tests, because they publish at the end alone, as in a
-        replay. They are solved each time that their rows have doubled. Of the first event, every
-        second row teaches what is tested on the others.
+    earlier: last scores of an earlier process, by model id.
+    solves: True to solve models for the tests. A replay needs this, because it publishes models
+        only at its end. A model is solved each time its number of rows has doubled. For the first
+        test, a copy of each model learns every second row of the first event, and the other rows
+        are tested.
     """
 
-    # Tells pytest that this is no test class.
+    # This attribute prevents pytest from collecting the class.
     __test__ = False
 
-    # One part in `share` of the time goes to testing. 0 tests every event.
+    # At most one part in `share` of the time is spent on tests. 0: every event is tested.
     share = 50
 
     def __init__(self, earlier: Mapping[int, JsonDict] | None = None, solves: bool = False) -> None:
@@ -119,19 +144,20 @@ class TestThenTrain:
         self._next_test = 0.0
         self._parts: tuple[_Part, ...] = ()
         self._labels: dict[Label, int] = {}
-        # Target of the last row before an event, (1,) or (1, q).
+        # Target of the last row of the previous event: (1,) label code, or (1, q) numbers.
         self._previous: np.ndarray | None = None
         self._tested_at = 0.0
         self._curves: dict[int, list[tuple[int, float]]] = {}
-        # By model id: rows learned when it was solved for the tests, seconds of solving, solution.
+        # Model id → last solution for the tests: number of learned rows, seconds, projection.
         self._solved: dict[int, tuple[int, float, Projection | None]] = {}
-        # By model id: number of the projection, and the projected rows of each part by position.
+        # Model id → (number of the projection, {position of an event: its projected test rows}).
         self._projected: dict[int, tuple[int, dict[int, np.ndarray]]] = {}
 
     def test(self, models: Sequence[Model], steps: Sequence[Step]) -> None:
-        """Test events that are about to be learned.
+        """Test the models on events that they will learn next.
 
-        An event that cannot be tested is logged.
+        An unlearn event removes its rows from the tested rows. If a test raises an error, the
+        error is logged.
         """
         for step in steps:
             if step.removal is not None:
@@ -148,20 +174,23 @@ class TestThenTrain:
                     self._next_test = max(self._next_test, started + self.share * seconds)
 
     def scores(self, model: Model) -> JsonDict:
-        """Return a model's scores on the rows tested last.
+        """Return a model's scores on the newest tested rows, as a dict.
 
-        accuracy: share of rows with the right label. Or r2: R² averaged over targets, where
-            targets are numbers.
-        error: standard error of the accuracy. None for R².
-        baseline, most_frequent: the same score of the two baselines. None for the second where
-            targets are numbers.
-        tested: number of rows. tested_at: time of the last test, seconds since 1970.
-        curve: [rows learned, score] over time.
-        confusion: "labels" (c,), "counts" (c, c) number of rows of a label that were predicted to
-            have each, and "rows" (c,) of each label. None unless a row has one label.
+        accuracy: share of the rows whose label was predicted correctly. Only for labels.
+        r2: R², averaged over the targets. Only for numeric targets.
+        error: standard error of the accuracy. None for numeric targets.
+        baseline: accuracy or R² of predicting the previous row's target.
+        most_frequent: accuracy of predicting the most frequent label. None for numeric targets.
+        tested: number of tested rows.
+        tested_at: time of the last test, in seconds since 1970.
+        curve: list of [number of learned rows, score], in order of time.
+        confusion: None, or a dict if each row has one label. Its "labels" are the c most frequent
+            labels. "counts" (c, c) are the numbers of rows by true and by predicted label, and
+            "rows" (c,) the numbers of rows by true label.
 
-        Models are compared on rows that all of them were tested on. Until FEWEST_ROWS rows are
-        tested, the scores are those of the earlier process. {} if there are none.
+        The scores of several models are comparable, because they are computed from rows on which
+        all these models were tested. Until FEWEST_ROWS rows are tested, the scores of an earlier
+        process are returned if there are any. The dict is empty if the model was not tested.
         """
         parts = self._common_parts(model)
         earlier = self._earlier.get(model.id)
@@ -186,7 +215,11 @@ class TestThenTrain:
         return measured | {"tested_at": self._tested_at, "curve": curve, "confusion": self._confusion(parts, model)}
 
     def _common_parts(self, model: Model) -> list[_Part]:
-        """Return the parts that this model and all others of the newest part were tested on."""
+        """Return the tested rows on which this model can be compared with the other models.
+
+        These are the events on which all models of the newest test were tested. Models with fewer
+        than FEWEST_ROWS tested rows are ignored.
+        """
         parts = [part for part in self._parts if model.id in part.errors]
         if not parts:
             return []
@@ -210,6 +243,10 @@ class TestThenTrain:
         return {"labels": frequent, "counts": counts[np.ix_(codes, codes)].tolist(), "rows": rows[codes].tolist()}
 
     def _test_event(self, models: Sequence[Model], position: int, block: Block, wanted: bool) -> None:
+        """Test the models on one event, and remember its last target.
+
+        wanted: True to test. False to remember the last target only.
+        """
         numbers = _rows_with_target(block.y)
         if not len(numbers):
             return
@@ -223,9 +260,11 @@ class TestThenTrain:
         self._previous = self._targets(block.y.take(numbers[-1:]))
 
     def _learn_half(self, models: Sequence[Model], position: int, block: Block, numbers: np.ndarray) -> None:
-        """Learn some rows of the first event, apart from the models.
+        """Solve a copy of each model that has learned some rows of the first event.
 
-        Its other rows can then be tested.
+        The other rows of the event can then be tested. The models themselves do not change.
+
+        numbers: numbers of the rows to learn.
         """
         half = block.take(numbers)
         for model in models:
@@ -240,9 +279,11 @@ class TestThenTrain:
     def _test_rows(
         self, models: Sequence[Model], position: int, block: Block, numbers: np.ndarray, among: np.ndarray
     ) -> None:
-        """Test rows numbers[among], or ROWS_AT_ONCE of them.
+        """Test the models on rows of one event.
 
-        numbers: numbers of all rows with a target.
+        numbers: numbers of the event's rows that have a target.
+        among: indices into `numbers` of the rows that may be tested. At most ROWS_AT_ONCE of these
+            rows are tested.
         """
         projections = {m.id: solution for m in models if (solution := self._projection(m)) is not None}
         if not projections:
@@ -253,7 +294,7 @@ class TestThenTrain:
         targets = self._targets(rows.y)
         part = _Part(position, numbers[chosen], rows, targets, {}, {})
 
-        # The first part has no tested rows before it to predict from.
+        # Predictions are made from earlier tested rows, so the first rows cannot be predicted.
         if self._parts:
             known = np.concatenate([part.targets for part in self._parts])
             for id, (number, projection) in projections.items():
@@ -272,16 +313,20 @@ class TestThenTrain:
         self._extend_curves([model for model in models if model.id in part.errors])
 
     def _targets_before(self, y: Targets, numbers: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Return the target of the row with a target before each row of numbers[chosen]."""
+        """Return the previous row's target for each tested row, the prediction of a baseline.
+
+        numbers: numbers of the event's rows that have a target. Other rows are skipped.
+        chosen: indices into `numbers` of the tested rows.
+        """
         before = self._targets(y.take(numbers[chosen[chosen > 0] - 1]))
         if chosen[0] > 0:
             return before
-        # Before the first row of all there is none. No label has the code -1.
+        # The very first row has no previous row. Its prediction is -1, the code of no label.
         first = np.full_like(before, -1, shape=(1, *before.shape[1:])) if self._previous is None else self._previous
         return np.concatenate([first, before])
 
     def _targets(self, y: Targets) -> np.ndarray:
-        """Return the code of each row's first label, (rows,), or its numbers, (rows, q)."""
+        """Return the code of each row's first label (rows,), or numeric targets (rows, q)."""
         if y.values is not None:
             return y.values
         codes = y.codes if y.indptr is None else y.codes[y.indptr[:-1]]
@@ -290,7 +335,13 @@ class TestThenTrain:
         )
 
     def _errors(self, predicted: np.ndarray, y: Targets, targets: np.ndarray) -> np.ndarray:
-        """Return squared errors of numbers, (rows, q), or which labels are wrong, (rows,)."""
+        """Return the errors of predictions.
+
+        For labels (rows,) bool, True if the predicted label is none of the row's labels. For
+        numeric targets (rows, q), squared errors.
+
+        targets: as `_targets` returns them.
+        """
         if y.values is not None:
             return np.asarray(np.square(predicted - targets))
         if y.indptr is None:
@@ -299,7 +350,12 @@ class TestThenTrain:
         return np.array([labels[c] not in row for c, row in zip(predicted.tolist(), y.row_labels(), strict=True)])
 
     def _projected_parts(self, id: int, number: int, projection: Projection) -> np.ndarray:
-        """Return all rows of the parts as this projection has them, (rows, p)."""
+        """Return all tested rows in memory, projected (rows, components).
+
+        id: id of the model.
+        number: number of the projection. Rows that the same projection has already projected are
+            not projected again.
+        """
         known, projected = self._projected.get(id, (0, {}))
         if number != known:
             projected = {}
@@ -319,9 +375,9 @@ class TestThenTrain:
                 curve.append((learned, score))
 
     def _projection(self, model: Model) -> tuple[int, Projection] | None:
-        """Return (number, projection) for the tests of a model, or None.
+        """Return the projection with which a model is tested, or None if there is none yet.
 
-        The number changes with the projection.
+        Returns a pair (number, projection). A different projection has a different number.
         """
         if not self._solves:
             return None if model.published is None else (model.published.version, model.published.projection)
@@ -334,7 +390,7 @@ class TestThenTrain:
     def _solve(self, model: Model, state: State, rows: int) -> None:
         started = time.monotonic()
         projection = None
-        # Too few rows, or no row has a target.
+        # Solving raises an error if there are too few rows or no row has a target.
         with suppress(StreamDRError):
             projection = model.estimator.solve(state)
         seconds = time.monotonic() - started
@@ -342,9 +398,10 @@ class TestThenTrain:
         self._solved[model.id] = rows, seconds, projection
 
     def _may_solve(self, model: Model, seconds: float) -> bool:
-        """Return True if solving keeps within its share.
+        """Return True if there is time to solve a model for the tests.
 
-        seconds: time that the last solution took, 0 if there is none.
+        seconds: time that the model's last solution took. 0 if there was no solution. The size of
+            the model's state then decides.
         """
         if not seconds:
             estimator, accumulator = model.estimator, model.accumulator
@@ -379,9 +436,12 @@ class TestThenTrain:
 
 
 def _score(parts: Sequence[_Part], targets: np.ndarray, key: int | str) -> float:
-    """Return the score of a model or a baseline.
+    """Return the accuracy or R² of a model or a baseline.
 
-    It is the share of right labels, or R² averaged over the targets that vary (0 if none does).
+    R² is averaged over the numeric targets that are not constant, and 0 if all are constant.
+
+    targets: (rows,) label codes or (rows, q) numbers of all rows in `parts`.
+    key: id of the model or name of the baseline.
     """
     errors = np.concatenate([part.errors[key] for part in parts]).mean(axis=0)
     if targets.ndim == 1:
@@ -392,32 +452,34 @@ def _score(parts: Sequence[_Part], targets: np.ndarray, key: int | str) -> float
 
 
 def _predict_from_means(Z: np.ndarray, targets: np.ndarray, X: np.ndarray, labels: int) -> np.ndarray | None:
-    """Predict the targets of projected rows X.
+    """Predict the targets of projected rows by the nearest class mean or least squares.
 
-    Z, targets: projected rows with known targets.
-    labels: number of labels.
+    Z: (known rows, components) projected rows whose targets are known.
+    targets: (known rows,) label codes, or (known rows, q) numbers.
+    X: (rows, components) projected rows to predict.
+    labels: number of different labels.
 
-    Returns None if least squares would have more coefficients than half the known rows.
+    Returns None if there are fewer than two known rows for each coefficient of the least squares.
     """
     if targets.ndim == 1:
         return nearest_mean(X, means_by_class(Z, targets, labels))
     if 2 * (Z.shape[1] + 1) > len(Z):
         return None
 
-    # Imported here because streams without such targets do not need it.
+    # This import is slow, and only streams with numeric targets need it.
     from sklearn.linear_model import LinearRegression
 
     return np.asarray(LinearRegression().fit(Z, targets).predict(X))
 
 
 def _evenly_spread(numbers: np.ndarray) -> np.ndarray:
-    """Return at most ROWS_AT_ONCE of the numbers, evenly spread."""
+    """Return at most ROWS_AT_ONCE of the numbers, evenly spaced over the array."""
     at = np.linspace(0, len(numbers) - 1, min(ROWS_AT_ONCE, len(numbers)))
     return numbers[at.astype(np.int64)]
 
 
 def _rows_with_target(y: Targets) -> np.ndarray:
-    """Return the numbers of the rows that have a target: a label, or numbers."""
+    """Return the numbers of the rows that have a label or a numeric target."""
     there = np.ones(y.rows, bool) if y.present is None else y.present
     if y.values is None:
         there = there & (y.codes >= 0 if y.indptr is None else np.diff(y.indptr) > 0)

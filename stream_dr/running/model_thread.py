@@ -1,14 +1,14 @@
-"""ModelThread: advances the live models as the log grows, and lets others catch up to them.
+"""ModelThread: the thread in which live models learn the events of the log.
 
-The live models are within a page of the cursor. The thread reads on from the one furthest behind,
-and the others skip what they have applied.
+Live models are close to each other in the log. The thread reads the log from the position of the
+slowest live model, and the other models skip the events that they have already applied.
 
-A model further behind catches up in another thread, with a driver of its own, and joins the live
-ones once it is near enough. It is snapshotted on its way, so that a long way does not start again
-after a kill. A model that must be rebuilt for an unlearn event takes the same way.
+A model that is far behind catches up in another thread, and becomes live when it is near the live
+models. It is snapshotted on the way, so that a restart does not repeat all of this work. A model
+that must be rebuilt for an unlearn event is handled in the same way.
 
-An accumulator has one owner. This thread owns those of live models. The thread in which a model
-catches up owns that model until `join`.
+Only one thread may change a model's state at a time: this thread for live models, and the thread
+of the pool for a model that catches up, until `join` makes the model live.
 """
 
 import logging
@@ -28,29 +28,29 @@ from stream_dr.threads import engine_thread
 
 log = logging.getLogger("stream_dr.model_thread")
 
-# Drafts held in memory are released at the end of a turn.
+# The number is small because learned batches are released from memory only after each turn.
 EVENTS_PER_TURN = 8
-"""Maximum number of events to learn before checking what is due."""
+"""Maximum number of events to learn before due publications and snapshots are started."""
 
 RETRY_SECONDS = 1.0
-"""Seconds to wait after the log could not be read."""
+"""Number of seconds to wait before the log is read again after an error."""
 
 
 class ModelThread:
-    """Thread that advances the live models.
+    """Thread in which the live models learn new events.
 
     Parameters
     ----------
     directory : Directory
-        Directory whose log is read.
+        Directory of the log and the models.
     new_driver : callable
-        Returns a new driver.
+        Returns a new Driver.
     long : Executor
-        Pool in which models catch up and are rebuilt.
+        Thread pool in which models catch up and are rebuilt.
     refine : callable
-        Starts a refine of a model whose policy asks for one.
+        Receives a model. Called when a refine is due by the model's policy.
     on_moved : callable
-        Called after models have moved.
+        Called after models have applied events.
     """
 
     def __init__(
@@ -76,15 +76,15 @@ class ModelThread:
         self._thread = engine_thread("models", self._run)
 
     def start(self, live: Sequence[Model]) -> None:
-        """Start the thread with these models live, wherever each is."""
+        """Make these models live and start the thread."""
         for model in live:
             model.live()
         self._thread.start()
 
     def stop(self, seconds: float | None) -> None:
-        """Apply the rest of the log, for at most `seconds`, and end.
+        """Apply the rest of the log to the live models, then end the thread.
 
-        None: without a limit.
+        seconds: maximum time for the rest of the log. None: no limit.
         """
         self._stop_at = time.monotonic() + (1e9 if seconds is None else seconds)
         self.wake()
@@ -92,28 +92,28 @@ class ModelThread:
             self._thread.join()
 
     def wake(self) -> None:
-        """Make the thread check for new events and for what is due."""
+        """Make the thread look for new events and due work now."""
         self._woken.set()
 
     @property
     def live(self) -> list[Model]:
-        """Models that this thread advances."""
+        """Models that learn new events in this thread."""
         return [m for m in self._directory.models.values() if m.status == "live"]
 
     @property
     def cursor(self) -> int:
-        """Position that every live model has applied."""
+        """Position of the last event that every live model has applied."""
         return min((m.position for m in self.live), default=self._directory.position)
 
     @property
     def lag(self) -> int:
-        """Number of events that some live model has not applied."""
+        """Number of events by which the slowest live model is behind the log."""
         return max(0, self._directory.position - self.cursor)
 
     def join(self, models: Sequence[Model]) -> list[Model]:
-        """Make models live that are within a page of the live ones.
+        """Make those models live that are at most PAGE events behind the live models.
 
-        Return the others.
+        Returns the models that are further behind.
         """
         with self._lock:
             cursor = self.cursor
@@ -125,14 +125,15 @@ class ModelThread:
         return [m for m in models if m.status == "catching_up"]
 
     def submit_catch_up(self, models: Sequence[Model]) -> None:
-        """Advance models in the pool until they join the live ones.
+        """Let models catch up in the thread pool until they become live.
 
-        A model that fails or is removed is dropped. All stop when the engine stops.
+        A model that fails or is removed is skipped from then on. All models stop when this thread
+        is stopped.
         """
         self._long.submit(self._catch_up, models)
 
     def _catch_up(self, models: Sequence[Model]) -> None:
-        """Advance models until they join the live ones."""
+        """Let models catch up in the calling thread until they become live."""
         behind = list(models)
         driver = self._new_driver()
 
@@ -142,7 +143,8 @@ class ModelThread:
         with self._fail_on_error(models):
             while (behind := [m for m in self.join(behind) if self._directory.holds(m)]) and not self._stopping:
                 blocked = driver.catch_up(behind, self.cursor, rebuild=None, after_turn=stopped)
-                # A model may be rebuilt again and again and never become live, so publish it now.
+                # Publish the model before its rebuild.
+                # Many unlearn events may cause many rebuilds before the model is live again.
                 for model in blocked:
                     driver.submit_publish(model)
                 self._submit_rebuilds(blocked)
@@ -150,17 +152,20 @@ class ModelThread:
                 self._on_moved()
 
     def _submit_rebuilds(self, models: Iterable[Model]) -> None:
-        """Rebuild each model for its next event in the pool, while the live ones go on."""
+        """Rebuild each model in the thread pool, while the live models go on.
+
+        A rebuild learns the log again without the rows that the next unlearn event removes.
+        """
         for model in models:
             model.catch_up()
-            # The pool refuses work once the engine has stopped.
+            # After `stop`, the pool raises RuntimeError for new work.
             with suppress(RuntimeError):
                 self._long.submit(self._rebuild, model)
 
     def _rebuild(self, model: Model) -> None:
-        """Rebuild a model, then catch up.
+        """Rebuild a model in the calling thread, then let it catch up.
 
-        Stops if it is removed or the engine stops.
+        The rebuild stops if the model is removed or this thread is stopped.
         """
 
         def should_continue() -> bool:
@@ -173,7 +178,10 @@ class ModelThread:
 
     @contextmanager
     def _fail_on_error(self, models: Sequence[Model]) -> Iterator[None]:
-        """Fail those of the models that are still behind if the with-block raises."""
+        """Mark models as failed if the with-block raises.
+
+        Models that are already live do not fail.
+        """
         try:
             yield
         except Exception as e:
@@ -188,7 +196,7 @@ class ModelThread:
         return self._stop_at < math.inf
 
     def _run(self) -> None:
-        """Take turns until the thread is stopped."""
+        """Let the live models learn and start due work, until the thread is stopped."""
         while True:
             behind = self.cursor < self._directory.position
             if self._stopping and (not behind or time.monotonic() > self._stop_at):
@@ -204,9 +212,9 @@ class ModelThread:
                 self._woken.wait(None if pause == math.inf else pause)
 
     def _take_turn(self) -> float:
-        """Advance the live models by some events and start what is due.
+        """Let the live models learn the next events, and start due work.
 
-        Returns the time, by time.monotonic, of the next turn.
+        Returns the time (time.monotonic) at which this method must be called again.
         """
         with self._lock:
             last = self._directory.position

@@ -1,6 +1,6 @@
-"""Predict: targets of rows, by a model's published projection.
+"""Predict: predicts the targets of rows with a model's published projection.
 
-Predictions come from the same version as the answers of `transform`. Only some methods predict.
+`transform` uses the same version of the projection. Not all methods can predict.
 """
 
 from typing import NamedTuple
@@ -23,28 +23,41 @@ _COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
 
 
 class Prediction(NamedTuple):
-    """Predicted targets.
+    """Predicted targets of rows.
 
     Attributes
     ----------
-    model, version, position, solution
-        The projection that predicted.
+    model : str
+        Name of the model.
+    version : int
+        Version number of the projection that was used.
+    position : int
+        Position in the log of the last event that the projection includes.
+    solution : str
+        Kind of solution of the projection, such as "exact" or "diagonal".
     kind : str
-        Kind of the targets.
+        Kind of the targets: "class", "multilabel" or "continuous".
     predicted : list
-        For each row its label, its labels, its number or its numbers.
+        One entry for each row: a label, a list of labels, a number or a list of numbers.
     classes : tuple
-        Labels, sorted, one for each column of scores. Empty if targets are numbers.
+        Sorted labels, one for each column of `scores`. Empty for numeric targets.
     scores : ndarray (rows, k) of float64
-        Posterior probabilities if `probable`. Otherwise what regression predicts (numbers, or an
-        indicator of each label), or, for a diagonal solution, log posteriors up to a term that all
-        classes share. Those are not calibrated.
+        k is the number of labels or of numeric targets. The values are
+
+        - probabilities of the labels, if `probable` is True,
+        - predicted numbers, or predicted indicators of the labels (near 1 if the row has the
+          label), if the model predicts by regression,
+        - logarithms of probabilities up to a constant for each row, if the solution is "diagonal".
+          These are not calibrated.
     probable : bool
         True if the scores are probabilities.
     ids : Ids or None
-        Ids of the rows.
-    unseen, columns_missing
-        As in `query.Answer`.
+        Ids of the rows. None if the rows have no ids.
+    unseen : int
+        Number of input values that were ignored, because the projection has not learned their
+        index, category or column.
+    columns_missing : tuple of str
+        Names of the learned columns that the rows do not have. Their values count as missing.
     """
 
     model: str
@@ -61,10 +74,11 @@ class Prediction(NamedTuple):
     columns_missing: tuple[str, ...] = ()
 
     def to_json(self) -> JsonDict:
-        """Return a JSON-able dict.
+        """Return a dict that can be written as JSON.
 
-        Its keys are "model", "version", "position", "solution", "predicted", "classes",
-        "probabilities" or "scores", "id" and "unseen", and "columns_missing" if there are any.
+        Its keys are "model", "version", "position", "solution", "predicted", "classes", "id" and
+        "unseen". The scores have the key "probabilities" if they are probabilities, otherwise
+        "scores". The key "columns_missing" is there only if a column is missing.
         """
         response = self._asdict()
         for name in ("kind", "probable", "scores", "ids", *(() if self.columns_missing else ("columns_missing",))):
@@ -75,8 +89,13 @@ class Prediction(NamedTuple):
     def to_arrow(self) -> bytes:
         """Return an Arrow stream of one batch.
 
-        Columns: id (if known), then label, labels or target, then probabilities or scores as
-        fixed_size_list<double>. The rest is schema metadata, with the classes as JSON.
+        Its columns are
+
+        - "id", if the rows have ids,
+        - "label", "labels" or "target", the prediction, named by the kind of the targets,
+        - "probabilities" or "scores", of type fixed_size_list<double>.
+
+        The schema's metadata hold the other attributes, and the classes as JSON.
         """
         import json
 
@@ -94,12 +113,14 @@ class Prediction(NamedTuple):
 
 
 def predict(model: Model, block: Block, schema: Schema) -> Prediction:
-    """Predict the targets of a block's rows. Targets in the block are ignored.
+    """Predict the targets of a block's rows with a model's published projection.
 
-    Raises CannotPredict for a method that does not predict or a model without labelled rows, and
-    what `transform` raises.
+    Targets in the block are ignored. Raises CannotPredict if the model's method cannot predict or
+    the model has learned no targets. Also raises the errors of `transform`.
 
-    >>> import stream_dr  # running, directory and model are those of the example of Running
+    The example uses `running`, `directory` and `model` from the example of Running.
+
+    >>> import stream_dr
     >>> version = running.publish("lda").version
     >>> stream_dr.predict(model, stream_dr.one_row([1.0, 2.0]), directory.schema).predicted
     ['a']

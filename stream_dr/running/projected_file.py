@@ -1,11 +1,12 @@
-"""projected_file: projected rows as Parquet, Arrow, CSV or npz.
+"""projected_file: writes projected rows to a Parquet, Arrow, CSV or npz file.
 
-In CSV a list (a row's labels or targets) is written as JSON.
+In a CSV file, a row's list of labels or of targets is written as JSON.
 
-An npz has the array z (rows, components), and id and label, labels or target if rows have them. If
-a row has none, a text is empty and a number is NaN.
+An npz file has the array z (rows, components). It has an array of ids and of targets too, if the
+rows have them. A missing string is written as "", and a missing number as NaN.
 
-Cost: one batch in memory. For npz all rows, since the format states their number first.
+One batch is held in memory at a time. For npz all rows are held in memory, because the file begins
+with the number of rows.
 """
 
 from collections.abc import Iterator
@@ -26,9 +27,10 @@ SUFFIXES = (".parquet", ".arrow", ".ipc", ".feather", ".csv", ".npz")
 
 
 def check_output_path(out: Path) -> None:
-    """Raise an error if rows cannot be written to `out`.
+    """Raise an error if projected rows cannot be written to the path `out`.
 
-    Raises InvalidParameter for an unknown suffix, SourceMissing if the folder does not exist.
+    Raises InvalidParameter if the suffix is not in SUFFIXES. Raises SourceMissing if the folder
+    does not exist.
     """
     if out.suffix not in SUFFIXES:
         raise InvalidParameter(f"{out} ends in {out.suffix!r}; name a .parquet, .arrow, .csv or .npz file.")
@@ -36,9 +38,11 @@ def check_output_path(out: Path) -> None:
 
 
 def write_projected(file: BinaryIO, suffix: str, batches: Iterator[pa.RecordBatch]) -> int:
-    """Write batches, and return the number of rows.
+    """Write projected rows to an open file, and return the number of rows.
 
-    Their columns are id and label, labels or target if rows have them, then z0, z1 …
+    suffix: suffix of the file's name, which selects the format.
+    batches: Arrow batches with the columns z0, z1 … and, if the rows have ids or targets, id and
+        one of label, labels and target.
     """
     if suffix == ".npz":
         table = pa.Table.from_batches(batches)
@@ -67,7 +71,7 @@ def _open_writer(
 
 
 def _without_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with each column of lists as JSON texts."""
+    """Return the batch with each list replaced by its JSON string."""
     columns = [_as_json(column) if pa.types.is_nested(column.type) else column for column in batch.columns]
     return pa.record_batch(columns, names=batch.schema.names)
 
@@ -77,7 +81,7 @@ def _as_json(lists: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _npz_arrays(table: pa.Table) -> dict[str, np.ndarray]:
-    """Return the arrays of an npz."""
+    """Return the arrays of an npz file by name. The columns z0, z1 … become one array z."""
     components = [name for name in table.column_names if name.startswith("z")]
     z = np.empty((table.num_rows, len(components)))
     for i, name in enumerate(components):
@@ -88,7 +92,7 @@ def _npz_arrays(table: pa.Table) -> dict[str, np.ndarray]:
 def _column_array(column: pa.ChunkedArray) -> np.ndarray:
     """Return a column of ids or targets as an array.
 
-    A missing value is NaN or an empty text.
+    A missing number becomes NaN, and a missing string becomes "".
     """
     kind = column.type
     if pa.types.is_nested(kind) and pa.types.is_floating(kind.value_type):
@@ -102,6 +106,6 @@ def _column_array(column: pa.ChunkedArray) -> np.ndarray:
     if pa.types.is_string(kind) or pa.types.is_null(kind):
         return np.array([text or "" for text in column.to_pylist()], str)
 
-    # Booleans with gaps have no array type of their own.
+    # numpy has no boolean that can be missing, so the column becomes numbers with NaN.
     missing = pa.types.is_boolean(kind) and column.null_count
     return np.asarray((column.cast(pa.uint8()) if missing else column).to_numpy())

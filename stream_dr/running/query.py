@@ -1,22 +1,24 @@
-"""Query: rows through a model's published projection, and the projection itself.
+"""Query: projects rows with a model's published projection, and exports the projection.
 
-HTTP answers and the files of `stream-dr transform` have the same values from the same functions.
-The projection is taken once, by reference, so all rows of one answer come from one version.
+The HTTP service and the command `stream-dr transform` both use these functions, so they return the
+same values. All rows of one request are projected by the same version of the projection.
 
-An exported projection has these arrays.
+Arrays of an exported projection:
 
-- A linear projection: `mean` (features,), `components` (components, features) and `eigenvalues`
+- A linear projection has `mean` (features,), `components` (components, features) and `eigenvalues`
   (components,).
-- Any other: the arrays that its own fields hold.
-- An older version, in addition: `map` (components then, components now) and `offset` (components
-  now,). They carry its answers to the newest version: z_new ≈ z_old · map + offset.
+- Any other projection has the array fields of its class.
+- A version that was asked for by number also has `map` (old components, new components) and
+  `offset` (new components,), if its rows can be converted. They convert rows that this version
+  projected into rows of the newest version: z_new ≈ z_old · map + offset.
 
-Its metadata is in `ExportedProjection`. A mapped projection adds `feature_map`, the map's spec as
-JSON. A map of tables adds `columns`, the names of the columns that it makes, as JSON. An older
-version adds `map_residual`.
+The metadata are described in `ExportedProjection`.
 
-In Arrow it is one row, with each array in a `fixed_shape_tensor` column of its name and the
-metadata in the schema's. In safetensors it is arrays and the file's metadata.
+File formats:
+
+- Arrow: one row. Each array is a `fixed_shape_tensor` column, and the metadata are the metadata of
+  the schema.
+- safetensors: one tensor for each array, and the metadata of the file.
 """
 
 import json
@@ -46,25 +48,32 @@ from stream_dr.shards.dataset import Dataset
 from stream_dr.statistics.protocol import pack
 from stream_dr.targets.targets import Targets
 
-# By kind of targets, the name of their column.
+# Kind of the targets → name of the column that holds them.
 _COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
 
 
 class ProjectedRows(NamedTuple):
-    """Projected rows.
+    """Rows projected by one version of a model's projection.
 
     Attributes
     ----------
-    model, version, position, solution
-        The projection that was used.
+    model : str
+        Name of the model.
+    version : int
+        Version number of the projection.
+    position : int
+        Position in the log of the last event that the projection includes.
+    solution : str
+        Kind of solution: "exact", "diagonal", "refined" or "recurrence".
     z : ndarray (rows, components) of float64
+        The projected rows.
     ids : Ids or None
-        Ids of the rows.
+        Ids of the rows. None if the rows have no ids.
     unseen : int
-        Number of entries whose index, category or column the projection never saw. They contribute
-        nothing.
+        Number of input values that were ignored, because the projection has not learned their
+        index, category or column.
     columns_missing : tuple of str
-        Columns of a table that the rows do not have. They count as missing values.
+        Names of the learned columns that the rows do not have. Their values count as missing.
     """
 
     model: str
@@ -77,10 +86,10 @@ class ProjectedRows(NamedTuple):
     columns_missing: tuple[str, ...] = ()
 
     def to_json(self) -> JsonDict:
-        """Return a JSON-able dict.
+        """Return a dict that can be written as JSON.
 
-        Its keys are "model", "version", "position", "solution", "z", "id" and "unseen", and
-        "columns_missing" if there are any.
+        Its keys are "model", "version", "position", "solution", "z", "id" and "unseen". The key
+        "columns_missing" is there only if a column is missing.
         """
         response = self._asdict() | {"columns_missing": list(self.columns_missing)}
         if not self.columns_missing:
@@ -92,8 +101,8 @@ class ProjectedRows(NamedTuple):
     def to_arrow(self) -> bytes:
         """Return an Arrow stream of one batch.
 
-        Columns: id (if known) and z as fixed_size_list<double, components>. The rest is schema
-        metadata.
+        Its columns are "id", if the rows have ids, and "z" of type
+        fixed_size_list<double, components>. The other attributes are in the schema's metadata.
         """
         width = self.z.shape[1]
         flat = pa.array(np.ascontiguousarray(self.z).ravel())
@@ -108,12 +117,15 @@ class ProjectedRows(NamedTuple):
 
 
 def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
-    """Project a block's rows. Targets are ignored.
+    """Project a block's rows with a model's published projection.
 
-    Raises NotFitted before any row, CatchingUp until the rows of the log are learned and solved,
-    ModelFailed, WidthMismatch, SchemaMismatch, NotFinite.
+    Targets in the block are ignored. Raises NotFitted if the model has learned no row, CatchingUp
+    if the model has rows and no published projection yet, ModelFailed, WidthMismatch,
+    SchemaMismatch and NotFinite.
 
-    >>> import stream_dr  # running, directory and model are those of the example of Running
+    The example uses `running`, `directory` and `model` from the example of Running.
+
+    >>> import stream_dr
     >>> version = running.publish("lda").version
     >>> stream_dr.transform(model, stream_dr.one_row([1.0, 2.0]), directory.schema).z.shape
     (1, 1)
@@ -132,9 +144,10 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
 
 
 def conform_block(block: Block, projection: Projection, schema: Schema) -> tuple[Block, int]:
-    """Check a block and bring it into the form that a projection takes.
+    """Check a block's rows and order its columns as the projection needs them.
 
-    Returns the block and the number of its entries that the projection never saw.
+    Returns the block, and the number of values that the projection will ignore, because it has not
+    learned their index, category or column.
     """
     check_finite(block.X)
     _check_names(block, schema)
@@ -148,7 +161,7 @@ def conform_block(block: Block, projection: Projection, schema: Schema) -> tuple
 
 
 def _check_names(block: Block, schema: Schema) -> None:
-    """Raise SchemaMismatch for named columns if the stream's columns have no names."""
+    """Raise SchemaMismatch if the block's columns have names and the stream's columns do not."""
     if block.names is not None and schema.names is None:
         raise SchemaMismatch(
             f"the batch's columns have names ({', '.join(block.names[:5])} …); this stream was learned from {schema.layout} "
@@ -157,49 +170,70 @@ def _check_names(block: Block, schema: Schema) -> None:
 
 
 def _empty_batch(block: Block, width: int) -> Block:
-    """Return an empty batch without columns, as {"rows": []}, with the projection's width."""
+    """Return a block without rows that has `width` columns.
+
+    block: block without rows and columns, parsed from a body such as {"rows": []}.
+    """
     return block._replace(X=np.empty((0, width)))
 
 
 class ExportedProjection(NamedTuple):
-    """A projection as arrays, in the form that the module describes.
+    """A projection as named arrays and metadata, ready to be written to a file.
 
-    metadata: model, version, newest, position, rows, kind, solution, refined_at, residual,
-        map_residual.
-    arrays: arrays by name.
+    Attributes
+    ----------
+    metadata : dict
+        - model, version, kind, solution: the model's name, the projection's version number, class
+          of projection and way of solving.
+        - newest: newest version number of the model.
+        - position, rows: last event in the log and number of rows that the projection includes.
+        - refined_at, residual: position and residual of the refine, or None.
+        - feature_map, columns: JSON of the feature map, and of the names of the columns that it
+          makes from a table. Only for a projection with a feature map.
+        - map_residual: error of the arrays `map` and `offset`. Only if these arrays are there.
+    arrays : dict of ndarray
+        Arrays by name, described at the top of this module.
     """
 
     metadata: JsonDict
     arrays: Arrays
 
     def to_json(self) -> JsonDict:
-        """Return metadata and arrays in one dict, with the arrays as they are."""
+        """Return one dict with the metadata and the arrays.
+
+        The arrays are numpy arrays, not lists.
+        """
         return self.metadata | {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
 
     def to_safetensors(self) -> bytes:
-        """Return a safetensors file."""
+        """Return the bytes of a safetensors file."""
         from safetensors.numpy import save
 
         arrays = {name: np.ascontiguousarray(array) for name, array in self.arrays.items()}
         return save(arrays, metadata=self._texts())
 
     def to_arrow(self) -> bytes:
-        """Return an Arrow stream of one row."""
+        """Return the bytes of an Arrow stream with one row."""
         columns = {name: _array_as_row(np.ascontiguousarray(array)) for name, array in self.arrays.items()}
         batch = pa.record_batch(list(columns.values()), names=list(columns))
         return bytes(write_arrow([batch.replace_schema_metadata(self._texts())]))
 
     def _texts(self) -> dict[str, str]:
-        """Return the metadata as texts, without None."""
+        """Return the metadata as strings, without the entries that are None."""
         return {name: str(value) for name, value in self.metadata.items() if value is not None}
 
 
 def export_projection(model: Model, version: int | None = None) -> ExportedProjection:
-    """Return what a model has published, or an older version of it.
+    """Return a model's published projection as arrays and metadata.
 
-    Raises NotFitted or CatchingUp (nothing is published), ModelFailed, UnknownVersion.
+    version: version number of the projection. None for the newest one.
 
-    >>> import stream_dr  # running, directory and model are those of the example of Running
+    Raises UnknownVersion and ModelFailed. Raises NotFitted or CatchingUp if the model has not
+    published a projection yet.
+
+    The example uses `running` from the example of Running.
+
+    >>> import stream_dr
     >>> version = running.publish("lda").version
     >>> list(stream_dr.export_projection(model).arrays)
     ['mean', 'components', 'eigenvalues']
@@ -227,7 +261,7 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
             metadata["columns"] = json.dumps(projection.feature_names)
 
     arrays = _arrays(projection)
-    # Clients with stored embeddings need the map to the newest version, not the versions between.
+    # A client that stored projected rows of an old version converts them with `map` and `offset`.
     to_newest = None if version is None else projection_change(projection, newest.projection)
     if to_newest is not None:
         arrays |= {"map": to_newest.map, "offset": to_newest.offset}
@@ -242,8 +276,8 @@ def _arrays(projection: Projection) -> Arrays:
 
 
 def _array_as_row(array: np.ndarray) -> pa.Array:
-    """Return one row that holds the whole array."""
-    # A tensor cannot be empty, a list can.
+    """Return an Arrow column with one row, which holds the whole array."""
+    # Arrow has no empty tensors, so an empty array is written as an empty list.
     if array.size == 0:
         return pa.array([[]], pa.list_(pa.from_numpy_dtype(array.dtype)))
     storage = pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), array.size)
@@ -253,12 +287,14 @@ def _array_as_row(array: np.ndarray) -> pa.Array:
 def project(
     directory: Directory, model: Model, source: Source, out: Path, watch: Callable[[int], None] | None = None
 ) -> int:
-    """Write the projected rows of a source to a file. Return their number.
+    """Write the projected rows of a source to a file, and return the number of rows.
 
-    watch: receives the number of rows so far.
+    out: path of the file. Its suffix selects the format, as in `check_output_path`.
+    watch: called after each batch with the number of rows written so far.
 
-    Raises as check_output_path, InvalidParameter (no rows, or no column to write), NotFitted (no row
-    learned yet), NeedsRefine, and what reading or projecting a batch raises.
+    Raises InvalidParameter if there are no rows or no columns to write. Raises NotFitted if the
+    model has learned no row, and NeedsRefine if it must be refined first. Also raises the errors
+    of `check_output_path`, of reading the source and of projecting a batch.
     """
     check_output_path(out)
     if isinstance(source, Dataset) and not source.rows:
@@ -267,7 +303,7 @@ def project(
     require_published(model)
     fields = carried_fields(source) if isinstance(source, Dataset) else _fields_of(next(source.events())[1])
     if not fields and not require_published(model).projection.n_components:
-        # Arrow counts no rows in a batch without columns.
+        # A batch without columns cannot be written, because Arrow gives it no number of rows.
         raise InvalidParameter(f"{model.name} has no component yet: {model.estimator.limit}. Nothing was written.")
 
     batches = _projected_batches(directory, model, source, fields, watch or (lambda rows: None))
@@ -285,7 +321,7 @@ def project(
 def _projected_batches(
     directory: Directory, model: Model, source: Source, fields: dict[str, pa.DataType], watch: Callable[[int], None]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the projected batches of a source."""
+    """Yield the projected rows of a source, one Arrow batch for each batch with rows."""
     done = 0
     for _, block in source.events():
         batch = projected_batch(block, require_published(model).projection, directory.schema, fields)
@@ -296,9 +332,12 @@ def _projected_batches(
 
 
 def require_published(model: Model) -> Published:
-    """Return what a model has published, or raise the reason why there is nothing."""
+    """Return a model's published projection.
+
+    Raises an error that says why, if the model has not published one.
+    """
     if model.published is None and model.rows:
-        # Solving raises the reason.
+        # Solving the model's state raises the error that prevented the publication.
         model.estimator.solve(model.accumulator.freeze())
     if model.published is None:
         raise model.unpublished_error()
@@ -308,11 +347,11 @@ def require_published(model: Model) -> Published:
 def projected_batch(
     block: Block, projection: Projection, schema: Schema, fields: dict[str, pa.DataType]
 ) -> pa.RecordBatch:
-    """Return a block's rows as `project` writes them.
+    """Return a block's projected rows as an Arrow batch.
 
-    Ids and targets come first, then z0, z1 …
+    The batch has the columns of ids and targets, then the components z0, z1 …
 
-    fields: as of `carried_fields`.
+    fields: names and Arrow types of the columns of ids and targets, as `carried_fields` returns.
     """
     conformed, _ = conform_block(block, projection, schema)
     z = projection.apply(conformed.X)
@@ -323,15 +362,15 @@ def projected_batch(
 
 
 def _fields_of(block: Block) -> dict[str, pa.DataType]:
-    """Return name and type of the id and target columns of a source's first block."""
+    """Return the Arrow types of a block's id and target columns, by name of the column."""
     schema = arrow_from_block(block).schema
     return {name: _written_type(schema.field(name).type) for name in ("id", *_COLUMN.values()) if name in schema.names}
 
 
 def carried_fields(dataset: Dataset) -> dict[str, pa.DataType]:
-    """Return name and type of the id and target columns that any shard has.
+    """Return the Arrow types of the shards' id and target columns, by name of the column.
 
-    Raises SchemaMismatch if two shards disagree.
+    Raises SchemaMismatch if a column has incompatible types in two shards.
     """
     names = ("id", *_COLUMN.values())
     schemas = [
@@ -346,7 +385,10 @@ def carried_fields(dataset: Dataset) -> dict[str, pa.DataType]:
 
 
 def _written_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which a column of ids or targets is written."""
+    """Return the Arrow type in which a column of ids or targets is written.
+
+    kind: Arrow type in which the column was read.
+    """
     if pa.types.is_dictionary(kind):
         return _written_type(kind.value_type)
     if pa.types.is_fixed_size_list(kind) and kind.list_size == 1:
@@ -361,7 +403,11 @@ def _written_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _carried_columns(block: Block, fields: dict[str, pa.DataType]) -> dict[str, pa.Array]:
-    """Return the block's ids and targets as columns of these types, or nulls."""
+    """Return the block's ids and targets as Arrow columns by name.
+
+    fields: name and type of the columns to return. A column that the block does not have is filled
+        with nulls.
+    """
     values: dict[str, object] = {"id": block.ids}
     if isinstance(block.y, Targets):
         rows = block.y.row_labels()

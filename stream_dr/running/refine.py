@@ -1,14 +1,14 @@
-"""Refine: a model's exact projection, by passes over the log.
+"""Refine: computes a model's exact projection by passes over the rows in the log.
 
-The passes go up to the position at which the model was frozen. After each pass a checkpoint is
-written beside the snapshots. A refine that was killed or cancelled goes on at its next pass when
-it is asked for again at the same position. So does one that ended before it reached its tolerance,
-if it is given more passes. The refined projection stays published until the next refine.
+A refine reads the events that the model has learned, several times. After each pass a checkpoint
+is written to the folder of the model's snapshots. A second refine of the same model at the same
+position of the log continues from the checkpoint, if the first refine
 
-The numerics are in estimators/fitting/refining.py. They are a generator over any Source, which
-yields after each pass.
+- was killed or cancelled, or
+- made all its passes without reaching the tolerance, and the second one may make more passes.
 
-Cost: a pass reads every event that the model has learned, and rewrites the checkpoint once.
+The refined projection stays published until the next refine. The numerical method is in
+estimators/fitting/refining.py.
 """
 
 from collections.abc import Callable, Generator
@@ -34,14 +34,15 @@ from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.threads import compute_ahead
 
 PassCallback = Callable[[JsonDict], None]
-"""Function that receives progress reports."""
+"""Function that receives the progress of a refine as a dict."""
 
 
 def check_model(directory: Directory, model: Model) -> None:
     """Raise an error if a model cannot be refined.
 
-    Raises CannotRefine (no out-of-core solution, or a saved estimator whose rows are not here) or
-    HistoryGone (events that the model has learned are no longer in the log).
+    Raises CannotRefine if the model's method has no refine, or if the model was made from a saved
+    estimator, whose rows are not in the log. Raises HistoryGone if some events that the model has
+    learned are no longer in the log.
     """
     check_method(model.estimator)
     if model.spec.saved is not None:
@@ -67,31 +68,34 @@ def refine_frozen(
     threads: int = 1,
     sums: PassSums | None = None,
 ) -> Published | None:
-    """Refine a frozen model and publish the result.
+    """Refine a model at a position of the log, and publish the result.
 
-    The passes start from the last refined projection. A model that is exact already is left as it
-    is, and reported as {"exact", "note"}.
+    The passes start from the projection of the last refine, if there is one. If the model's
+    solution is exact without a refine, the model does not change, and the progress is
+    {"exact", "note"}.
 
     Parameters
     ----------
+    frozen : Frozen
+        State of the model, and the position up to which the log is read.
     tol : float
-        Tolerance at which the passes end.
+        Tolerance of the residual at which the passes end.
     max_passes : int
-        Number of the last pass.
+        Maximum number of passes, including the passes of a refine that is continued.
     on_progress : callable or None
-        After each pass, receives {"pass", "rows", "residual", "angle", "components", "seconds",
-        "converged", "total_rows"}. Within a pass, receives {"pass", "rows", "total_rows"}.
+        Receives {"pass", "rows", "residual", "angle", "components", "seconds", "converged",
+        "total_rows"} after each pass, and {"pass", "rows", "total_rows"} within a pass.
     cancelled : callable or None
-        Called at every event. Returns True to stop.
+        Called at every event. It returns True to cancel the refine.
     threads : int
         Number of threads for matrix products.
     sums : PassSums or None
-        Sums the passes, if that is not done in this process.
+        Function that computes the sums of a pass in other processes. None: this process does.
 
     Returns
     -------
     Published or None
-        None if it was cancelled.
+        The published projection. None if the refine was cancelled.
 
     Raises CannotRefine, HistoryGone, InvalidParameter, NotFitted, InsufficientStorage.
     """
@@ -108,7 +112,7 @@ def refine_frozen(
     except _Cancelled:
         return None
     finally:
-        # The checkpoint may have been written after the model was removed.
+        # If the model was removed in the meantime, remove the checkpoint of the refine too.
         if not directory.holds(model):
             remove_snapshots(directory.path, model)
 
@@ -124,7 +128,11 @@ def _run_passes(
     threads: int,
     sums: PassSums | None,
 ) -> Published:
-    """Run the passes that are missing, with a checkpoint after each, and publish the result."""
+    """Run the passes that were not made yet, and publish the result.
+
+    A checkpoint is written after each pass. `source` yields the rows, and `report` receives the
+    progress. The other parameters are as in `refine_frozen`.
+    """
     path = snapshot_folder(directory.path, model.name, model.id) / "refine.part"
     last = None
     for step in refine_steps(
@@ -164,11 +172,14 @@ def refine_model(
     threads: int = 1,
     new_sums: Callable[[Frozen], PassSums] | None = None,
 ) -> Published:
-    """Backfill, refine and snapshot a model, as `stream-dr refine` does.
+    """Refine and snapshot a model, as the command `stream-dr refine` does.
 
-    new_sums: returns what sums the passes, if that is not done in this process.
+    The model first learns the events of the log that it has not learned yet.
 
-    Raises as `refine_frozen`.
+    new_sums: function that receives the model's state and returns the function that computes the
+        sums of a pass in other processes. None: this process computes them.
+
+    The other parameters and the errors are as in `refine_frozen`.
     """
     check_model(directory, model)
     with threadpool_limits(1):
@@ -185,10 +196,12 @@ def refine_model(
 
 
 def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: int) -> tuple[float, float]:
-    """Return the scores of a model that predicts, before and after a refine.
+    """Return a model's prediction scores before and after a refine, on held-out rows.
 
-    The model does not change. A copy of it learns nine of ten rows and is scored on the others.
-    Raises as `refine_frozen`.
+    The model does not change. A copy of the model learns nine of ten rows, and predicts the
+    targets of the other rows. The copy then is refined and predicts them again.
+
+    The errors are as in `refine_frozen`.
     """
     check_model(directory, model)
     source = _FrozenSource(directory, model, model.freeze(), None)
@@ -197,7 +210,7 @@ def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: 
 
 
 def publish_unrefined(directory: Directory, model: Model) -> None:
-    """Publish the one-pass solution in place of a refined one, and snapshot the model."""
+    """Replace a model's refined projection by the unrefined one, and snapshot the model."""
     frozen = model.freeze()
     model.publish(frozen)
     snapshot(model, frozen, directory.path)
@@ -205,13 +218,16 @@ def publish_unrefined(directory: Directory, model: Model) -> None:
 
 
 class _Cancelled(Exception):
-    """Ends a pass. The checkpoint of the passes before it stays."""
+    """Raised to stop a refine in the middle of a pass.
+
+    The checkpoint of the earlier passes is not removed.
+    """
 
 
 class _FrozenSource:
-    """Source of the rows that a frozen model has learned.
+    """Source of the rows that a model had learned when its state was frozen.
 
-    A pass over it raises _Cancelled once `cancelled` returns True.
+    Reading the rows raises _Cancelled once `cancelled` returns True.
     """
 
     def __init__(
@@ -241,7 +257,10 @@ def _write_checkpoint(path: Path, frozen: Frozen, refining: Refining) -> None:
 
 
 def _load_checkpoint(path: Path, frozen: Frozen, max_passes: int) -> Refining | None:
-    """Return the usable checkpoint of an earlier refine of the same rows, or None."""
+    """Return the checkpoint of an earlier refine of the same rows.
+
+    None if there is no such checkpoint, it cannot be read, or it already has `max_passes` passes.
+    """
     if not path.exists():
         return None
     try:

@@ -1,17 +1,17 @@
-"""Replay: learns shards with any number of models in one pass, resumable after a kill.
+"""Replay: lets all models of a directory learn a data set of shards.
 
-Each batch of each shard becomes a reference event (sha256 of the shard, batch, pass). It is
-appended only if the log does not hold it. Then the models advance. The same command, given again,
-catches the models up from their snapshots, appends what is missing and ends with the same bits as
-an uninterrupted run.
+Each pass reads the data set once for all models. A shard is a file of batches. Each batch becomes
+an event in the log that refers to the shard by its sha256, the number of the batch and the number
+of the pass. The models then learn the event.
 
-Four stages overlap: checking the next shard's bytes, reading and checking batches, the log's
-commits, and learning (models side by side, as many as there are processors). Meanwhile snapshots
-are written from frozen states. Appended batches are held in memory, parsed, until they are
-learned. Groups of batches are bounded in bytes, and so is their number between two stages.
+A replay that was killed is continued by running the same replay again. It finds the batches that
+are already in the log, lets the models catch up from their snapshots, and appends the missing
+batches. The models end with the same bits as without the kill. In addition to the log and the
+snapshots, only the number of passes of an unfinished replay is stored.
 
-Progress is read off the log and the snapshots. The only other thing stored is how many passes an
-unfinished replay was to reach.
+Four stages run in parallel: checking the sha256 of the next shard, reading batches, committing
+them to the log, and learning. Parsed batches stay in memory until they are learned. The number of
+bytes that wait between two stages is limited.
 """
 
 import hashlib
@@ -45,17 +45,17 @@ class ReplaySettings(NamedTuple):
     Attributes
     ----------
     loops : int
-        Number of passes to reach.
+        Number of passes over the data set, including the passes of earlier replays.
     again : bool
-        Complete an unfinished pass, or add one to those that are complete. Overrides `loops`.
+        True to complete an unfinished pass, or else to make one more pass. Overrides `loops`.
     shuffle : int or None
-        Seed of the order of shards, which differs in every pass. None: the given order.
+        Seed of a random order of the shards, which differs in every pass. None: the given order.
     skip_damaged : bool
-        Skip what cannot be read.
+        True to skip shards and batches that cannot be read.
     run : RunSettings
-        How models are kept current on the way. They are published at the end.
+        When models are snapshotted during the replay. Models are published only at the end.
     test : bool
-        Test models on some rows of the first pass before they learn them.
+        True to test models on some rows of the first pass before they learn these rows.
     """
 
     loops: int = 1
@@ -71,17 +71,20 @@ class ReplayReport(NamedTuple):
 
     Attributes
     ----------
-    rows, events : int
-        Number of rows and events appended and learned.
+    rows : int
+        Number of rows that this replay appended to the log and the models learned.
+    events : int
+        Number of events that this replay appended to the log.
     caught_up : int
-        Number of rows learned from the log before that.
+        Number of rows that were already in the log and that models learned first.
     seconds : float
+        Duration of the replay.
     passes : int
-        Number of passes reached.
+        Number of passes over the data set, including the passes of earlier replays.
     skipped : tuple of str
-        What was skipped.
+        Descriptions of the skipped shards and batches.
     columns_missing : tuple of str
-        Columns of a table that some rows did not have. They count as missing values.
+        Names of columns that some rows did not have. Their values counted as missing.
     """
 
     rows: int
@@ -94,7 +97,12 @@ class ReplayReport(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Progress of a replay: rows and shards done, of the totals over all passes."""
+    """Progress of a replay.
+
+    rows, shards: numbers of rows and shards done so far.
+    total_rows, total_shards: numbers of rows and shards of all passes together.
+    phase: "catching up" or "learning".
+    """
 
     rows: int
     total_rows: int
@@ -109,21 +117,23 @@ Watch = Callable[[Progress], None]
 def replay(
     directory: Directory, dataset: Dataset, settings: ReplaySettings, watch: Watch | None = None
 ) -> ReplayReport:
-    """Replay a data set into a directory's models.
+    """Let all models of a directory learn a data set.
 
-    Raises the error that refuses a batch (earlier batches are learned), DamagedShard,
-    SourceMissing, InsufficientStorage. Raises ModelFailed at the end if a model has failed. On
-    KeyboardInterrupt the models are snapshotted where they are.
+    watch: function that receives the progress, or None.
+
+    Raises DamagedShard, SourceMissing, InsufficientStorage. If a batch is refused, the batches
+    before it are learned and the error is raised. If a model has failed, ModelFailed is raised at
+    the end. After any error, or Ctrl-C, the models are snapshotted first.
     """
     run = Replay(directory, dataset, settings, watch)
     return run.run(run.append_and_learn_all)
 
 
 class _Appended(NamedTuple):
-    """A group of batches in the log.
+    """Batches that were appended to the log in one commit.
 
-    last: position of its last event.
-    refusal: error that refused the next batch, or None.
+    last: position of the last appended event.
+    refusal: error with which the next batch was refused. None if all batches were appended.
     """
 
     last: int
@@ -131,7 +141,7 @@ class _Appended(NamedTuple):
 
 
 class Replay:
-    """One run of `replay`, or of a replay in parts."""
+    """One replay of a data set, in this process or divided among several processes."""
 
     def __init__(self, directory: Directory, dataset: Dataset, settings: ReplaySettings, watch: Watch | None) -> None:
         self.directory = directory
@@ -141,14 +151,15 @@ class Replay:
         self.models: list[Model] = [m for m in directory.models.values() if m.status != "failed"]
 
         self.rows = self.events = self.caught_up = 0
-        # Used as an ordered set.
+        # The keys are an ordered set of names. The values are not used.
         self.columns_missing: dict[str, None] = {}
         self.passes = self._target_passes()
-        # A single pass needs no record. What the log lacks says what is to be done.
+        # If there is only one pass, the batches missing in the log say what is still to be done.
+        # If there are several, the directory must store their number.
         self.recorded = self.passes > 1 or settings.again
         self.batches = Batches(directory.log, dataset, self.passes, settings.shuffle, settings.skip_damaged)
 
-        # Models are published once, at the end.
+        # Models are published only at the end, so their policies are replaced.
         run = settings.run._replace(publish=ON_DEMAND, test_then_train=settings.test)
         self.advance = thread_pool("advance")
         self.work = thread_pool("work", run.workers)
@@ -156,9 +167,12 @@ class Replay:
         self.recorder: Recorder = Recorder(directory, self.driver.scores)
 
     def run(self, learn: Callable[[], None]) -> ReplayReport:
-        """Catch up, learn, publish and snapshot.
+        """Run the replay, then publish and snapshot the models.
 
-        After an error, models are snapshotted as they are.
+        learn: called once the models have learned what is already in the log. It lets them learn
+            the data set.
+
+        After an error, the models are snapshotted and the error is raised.
         """
         started_at = time.monotonic()
         with fast_switching(), threadpool_limits(1), self.recorder:
@@ -167,7 +181,7 @@ class Replay:
                 learn()
                 self.driver.finish(self.models)
             except BaseException:
-                # Wait until the models have finished their steps.
+                # Wait until the models have finished the events that they are learning.
                 self.advance.shutdown()
                 self.driver.write_snapshots([(m, m.freeze()) for m in self.models if m.failure is None])
                 raise
@@ -188,7 +202,7 @@ class Replay:
         )  # fmt: skip
 
     def _catch_up(self) -> None:
-        """Bring the models to the end of the log."""
+        """Let the models learn the events that are already in the log."""
         remember_places(self.directory.path, self.directory.log, self.dataset)
         if self.recorded:
             self.directory.table.begin_replay(self.identity, self.passes)
@@ -202,9 +216,10 @@ class Replay:
             model.live()
 
     def append_and_learn_all(self) -> None:
-        """Append the batches that the log lacks, and learn them.
+        """Append the batches that are missing in the log, and let the models learn them.
 
-        If a batch is refused, the error is raised once the batches before it are learned.
+        If a batch is refused, the error is raised after the models have learned the batches before
+        this batch.
         """
         self.directory.hold_recent(4 * GROUP_BYTES)
         steps = Steps(self.directory)
@@ -224,23 +239,23 @@ class Replay:
                     raise group.refusal
 
     def _turns(self, pages: Iterable[Sequence[Step]]) -> Iterator[Sequence[Step]]:
-        """Yield the steps of each turn.
+        """Yield the lists of events that the models learn at once.
 
-        A turn is a page. If models are tested, it is one event, so that each event is tested by
-        models that have learned all events before it.
+        While models are tested, a list has one event. Each event is then tested by models that
+        have learned all earlier events.
         """
         tested = self.driver.tests is not None and self._in_first_pass()
         return ([step] for page in pages for step in page) if tested else iter(pages)
 
     def _in_first_pass(self) -> bool:
-        """Return True if some rows of the data set have not been learned at all."""
+        """Return True if fewer rows were learned than one pass over the data set has."""
         return self.rows + self.caught_up < self.dataset.rows
 
     def _on_event(self, event: EngineEvent, **details: int | str) -> None:
         self.recorder.woken.set()
 
     def show(self, phase: str) -> None:
-        """Show and record the progress."""
+        """Report the progress to `watch`, and wake the thread that records it."""
         self.recorder.woken.set()
         if self.watch is not None:
             done = self.rows + self.caught_up
@@ -248,9 +263,9 @@ class Replay:
             self.watch(Progress(done, total, self.batches.shards, len(self.dataset.shards) * self.passes, phase))
 
     def _append(self) -> Generator[_Appended, None, None]:
-        """Append groups of batches, and yield each once it is durable.
+        """Append batches to the log, and yield the result of each commit.
 
-        Ends with the first group that has a refusal.
+        The first refused batch ends the iteration.
         """
         with closing(compute_ahead(self.batches.groups())) as groups:
             for drafts in groups:
@@ -269,24 +284,28 @@ class Replay:
 
     @cached_property
     def identity(self) -> str:
-        """Name of the data set, derived from the digests of its shards in any order.
+        """Hex digest that identifies the data set. It does not depend on the order of the shards.
 
-        Reads the shards whose digest is in no manifest.
+        Shards without a sha256 in a manifest are read to compute it.
         """
         return hashlib.sha256("".join(sorted(s.sha256 for s in self.dataset.shards)).encode()).hexdigest()
 
     def _target_passes(self) -> int:
-        """Return the number of passes to reach."""
+        """Return the number of passes after which the replay is complete.
+
+        Passes of earlier replays count.
+        """
         unfinished = self.directory.table.replay_passes(self.identity) if self.directory.table.replaying() else 0
         if not self.settings.again:
             return max(self.settings.loops, unfinished)
         return unfinished or self._complete_passes() + 1
 
     def _complete_passes(self) -> int:
-        """Return the number of passes that the log holds.
+        """Return the number of passes whose batches are in the log.
 
-        If damaged shards are skipped, one batch of a pass is enough, since no unfinished pass is
-        recorded then.
+        A pass counts if all its batches are in the log. If damaged shards are skipped, one batch
+        is enough, because damaged batches never enter the log. An unfinished pass is not counted
+        by mistake, because this method is called only if no unfinished pass is recorded.
         """
         passes = 0
         enough = any if self.settings.skip_damaged else all
@@ -300,7 +319,11 @@ class Replay:
 
 
 def _refusal_with_shard(draft: Draft, error: StreamDRError) -> StreamDRError:
-    """Return the error that refused a batch of a shard, with the shard's name."""
+    """Return an error whose message also names the shard and the batch that was refused.
+
+    draft: the refused event. Its payload refers to the batch.
+    error: the error with which it was refused.
+    """
     if isinstance(error, InsufficientStorage):
         return error
     reference = json.loads(bytes(draft.body))

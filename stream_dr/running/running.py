@@ -1,12 +1,13 @@
 """Running: the threads that keep a directory's models current while batches arrive.
 
-The appender takes drafts from a bounded queue, admits them in order, commits each group in one
-transaction and answers their futures. The model thread reads the log and calls the driver of the
-live models. Pools solve and snapshot, catch up and refine. All of them report what happens to
-`Running._handle`, which wakes whoever must act on it.
+- The appender thread takes batches from a bounded queue and commits them to the log, many in one
+  transaction. Then it completes the futures that the callers of `submit` hold.
+- The model thread reads the log and lets the models learn its events.
+- Thread pools run long work: solving, snapshots, refining, and models that are far behind.
 
-The log is the queue between the two threads. Nothing is acknowledged before it is durable, and
-nothing is learned that is not in the log.
+Every thread reports its events to `Running._handle`, which wakes the other threads.
+
+A batch is acknowledged only after it is durable in the log. Models learn only from the log.
 """
 
 import logging
@@ -41,14 +42,14 @@ from stream_dr.threads import fast_switching, thread_pool
 log = logging.getLogger("stream_dr.running")
 
 RECENT_BYTES = 32 << 20
-"""Maximum bytes of appended batches to hold in memory, parsed, until the models learn them."""
+"""Maximum number of bytes of parsed batches to hold in memory until the models learn them."""
 
 
 class Running:
-    """Keeps a Directory's models up to date in threads of its own.
+    """Keeps a Directory's models up to date in background threads.
 
-    Call `start()` once and `stop()` once. All other methods may be called from any thread in
-    between.
+    Call `start()` once and `stop()` once. Between these two calls, any thread may call the other
+    methods.
 
     >>> import stream_dr
     >>> body = b'{"rows": [[1, 2], [3, 1], [2, 2], [4, 0]], "labels": ["a", "b", "a", "b"]}'
@@ -81,19 +82,20 @@ class Running:
         self._jobs = Jobs()
 
         self._figures = {"publishes": 0, "snapshots": 0}
-        # By name, models whose last snapshot could not be written.
+        # Model name → error of the model's last snapshot, if that snapshot failed.
         self._snapshot_errors: dict[str, str] = {}
         self._stopping = False
         self._last_rows: float | None = None
-        # Ids of the models whose failure was reported.
+        # Ids of the failed models whose failure was already reported.
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
-        # Limits of the process that apply while it runs.
+        # Process-wide thread settings, restored by `stop`.
         self._limits = ExitStack()
 
     def start(self) -> None:
         """Start the threads.
 
-        Models too far behind the log are backfilled. The others are advanced as they are.
+        Models that are more than limits.max_lag events behind the log catch up in the background.
+        The other models are live at once.
         """
         self._limits.enter_context(threadpool_limits(1))
         self._limits.enter_context(fast_switching())
@@ -109,10 +111,12 @@ class Running:
         self._models.submit_catch_up([m for m in alive if m not in near])
 
     def stop(self, seconds: float | None = None) -> None:
-        """Append the drafts in the queue, apply the log, snapshot every model, end the threads.
+        """Finish the queued work, snapshot every model and end the threads.
 
-        New drafts are refused. The log is applied for at most `seconds`, and the rest of it after
-        the next start. The directory stays open.
+        - New batches are refused. Queued batches are appended to the log.
+        - The models learn from the log for at most `seconds`. They learn the rest of the log after
+          the next start.
+        - The directory stays open.
         """
         self._stopping = True
         self._waits.cancel_all()
@@ -130,13 +134,16 @@ class Running:
             self._limits.close()
 
     def submit(self, draft: Draft) -> "Future[Receipt]":
-        """Queue a draft.
+        """Queue a draft (a batch or an unlearn request) for the log.
 
-        The future gives its Receipt once it is durable, or raises the error that refused it.
+        The future's result is the draft's Receipt, as soon as the draft is durable in the log. If
+        the draft is refused, the future raises the error.
 
-        Raises Overloaded (details: retry_after, in seconds) if waiting bodies exceed
-        limits.max_queue_bytes or a live model is more than limits.max_lag events behind. Raises
-        ShuttingDown after `stop`.
+        Raises ShuttingDown after `stop`. Raises Overloaded, with the seconds to wait in its detail
+        `retry_after`,
+
+        - if the queued drafts would exceed limits.max_queue_bytes, or
+        - if a live model is more than limits.max_lag events behind the log.
         """
         if self.lag > self.directory.limits.max_lag:
             raise Overloaded(
@@ -147,29 +154,38 @@ class Running:
         return self._appender.submit(draft)
 
     def check(self, draft: Draft) -> DryRunReceipt:
-        """Return what the draft's receipt would say, or raise the error that would refuse it."""
+        """Check a draft (a batch or an unlearn request) without appending it to the log.
+
+        Returns the values that the draft's receipt would have. Raises the error with which
+        `submit` would refuse the draft.
+        """
         return self.directory.check(draft)
 
     def applied(self, position: int) -> "Future[str | None]":
-        """Return a future of the moment when every model publishes a projection with `position`.
+        """Return a future that is done once every model includes an event.
 
-        Models without any row and refined ones only have to apply it. The future gives
+        position: the event's position in the log.
 
-        - None once all models have,
-        - at once a reason, if a model has failed or cannot be solved.
+        A model includes the event once its published projection does. A refined model, or a model
+        that has no row so far, includes the event once the model has applied it.
 
-        It is cancelled if the engine stops first. While it waits, models publish as soon as they
-        have applied the position. A future that the caller cancels is dropped.
+        - The future's result is None once all models include the event.
+        - The result is a sentence with the reason if some model never will, because it has failed
+          or cannot be solved.
+        - The future is cancelled if `stop` is called first.
+
+        While the future is pending, models publish as soon as they have applied the event. The
+        caller may cancel the future.
         """
         future = self._waits.add(position)
         self._handle(EngineEvent.WAIT_ADDED)
         return future
 
     def wait_applied(self, position: int, timeout: float) -> bool:
-        """Return True once every model publishes a projection that includes `position`.
+        """Wait until every model includes the event at `position`, and return True.
 
-        Returns False after `timeout` seconds, if the engine stops, or at once if a model cannot
-        (`applied`).
+        Returns False if `timeout` seconds pass first, if `stop` is called first, or if some model
+        will never include the event (see `applied`).
         """
         future = self.applied(position)
         wait([future], timeout)
@@ -184,9 +200,10 @@ class Running:
         policy: PublishPolicy | None = None,
         refine: RefinePolicy | None = None,
     ) -> tuple[Model, bool]:
-        """Add a model, as Directory.add_model. A new model that is far behind is backfilled.
+        """Add a model, as Directory.add_model does.
 
-        Raises CannotRefine for a refine policy of a model that cannot be refined.
+        A new model that is far behind the log catches up in the background. Raises CannotRefine if
+        `refine` is given and the model cannot be refined.
         """
         if refine is not None and any(refine):
             check_method(make(key, params))
@@ -196,16 +213,16 @@ class Running:
         return self._join_or_backfill(*self.directory.add_model(name, key, params, start, policy, refine))
 
     def add_saved(self, name: str, estimator: Any, policy: PublishPolicy | None = None) -> tuple[Model, bool]:
-        """Add a saved estimator, as Directory.add_saved.
+        """Add a saved estimator as a model, as Directory.add_saved does.
 
-        It goes on with the next batch.
+        The model learns the batches that are appended from now on.
         """
         return self._join_or_backfill(*self.directory.add_saved(name, estimator, policy))
 
     def remove_model(self, name: str) -> None:
-        """Remove a model, as Directory.remove_model, and cancel its jobs.
+        """Remove a model, as Directory.remove_model does, and cancel its jobs.
 
-        Readers may go on using its projection.
+        Callers that hold the model's projection can still use the projection.
         """
         model = self.directory.remove_model(name)
         self._jobs.cancel(model)
@@ -215,30 +232,39 @@ class Running:
     def publish(self, name: str, timeout: float = 30.0) -> Published:
         """Solve, publish and snapshot a model as it is now.
 
-        A projection that includes all its rows already, or was refined, stays. Raises
-        UnknownModel, ModelFailed, NotFitted (also if its rows have no solution), TimeoutError.
+        The model is not solved again if its projection was refined, or already includes all rows
+        that the model has learned.
+
+        Raises UnknownModel, ModelFailed, TimeoutError, and NotFitted if the model has no rows or
+        its rows have no solution.
         """
         model = self.directory.model(name)
         if model.failure is not None:
             raise model.failure_error(model.failure)
         if model.stale or not model.is_snapshotted:
-            # The snapshot keeps the projection after a kill.
+            # Without the snapshot, a killed process would lose the projection.
             self._models.driver.submit_publish_and_snapshot(model).result(timeout)
         if model.published is None or (model.stale and model.solving.error is not None):
             raise model.unpublished_error()
         return model.published
 
     def snapshot(self, name: str) -> Job:
-        """Snapshot a model in the background. Raises UnknownModel."""
+        """Write a snapshot of a model in the background, and return the job.
+
+        Raises UnknownModel.
+        """
         model = self.directory.model(name)
         write = self._models.driver.write_snapshots
         return self._jobs.start("snapshot", model, self._work, lambda _: write([(model, model.freeze())]))
 
     def refine(self, name: str, tol: float = 1e-6, max_passes: int = 20) -> Job:
-        """Refine a model in the background over the log up to its position.
+        """Refine a model in the background.
 
-        If the model is being refined already, that job is returned. Raises UnknownModel,
-        CannotRefine, HistoryGone.
+        A refine computes the model's exact projection by passes over the rows in the log. The
+        passes end at the tolerance `tol` or after `max_passes` passes. If a refine of the model is
+        already running, the running job is returned.
+
+        Raises UnknownModel, CannotRefine, HistoryGone.
         """
         model = self.directory.model(name)
         check_model(self.directory, model)
@@ -249,10 +275,13 @@ class Running:
     def unlearn(
         self, positions: Sequence[int] = (), ids: Sequence[str | int] = (), key: str | None = None
     ) -> "Future[Receipt]":
-        """Append an event that takes rows out again.
+        """Append an event that removes learned rows from all models.
 
-        A repetition under the same key changes nothing. Looking ids up reads the log. Raises
-        InvalidParameter, HistoryGone.
+        positions: positions of events whose rows are all removed.
+        ids: ids of rows to remove. The log is read to find them.
+        key: idempotency key. A second request with the same key changes nothing.
+
+        Raises InvalidParameter, HistoryGone.
         """
         known = key is not None and self.directory.log.find_key(key) is not None
         picked = {} if known else self.directory.history.pick(positions, ids)
@@ -265,24 +294,27 @@ class Running:
 
     @property
     def jobs(self) -> list[Job]:
-        """Jobs that can be looked up, oldest first.
+        """Jobs that have not ended and the most recent ended jobs, oldest first.
 
-        At most jobs.JOBS_KEPT that have ended.
+        If there are more than jobs.JOBS_KEPT jobs, the oldest ended ones are forgotten.
         """
         return list(self._jobs)
 
     @property
     def lag(self) -> int:
-        """Number of events that some live model has not applied."""
+        """Number of events by which the slowest live model is behind the log."""
         return self._models.lag
 
     @property
     def queued_bytes(self) -> int:
-        """Number of bytes of queued bodies that are not yet durable."""
+        """Number of bytes of batches that wait to be written to the log."""
         return self._appender.queued_bytes
 
     def ready(self) -> str | None:
-        """Return why no batch can be taken, as a sentence, or None."""
+        """Return why batches are refused now, as a sentence.
+
+        None if batches are accepted.
+        """
         if self._stopping:
             return "the engine is stopping"
         if self.directory.log.displaced is not None:
@@ -294,32 +326,37 @@ class Running:
         return None
 
     def listen(self, callback: Callable[[JsonDict], None]) -> Callable[[], None]:
-        """Call `callback` on each of these events, and return a function that ends it.
+        """Register a callback, and return a function that removes it.
+
+        The callback receives a dict for each of these events:
 
         - {"event": "appended", "position", "rows"}
         - {"event": "published", "model", "version", "position"}
         - {"event": "failed", "model", "position", "code"}
         - {"event": "snapshot", "model", "position"}
 
-        It is called from engine threads and must return at once.
+        It is called from the background threads and must return quickly.
         """
         return self._listeners.add(callback)
 
     def figures(self) -> dict[str, float]:
-        """Return counters and gauges since start, under stable names.
+        """Return metrics by name.
 
-        They are rows_appended, events_appended, commits, duplicates, refused, publishes,
-        snapshots, queued_bytes and lag.
+        - Counters since the start: rows_appended, events_appended, commits, duplicates, refused,
+          publishes, snapshots.
+        - Current values: queued_bytes, lag.
         """
         return {**self._appender.figures, **self._figures, "queued_bytes": self.queued_bytes, "lag": self.lag}
 
     def health(self) -> JsonDict:
-        """Return what an operator should watch.
+        """Return a dict of values that an operator should watch.
 
-        reason: why no batch is taken, or None.
-        free_bytes, min_free_bytes: of the disk.
-        last_rows: time of the last appended rows since start, in seconds since 1970, or None.
-        snapshot_errors: error of the last snapshot of models, by name.
+        reason: why batches are refused now, or None.
+        free_bytes: number of free bytes on the disk.
+        min_free_bytes: number of free bytes below which batches are refused.
+        last_rows: time of the last batch since the start, in seconds since 1970, or None.
+        snapshot_errors: dict from a model's name to the error of its last snapshot, for models
+            whose last snapshot failed.
         """
         return {
             "reason": self.ready(),
@@ -332,7 +369,8 @@ class Running:
     def refinable(self, model: Model) -> bool:
         """Return True if a model can be refined.
 
-        Its method must have an out-of-core solution, and the log must hold what it learned.
+        The model's method must support refining, and the log must still hold all rows that the
+        model has learned.
         """
         try:
             check_model(self.directory, model)
@@ -341,21 +379,22 @@ class Running:
         return True
 
     def scores(self, model: Model) -> JsonDict:
-        """Return {"accuracy", "baseline", "tested", "confusion"} of a model by test-then-train.
+        """Return how well a model predicts rows that it has not learned yet.
 
-        Empty if the model was not tested.
+        The keys of the dict are described in `TestThenTrain.scores`. The dict is empty if the
+        model was not tested.
         """
         return self._models.driver.scores(model)
 
     def _new_driver(self) -> Driver:
-        """Return a driver of some of the models."""
+        """Return a driver that works in this object's thread pools."""
         return Driver(
             self.directory, self.settings, self._advance, self._work, self._handle, lambda: self._waits.furthest
         )
 
     def _handle(self, event: EngineEvent, **details: int | str) -> None:
-        """Wake whoever must act on an event."""
-        # The end of a solution or a snapshot may make another one due.
+        """Wake the threads and call the listeners that an event concerns."""
+        # When a solution or a snapshot has ended, the next one may already be due.
         if event in (
             EngineEvent.APPENDED, EngineEvent.SOLVING_ENDED, EngineEvent.CHECKPOINT_ENDED, EngineEvent.WAIT_ADDED
         ):  # fmt: skip
@@ -377,7 +416,7 @@ class Running:
             self._figures[_COUNTED[event]] += 1
 
     def _join_or_backfill(self, model: Model, new: bool) -> tuple[Model, bool]:
-        """Let a new model join the live ones. Backfill it if it is far behind."""
+        """Make a new model live. A model that is far behind the log catches up first."""
         if new:
             self._set_default_policy(model)
             model.catch_up()
@@ -387,7 +426,7 @@ class Running:
         return model, new
 
     def _set_default_policy(self, model: Model) -> None:
-        """Give a model without a policy of its own that of the settings."""
+        """Set a model's publish policy to the default if the model has none."""
         if model.policy is None:
             model.set_policies(self.settings.publish, None)
 
@@ -397,7 +436,7 @@ class Running:
         self._handle(EngineEvent.APPENDED, position=receipts[-1].position, rows=rows)
 
     def _on_moved(self) -> None:
-        """Report that models have moved, and each new failure once."""
+        """Report that models have applied events. Report each new failure once."""
         for model in self.directory.models.values():
             if model.failure is not None and model.id not in self._failed:
                 self._failed.add(model.id)
@@ -406,17 +445,20 @@ class Running:
         self._handle(EngineEvent.MODELS_MOVED)
 
     def _included(self, position: int) -> bool:
-        """Return True if every model's projection includes the position."""
+        """Return True if every model includes the event at `position` (see `applied`)."""
         return all(m.includes(position) for m in self.directory.models.values())
 
     def _blocking_reason(self, position: int) -> str | None:
-        """Return why some model will never publish what includes `position`, or None."""
+        """Return why some model will never include the event at `position`.
+
+        None if no such reason is known.
+        """
         return next((why for m in self.directory.models.values() if (why := m.blocking_reason(position))), None)
 
     def _refine_again(self, model: Model) -> None:
-        """Start the refine that a model's policy asks for.
+        """Start a refine because the model's refine policy says that one is due.
 
-        Errors are in its job or logged.
+        An error before the refine starts is logged. A later error is recorded in the job.
         """
         model.begin_refine()
         try:
@@ -425,7 +467,7 @@ class Running:
             log.warning("model %s could not be refined again (%s): %s", model.name, e.code, e)
 
     def _refine(self, model: Model, job: Job, tol: float, max_passes: int) -> None:
-        """Refine a model, and snapshot it if that has published a projection."""
+        """Refine a model, and snapshot it if the refine published a new projection."""
         model.begin_refine()
         previous = model.published
         published = refine_frozen(
@@ -436,20 +478,21 @@ class Running:
                 EngineEvent.PUBLISHED, model=model.name, version=published.version, position=published.position
             )
             self._on_moved()
-            # The model may have learned more, or failed, meanwhile, so freeze it again.
+            # Freeze the model again: during the refine it may have learned more rows or failed.
             self._models.driver.write_snapshots([(model, model.freeze())])
 
 
 _COUNTED = {EngineEvent.PUBLISHED: "publishes", EngineEvent.SNAPSHOT: "snapshots"}
-"""Names of the counters of events."""
+"""Events that are counted, each with the name of its counter in `Running.figures`."""
 
 Listener = Callable[[JsonDict], None]
 
 
 class Listeners:
-    """Callbacks, called from the engine's threads in the order they were added.
+    """Callbacks that receive the events of a Running.
 
-    An error of one does not affect the others.
+    They are called in the order in which they were added. An error in one callback is logged, and
+    the next callbacks are still called.
     """
 
     def __init__(self) -> None:
@@ -461,7 +504,7 @@ class Listeners:
         return lambda: self._callbacks.remove(callback)
 
     def notify(self, event: EngineEvent, **details: int | str) -> None:
-        """Call all callbacks with {"event": event, …}."""
+        """Call every callback with one dict, {"event": event, **details}."""
         for callback in list(self._callbacks):
             try:
                 callback({"event": event.value, **details})
@@ -470,17 +513,18 @@ class Listeners:
 
 
 class Waits:
-    """Futures of callers that wait for positions. Thread-safe.
+    """Futures of callers that wait until the models reach positions of the log. Thread-safe.
 
-    A future gives None once its position is reached, or the reason why it never will be. A future
-    that was cancelled is dropped.
+    A future's result is None once the models have reached its position. The result is a sentence
+    with the reason if the models will never reach the position.
 
     Parameters
     ----------
     reached : callable
-        Returns True if a position is reached.
+        Receives a position. Returns True if the models have reached it.
     blocking_reason : callable
-        Returns why a position will never be reached, or None if no reason is known.
+        Receives a position. Returns why the models will never reach it, or None if no reason is
+        known.
     """
 
     def __init__(self, reached: Callable[[int], bool], blocking_reason: Callable[[int], str | None]) -> None:
@@ -491,10 +535,7 @@ class Waits:
         self._ended = False
 
     def add(self, position: int) -> "Future[str | None]":
-        """Return a future of `position`.
-
-        `cancel_all` cancels it if it is not done.
-        """
+        """Return a new future that waits for `position`."""
         future: Future[str | None] = Future()
         future.add_done_callback(self._discard)
         with self._lock:
@@ -509,7 +550,10 @@ class Waits:
             return max(self._waiting.values(), default=-1)
 
     def resolve(self) -> None:
-        """Resolve the futures that can be. Called after every change."""
+        """Complete each future whose position is reached or will never be reached.
+
+        Call this method whenever models have applied events, published or failed.
+        """
         with self._lock:
             waiting = list(self._waiting.items())
         for future, position in waiting:
@@ -519,7 +563,10 @@ class Waits:
                 future.set_result(reason)
 
     def cancel_all(self) -> None:
-        """Cancel all futures that cannot be resolved now, and all later ones."""
+        """Cancel every future that cannot be completed now.
+
+        Futures that are added later are cancelled in the same way.
+        """
         self._ended = True
         self.resolve()
         with self._lock:
@@ -528,6 +575,6 @@ class Waits:
             future.cancel()
 
     def _discard(self, future: "Future[str | None]") -> bool:
-        """Remove a future. Return False if it was removed before."""
+        """Remove a future. Return False if the future was already removed."""
         with self._lock:
             return self._waiting.pop(future, None) is not None

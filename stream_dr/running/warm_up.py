@@ -1,14 +1,15 @@
-"""Warm up: runs every compiled kernel before the first request needs it.
+"""Warm up: compiles numba functions before the first request needs them.
 
-Two tiny batches of each form that can arrive go through every registered estimator: parse, learn,
-solve, project, refine. The forms are Arrow and JSON, dense and sparse, float64 and float32, and
-tables if a model's feature map takes them.
+Every estimator learns two small batches, is solved, projects rows and is refined. This is repeated
+for each form of rows that a request can have: Arrow and JSON, dense and sparse, float64 and
+float32, and tables if the estimator's feature map accepts tables.
 
-Numba compiles per argument type, and a read-only array over an Arrow buffer is another type than
-one from JSON. Only bytes that went through the codec compile what a request will use. An estimator
-without a solution on such rows is compiled as far as it went.
+Numba compiles a function again for each type of its arguments, and read-only arrays from Arrow
+have a different type than arrays from JSON. The rows are therefore encoded and parsed like the
+rows of a request. If an estimator has no solution for the made-up rows, its later functions are
+not compiled.
 
-Cost: about a second if the kernels are in numba's cache, otherwise up to a minute.
+Warm up takes about a second if numba has the functions in its cache, otherwise up to a minute.
 """
 
 import logging
@@ -36,7 +37,7 @@ from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 ROWS = 16
 FEATURES = 6
 WIDE = 100
-"""Number of features of sparse rows with few values."""
+"""Number of features of the sparse rows of which most values are zero."""
 
 log = logging.getLogger("stream_dr.warm_up")
 
@@ -44,17 +45,16 @@ log = logging.getLogger("stream_dr.warm_up")
 def warm_up(
     estimators: Iterable[Estimator] | None = None, say: Callable[[str], object] = log.info, json: bool = True
 ) -> None:
-    """Compile what estimators use.
+    """Compile the numba functions that estimators use.
 
     Parameters
     ----------
     estimators : iterable of Estimator or None
-        None: each registered one with its defaults.
+        Estimators to run. None: all registered estimators with their default parameters.
     say : callable
-        Receives a line for each estimator that takes longer than two seconds. None does once it is
-        in the cache.
+        Receives a line of text for each estimator whose compilation takes more than two seconds.
     json : bool
-        Compile for JSON rows too.
+        True to compile for JSON rows in addition to Arrow rows.
 
     Examples
     --------
@@ -75,16 +75,16 @@ def warm_up(
 
 
 def _exercise(estimator: Estimator, block: Block) -> None:
-    """Learn, solve, project and refine a block."""
+    """Let an estimator learn a block twice, then solve, project and refine."""
     try:
-        # A map may not suit these made-up rows, which says nothing about the stream's.
+        # A feature map may warn about the made-up rows. These warnings do not concern the user.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             accumulator = estimator.accumulator()
             accumulator.add(block_for(estimator, block))
             accumulator.add(block_for(estimator, block))
             estimator.solve(accumulator.freeze()).apply(block.X)
-            # Refining has a loop of its own over sparse rows.
+            # Refining sparse rows uses functions that are compiled separately.
             if block.sparse and estimator.refined_by is not None:
                 refined = clone(estimator).set_params(scatter="diagonal").fit(block_for(estimator, block))
                 refined.refine([block], max_passes=1)
@@ -93,7 +93,10 @@ def _exercise(estimator: Estimator, block: Block) -> None:
 
 
 def _table_blocks(estimator: Estimator, kind: str | None) -> Iterator[Block]:
-    """Yield rows of categories and of texts, if the feature map takes a table."""
+    """Yield a table of categories and a table of texts.
+
+    Nothing is yielded if the estimator's feature map does not accept tables.
+    """
     spec = estimator.get_params().get("feature_map")
     if spec is None or not feature_map(spec).learns:
         return
@@ -104,7 +107,11 @@ def _table_blocks(estimator: Estimator, kind: str | None) -> Iterator[Block]:
 
 
 def _number_blocks(kind: str | None, json: bool) -> Iterator[Block]:
-    """Yield dense, sparse and wide sparse rows in each form that can arrive."""
+    """Yield dense, sparse and wide sparse rows, encoded and parsed in each format.
+
+    kind: kind of the targets. None: no targets.
+    json: True to yield JSON rows in addition to Arrow rows.
+    """
     dense = np.random.default_rng(0).normal(size=(ROWS, FEATURES))
     filled = sp.csr_matrix(np.where(dense > 0, dense, 0.0))
     wide = sp.csr_matrix((filled.data, filled.indices, filled.indptr), shape=(ROWS, WIDE))
@@ -117,7 +124,7 @@ def _number_blocks(kind: str | None, json: bool) -> Iterator[Block]:
 
 
 def _parsed(body: bytes, media: str) -> Block:
-    """Return the block of a body, parsed as a service does."""
+    """Return the rows of a request's body, parsed as the service parses them."""
     block = rows_draft(body, media).block
     assert block is not None
     return block
@@ -128,6 +135,6 @@ def _made_up_targets(kind: str | None) -> Targets | None:
         return None
     if kind == "continuous":
         return continuous_targets(np.arange(ROWS, dtype=np.float64) % 5)
-    # Texts and a class of one row have kernels of their own.
+    # String labels, and a class with only one row, use functions that are compiled separately.
     labels = [*("abc"[i % 3] for i in range(1, ROWS)), "d"]
     return class_targets(labels) if kind == "class" else multilabel_targets([[label, "e"] for label in labels])

@@ -1,8 +1,9 @@
 """Open text files so that Arrow reads them without calling Python.
 
-Arrow reads ahead in one of its threads. If this thread calls Python while the interpreter shuts
-down, the process is aborted. If it calls Python while the main thread waits for it, both wait
-forever. So plain, gz and bz2 files in UTF-8 are opened by Arrow itself.
+Arrow reads ahead in a thread of its own. This thread must not call Python functions: the process
+would abort if the interpreter is shutting down, and deadlock if the main thread waits for Arrow.
+Arrow itself can open UTF-8 files that are uncompressed or compressed as gz or bz2. All other files
+are first copied to a temporary file.
 """
 
 import codecs
@@ -22,24 +23,24 @@ from stream_dr.datasets.readers.lines import open_bytes
 from stream_dr.errors import MalformedInput
 
 _COMPRESSION = {".gz": "gzip", ".bz2": "bz2"}
-"""Arrow's name of each compression that Arrow can unpack, by suffix of the file."""
+"""Suffix of a compressed file → Arrow's name of the compression."""
 
 
 class _Utf8(io.RawIOBase):
-    """Binary stream of a file's text, encoded as UTF-8."""
+    """Binary stream that encodes a text stream as UTF-8."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
         self._text = text
         self._rest = b""
 
     def readable(self) -> bool:
-        """Return True."""
+        """Return True, because the stream can be read."""
         return True
 
     def read(self, size: int = -1) -> bytes:
         """Return the next bytes of the stream.
 
-        size: maximum number of bytes. If negative, all remaining bytes are returned.
+        size: maximum number of bytes. A negative size means all remaining bytes.
         """
         if size < 0:
             return self._rest + self._text.read().encode()
@@ -50,11 +51,11 @@ class _Utf8(io.RawIOBase):
 
 @contextmanager
 def _open_as_utf8(path: FileName, encoding: str) -> Iterator[io.RawIOBase]:
-    """Open a file as an unpacked binary stream in UTF-8.
+    """Open a file as a binary stream, uncompressed and converted to UTF-8.
 
-    encoding: encoding of the file.
+    encoding: encoding of the file's text.
 
-    Raises MalformedInput if the file cannot be unpacked.
+    Raises MalformedInput if the file cannot be uncompressed.
     """
     try:
         with open_bytes(path) as file:
@@ -73,17 +74,19 @@ def _is_utf8(encoding: str) -> bool:
 
 @contextmanager
 def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.NativeFile]:
-    """Open a file for Arrow as an unpacked stream in UTF-8.
+    """Open a file as a stream of Arrow, uncompressed and converted to UTF-8.
 
-    Xz files, members of zip archives and files in other encodings are first copied to a temporary
-    file. The temporary file has no name, so the system deletes it when it is closed.
+    Files that Arrow cannot open itself are first copied to a temporary file: xz files, members of
+    zip archives, and files in other encodings. The temporary file is deleted when it is closed.
+
+    encoding: encoding of the file's text.
 
     Raises
     ------
     SourceMissing
         If there is no such file.
     MalformedInput, OSError, EOFError, UnicodeError
-        If the file cannot be unpacked or decoded.
+        If the file cannot be uncompressed or decoded.
     """
     suffix = Path(str(path)).suffix.lower()
     if _is_utf8(encoding) and "!" not in str(path) and suffix not in (".xz", ".zip"):
@@ -101,9 +104,10 @@ def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.Nativ
 
 
 def read_head(path: FileName, encoding: str, size: int) -> pa.BufferReader:
-    """Return about the first bytes of a file, unpacked and in UTF-8.
+    """Return the first part of a file, uncompressed and converted to UTF-8.
 
-    size: number of bytes.
+    encoding: encoding of the file's text.
+    size: approximate number of bytes to return.
 
     Raises the errors of `open_for_arrow`.
     """

@@ -1,11 +1,11 @@
-"""Columns: convert a table's columns to a Block, by the role of each column.
+"""Columns: convert Arrow batches of a table to Blocks, by the role of each column.
 
 The caller names the columns of labels, targets, weights and ids. All other columns are features,
-with their names, in the file's order. If all features are numbers, they become a dense matrix.
-Otherwise (texts, dates, numbers with missing values) they become columns of a table.
+in the file's order. If all features are numbers without missing values, they become a dense
+matrix. Otherwise they become columns of a table.
 
-All table formats (CSV, JSON lines, Parquet, Arrow, databases) are read as Arrow batches. So this
-module converts all of them.
+The readers of all table formats (CSV, JSON lines, Parquet, Arrow, databases) read Arrow batches
+and convert them with this module.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,31 +26,36 @@ from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 
 _ROLES_BY_NAME = {"id": "id", "label": "label", "labels": "label", "target": "targets", "weight": "weight"}
-"""Role that a column probably has, by the column's name. Used in error messages."""
+"""Name of a column → role that the column probably has, which error messages suggest."""
 
 
 class Roles(NamedTuple):
-    """Roles of the columns that are not features.
+    """What the columns of a table are: labels, targets, weights, ids or features.
+
+    Columns without a role are features.
 
     Attributes
     ----------
     label : str or None
-        Column with one label for each row.
+        Name of the column with one label for each row.
     labels : tuple of str
-        Indicator columns (0 or 1). The name of such a column is the label.
+        Names of columns with 0 and 1, one for each label. The label has the name of the column. A
+        row with 1 has the label.
     target : tuple of str
-        Columns of continuous targets.
-    weight, id : str or None
-        Column of weights, and of ids.
+        Names of the columns with numeric targets.
+    weight : str or None
+        Name of the column with the rows' weights.
+    id : str or None
+        Name of the column with the rows' ids.
     drop : tuple of str
-        Columns that are not read.
+        Names of columns that are not read.
     raw : bool or None
-        True to read the features as columns of a table, False to read them as a matrix of numbers.
-        None means False if the first rows of the file have only numbers and no missing value,
-        else True.
+        True to read the features as columns of a table, which may have any type. False to read
+        them as a matrix of numbers. None: False if the first rows of the file have only numbers
+        and no missing values, otherwise True.
     kinds : tuple of (str, str)
-        (column, kind) of each column whose kind is declared. Kinds are "number", "date", "time",
-        "category" and "text".
+        Pairs of a feature's name and its declared kind: "number", "date", "time", "category" or
+        "text". The kind of other features is inferred.
     """
 
     label: str | None = None
@@ -65,7 +70,7 @@ class Roles(NamedTuple):
     def non_features(self) -> tuple[str, ...]:
         """Return the names of all columns that are not features.
 
-        Raises InvalidTargets if columns of more than one kind of targets are named.
+        Raises InvalidTargets if more than one of `label`, `labels` and `target` is given.
         """
         if (self.label is not None) + bool(self.labels) + bool(self.target) > 1:
             raise InvalidTargets("columns are given as more than one of label, labels and target; give one kind.")
@@ -73,7 +78,7 @@ class Roles(NamedTuple):
         return single + self.labels + self.target + self.drop
 
     def number_columns(self) -> tuple[str, ...]:
-        """Return the names of target and weight columns that must have numbers."""
+        """Return the names of the target and weight columns whose values must be numbers."""
         return (*self.labels, *self.target, *((self.weight,) if self.weight is not None else ()))
 
     def features(self, columns: Sequence[str]) -> list[str]:
@@ -81,8 +86,11 @@ class Roles(NamedTuple):
 
         columns: names of all columns of the file.
 
-        Raises SchemaMismatch if a column with a role does not exist, if there is no feature, or if
-        a feature has a reserved name.
+        Raises SchemaMismatch in these cases:
+
+        - A column with a role does not exist.
+        - No column is a feature.
+        - A feature has a reserved name, such as "label" or "id".
         """
         non_features = set(self.non_features())
         missing = sorted((non_features | set(dict(self.kinds))) - set(columns))
@@ -104,12 +112,12 @@ class Roles(NamedTuple):
 
 
 def feature_columns(names: Sequence[str], roles: Roles) -> list[str] | None:
-    """Return the names of the feature columns.
+    """Return the names of the feature columns, or None if the file has a shard's columns.
+
+    A shard has a column `features`, or the columns `indices` and `values`. The file is read as a
+    shard only if no roles are given. Raises the errors of `Roles.features`.
 
     names: names of all columns of the file.
-
-    Returns None if no roles are given and the columns are those of a shard (`features`, or
-    `indices` and `values`). Raises the errors of `Roles.features`.
     """
     return None if roles._replace(raw=False) == Roles() and is_layout(names) else roles.features(names)
 
@@ -121,12 +129,12 @@ def blocks_of(
     rows: int,
     fail: Callable[[StreamDRError, int], None],
 ) -> Iterator[Block]:
-    """Yield the rows of a record batch in blocks.
+    """Yield the rows of an Arrow batch in blocks.
 
-    features: names of the feature columns. None if the columns are those of a shard.
+    features: names of the feature columns. None if the batch has the columns of a shard.
     rows: maximum number of rows in a block.
-    fail: function called with the error of a block and the number of rows before the block. It
-        raises an error that names the file and the line.
+    fail: function that raises an error naming the file and the line. It receives the error of a
+        block, and the number of the batch's rows before this block.
     """
     for start in range(0, batch.num_rows, rows):
         part = batch.slice(start, rows)
@@ -141,13 +149,13 @@ def blocks_of(
 def blocks_of_batches(
     path: FileName, batches: Iterable[pa.RecordBatch], features: list[str] | None, roles: Roles, rows: int
 ) -> Iterator[Block]:
-    """Yield the rows of a file's record batches in blocks.
+    """Yield the rows of a file's Arrow batches in blocks.
 
     path: path of the file, for error messages.
-    features: names of the feature columns. None if the columns are those of a shard.
+    features: names of the feature columns. None if the batches have the columns of a shard.
     rows: maximum number of rows in a block.
 
-    Raises MalformedInput that names file and row, and LimitExceeded.
+    Raises LimitExceeded. Raises MalformedInput, which names the file and the row.
     """
     row = 0
 
@@ -168,12 +176,12 @@ def blocks_of_batches(
 
 
 def block_of(batch: pa.RecordBatch, features: Sequence[str], roles: Roles) -> Block:
-    """Return the rows of a record batch as one Block.
+    """Return the rows of an Arrow batch as one Block.
 
     features: names of the feature columns.
 
-    Raises NotFinite. Raises SchemaMismatch if a column that must have numbers has other values or
-    nulls. The error names the column.
+    Raises NotFinite. Raises SchemaMismatch, which names the column, if a column of numbers has
+    missing values or values that are not numbers.
     """
     X: Rows
     if roles.raw:
@@ -189,11 +197,11 @@ def block_of(batch: pa.RecordBatch, features: Sequence[str], roles: Roles) -> Bl
 
 
 def _number_rows(batch: pa.RecordBatch, features: Sequence[str]) -> tuple[Rows, tuple[str, ...] | None]:
-    """Return the features of a record batch as a matrix, and the names of its columns.
+    """Return the features of an Arrow batch as a matrix, and the names of the matrix's columns.
 
     features: names of the feature columns.
 
-    Raises NotFinite. Raises SchemaMismatch if a feature has a null or is not numeric.
+    Raises NotFinite. Raises SchemaMismatch if a feature has missing values or is not numeric.
     """
     table = pa.Table.from_batches([batch.select(list(features))])
     for name, column in zip(features, table.columns, strict=True):
@@ -208,13 +216,14 @@ def _number_rows(batch: pa.RecordBatch, features: Sequence[str]) -> tuple[Rows, 
 
 
 def needs_raw(first: pa.RecordBatch, features: Sequence[str] | None, roles: Roles) -> bool:
-    """Return True if the features are to be read as columns of a table.
+    """Return True if features must be read as columns of a table.
 
-    If `roles.raw` is None, the result is True unless the first rows have only numbers without
-    missing values.
+    False if they can be read as a matrix of numbers. `roles.raw` decides. If `roles.raw` is None,
+    the first rows decide: a matrix needs features that are all numbers without missing values.
 
     first: first rows of the file.
-    features: names of the feature columns. None if the columns are those of a shard.
+    features: names of the feature columns. None if the file has the columns of a shard, which is
+        never read as a table.
     """
     if roles.raw is not None or features is None:
         return bool(roles.raw)
@@ -224,10 +233,10 @@ def needs_raw(first: pa.RecordBatch, features: Sequence[str] | None, roles: Role
 
 
 def type_of(column: pa.Array, declared: str | None) -> pa.DataType:
-    """Return the Arrow type as which a feature of a table is read.
+    """Return the Arrow type in which a feature of a table is read.
 
-    column: the first values of the feature.
-    declared: kind that the caller declared for the feature, or None.
+    column: first values of the feature.
+    declared: kind of the feature that the caller has declared. None: decide by the values.
     """
     kind = column.type
     if declared in ("category", "text") or pa.types.is_null(kind) or pa.types.is_time(kind):
@@ -237,7 +246,7 @@ def type_of(column: pa.Array, declared: str | None) -> pa.DataType:
     if declared == "number":
         return pa.float64()
     # Integers are read as floats, because later values may have fractions.
-    # If all integers differ, they may be ids, and are read as integers.
+    # If the first values all differ, they may be ids, and are read as integers.
     distinct = pa.types.is_integer(kind) and pc.count_distinct(column).as_py() == len(column) > 1
     return pa.float64() if pa.types.is_integer(kind) and not distinct else kind
 
@@ -251,9 +260,9 @@ def _is_numeric(kind: pa.DataType) -> bool:
 
 
 def ids_of(column: pa.Array, name: str) -> Ids:
-    """Return the ids in a column as a list of integers or texts.
+    """Return a column of ids as a list of integers or strings.
 
-    Values of other types are converted to texts. Raises SchemaMismatch for a row without an id.
+    Values of other types are converted to strings. Raises SchemaMismatch if a row has no id.
     """
     _refuse_null(column, name)
     if pa.types.is_integer(column.type) or is_string_type(column.type):
@@ -262,14 +271,14 @@ def ids_of(column: pa.Array, name: str) -> Ids:
 
 
 def blanks_to_nulls(texts: pa.Array) -> pa.Array:
-    """Return an array of texts with null in place of empty texts."""
+    """Return an array of strings in which empty strings are replaced by null."""
     return pc.replace_with_mask(texts, pc.equal(texts, ""), pa.scalar(None, pa.string()))
 
 
 def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
-    """Return the targets of a record batch, or None if no column has targets.
+    """Return the targets of an Arrow batch, or None if no column has targets.
 
-    A row with an empty label has no target.
+    A row whose label is empty has no target.
     """
     if roles.label is not None:
         column = batch.column(roles.label)
@@ -293,9 +302,11 @@ def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
 
 
 def float_column(column: pa.Array, name: str) -> np.ndarray:
-    """Return a column as float64 (rows,).
+    """Return a column as a float64 array (rows,).
 
-    Raises SchemaMismatch if the column has a null or is not numeric.
+    name: name of the column, for the error message.
+
+    Raises SchemaMismatch if the column has missing values or is not numeric.
     """
     _refuse_null(column, name)
     try:
@@ -307,7 +318,9 @@ def float_column(column: pa.Array, name: str) -> np.ndarray:
 
 
 def _refuse_null(column: pa.Array | pa.ChunkedArray, name: str) -> None:
-    """Raise SchemaMismatch if a column has a null. The error names the first row.
+    """Raise SchemaMismatch if a column has missing values.
+
+    The error names the column, and the first row without a value.
 
     name: name of the column.
     """

@@ -1,14 +1,15 @@
 """CSV: read delimited text with Arrow's incremental reader.
 
-Files may be packed (gz, bz2, xz, zip members). Arrow reads a file in pieces of 1 MiB, or of a few
-lines if lines are long. Memory: one piece and its parsed columns.
+Files may be compressed (.gz, .bz2, .xz, or archive.zip!member). Arrow reads a file in pieces of
+1 MiB, or of a few lines if lines are long. One piece and its parsed columns are in memory.
 
-Arrow infers the type of a column from the first piece, and fails if a later piece has another type
-(for example 0, then 0.5). So the first piece is read once to infer the types. Then the file is
-opened again with declared types, in which whole numbers are floats. The types of other columns
-(texts, dates, booleans) are those inferred from the first piece. Labels may be whole numbers.
+The file is opened twice:
 
-Arrow's errors do not name a line. After an error the file is read again to find the line.
+1. The first piece is read, and Arrow infers the type of each column.
+2. The whole file is read with these types, except that whole numbers in features are read as
+   floats. Otherwise a column with 0 in the first piece and 0.5 in a later one would be an error.
+
+Arrow's errors do not name a line. After an error, the file is read once more to find the line.
 """
 
 import csv
@@ -32,7 +33,7 @@ from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDR
 from stream_dr.rows.block import LARGEST, Block
 
 PIECE = 1 << 20
-"""Minimum number of bytes that are parsed at a time."""
+"""Smallest number of bytes that Arrow parses at a time."""
 
 MOST_COLUMNS = 50_000
 """Maximum number of columns of a table.
@@ -41,17 +42,17 @@ Each column takes about 6 kB of memory, even if it has no rows.
 """
 
 _SEARCHED_FIELDS = 200_000
-"""Number of fields that are parsed together when a field with an error is searched."""
+"""Number of fields that are checked together in the search for the line with an error."""
 
 GAPS = frozenset(pacsv.ConvertOptions().null_values)
-"""Texts, such as "NA", that are read as a missing number."""
+"""Strings, such as "NA", that stand for a missing number."""
 
 _TYPE_WORDS = {
     pa.float64(): "number (finite, at most 1e100 in size); name the column as label or drop it",
     pa.int64(): "whole number, as the first ones are; say --as COLUMN=number or category",
     pa.bool_(): "true or false, as the first ones are",
 }
-"""Ends of the error message for a field that is not of its column's type, by that type."""
+"""Type of a column → end of the error message "… is no" for a field of another type."""
 
 
 class CsvFormat(NamedTuple):
@@ -62,13 +63,13 @@ class CsvFormat(NamedTuple):
     delimiter : str
         Character between fields.
     header : bool or None
-        True if the first line has the names of the columns, False if the file has no names. None
-        is like True, but raises an error if all names are numbers, since the line is probably a
-        row.
+        True if the first line has the names of the columns. False if the first line is a row. None
+        is like True, but an error is raised if all names are numbers, because the line is then
+        probably a row.
     decimal : str
-        Decimal separator, the character before a number's fraction.
+        Decimal separator of numbers, "." or ",".
     encoding : str
-        Encoding of the text, as Python names it.
+        Python's name of the text encoding.
     """
 
     delimiter: str = ","
@@ -90,24 +91,24 @@ def read_csv(
 ) -> Iterator[Block]:
     """Yield the rows of a CSV file in blocks.
 
-    Rows are dense float64, or rows of a table. Without a header, columns are called f0, f1 and so
-    on.
+    The rows are a dense float64 matrix, or a table if `roles.raw` says so. If the file has no
+    header, the columns are called f0, f1 and so on.
 
     Parameters
     ----------
     path : path
-        File to read, plain or packed.
+        File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     roles : Roles
         Roles of the columns.
     delimiter, header, decimal, encoding
-        As in `CsvFormat`.
+        Format of the file, as in `CsvFormat`.
     rows : int
         Maximum number of rows in a block.
     head_only : bool
         True to read only the first rows of the file.
 
-    Raises SourceMissing, SchemaMismatch if a column with a role does not exist, and MalformedInput
-    that names file, line and column.
+    Raises SourceMissing. Raises SchemaMismatch if a column with a role does not exist. Raises
+    MalformedInput, which names the file, the line and the column.
     """
     file = CsvFile(path, CsvFormat(delimiter, header, decimal, encoding))
     features = roles.features(file.names)
@@ -118,8 +119,8 @@ def read_csv(
     types = _column_types(file, features, roles)
     text_columns = {name for name in features if types[name] == pa.string()}
 
-    # The last column is read even if it is dropped, to notice a quote that is not closed.
-    # The rest of the file would then be part of the last field.
+    # If a quote is not closed, the rest of the file becomes part of the last field.
+    # To notice this, read the last column even if the caller drops the column.
     columns = [name for name in file.names if name not in roles.drop or name == file.names[-1]]
     if columns[-1] in roles.drop:
         types[columns[-1]] = pa.string()
@@ -140,7 +141,7 @@ def read_csv(
 
 
 def _column_types(file: "CsvFile", features: list[str], roles: Roles) -> dict[str, pa.DataType]:
-    """Return the Arrow type as which each needed column is read, by name.
+    """Return the Arrow types of the columns to read, by name of the column.
 
     features: names of the feature columns.
     """
@@ -149,8 +150,8 @@ def _column_types(file: "CsvFile", features: list[str], roles: Roles) -> dict[st
         types |= {name: type_of(file.first.column(name), dict(roles.kinds).get(name)) for name in features}
     types |= {name: pa.string() for name in (roles.id, roles.label) if name is not None}
 
-    # The first labels decide the type of all labels.
-    # Labels that look like floats are read as texts, so that they stay as they are written.
+    # Labels have the type that Arrow infers from the first labels.
+    # Labels that look like floats are read as strings, so that 1.50 does not become 1.5.
     if roles.label is not None:
         label_type = file.first.schema.field(roles.label).type
         if not pa.types.is_floating(label_type):
@@ -161,15 +162,15 @@ def _column_types(file: "CsvFile", features: list[str], roles: Roles) -> dict[st
 def _with_integer_ids(
     batch: pa.RecordBatch, name: str, are_integers: bool | None, fail: Callable[[StreamDRError], NoReturn]
 ) -> tuple[pa.RecordBatch, bool]:
-    """Convert the ids of a batch to integers if the ids are integers.
+    """Convert a batch's ids from strings to integers if possible.
 
-    The first batch decides for the whole file. Ids such as 007 stay texts.
+    The ids of the first batch decide for the whole file. Ids such as 007 stay strings.
 
     name: name of the column of ids.
     are_integers: True if the ids of earlier batches are integers. None for the first batch.
-    fail: function that raises the given error with the line.
+    fail: function that adds the line to the given error and raises the error.
 
-    Returns the batch, and True if its ids are integers.
+    Returns the batch, and whether its ids are integers.
     """
     texts = batch.column(name)
     try:
@@ -189,9 +190,9 @@ def _with_integer_ids(
 
 
 def _blanks_to_nulls(batch: pa.RecordBatch, text_columns: set[str]) -> pa.RecordBatch:
-    """Return the batch with null in place of empty texts.
+    """Return the batch with empty strings replaced by null.
 
-    text_columns: names of the columns to convert.
+    text_columns: names of the columns in which empty strings are replaced.
     """
     columns = [
         blanks_to_nulls(column) if name in text_columns else column
@@ -201,7 +202,7 @@ def _blanks_to_nulls(batch: pa.RecordBatch, text_columns: set[str]) -> pa.Record
 
 
 class CsvFile:
-    """Delimited text file.
+    """A CSV file: its column names, its first rows, and methods that read it.
 
     Attributes
     ----------
@@ -210,9 +211,9 @@ class CsvFile:
     first : RecordBatch
         First rows of the file, with the types that Arrow infers from these rows.
     first_line : int
-        Number of the line of the first row, from 1.
+        Line number of the first row, from 1.
     has_gaps : bool
-        True if numbers may be missing.
+        True if numbers may be missing in the file. False if a missing number is an error.
     """
 
     def __init__(self, path: FileName, form: CsvFormat) -> None:
@@ -223,27 +224,27 @@ class CsvFile:
         self.first_line = number + 1 if form.header is not False else 1
         self.has_gaps = False
 
-        # Arrow needs some rows in each piece. A row has about the length of the first record.
+        # Each piece must have some rows. The first record shows about how long a row is.
         piece = max(PIECE, min(LONGEST, 4 * sum(len(field) + 3 for field in record)))
         self._read = pacsv.ReadOptions(block_size=piece, column_names=self.names, skip_rows=self.first_line - 1)
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
         with self._opened({}, None, head_only=True) as reader:
             self.first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=reader.schema)
 
-        # Arrow infers the binary type for text that is not UTF-8.
+        # Arrow infers a binary type if a column is not valid UTF-8. That is an error here.
         if any(pa.types.is_binary(field.type) for field in self.first.schema):
             self._raise_for_first_bad_line({})
 
     def batches(
         self, types: dict[str, pa.DataType], columns: list[str], head_only: bool
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows of the file in record batches.
+        """Yield the rows of the file in Arrow batches.
 
-        types: Arrow type of each column that has a declared type, by name.
+        types: Arrow types by name of the column. The type of any other column is inferred.
         columns: names of the columns to read.
-        head_only: True to yield only the first rows.
+        head_only: True to yield only the first batch.
 
-        Raises MalformedInput that names the line with the error.
+        Raises MalformedInput, which names the line with the error.
         """
         with self._opened(types, columns, head_only) as reader:
             batch = None
@@ -258,11 +259,11 @@ class CsvFile:
     ) -> Iterator[pa.RecordBatchReader]:
         """Open the file with Arrow's CSV reader.
 
-        types: Arrow type of each column that has a declared type. Others are inferred.
-        columns: names of the columns to read. None reads all.
+        types: Arrow types by name of the column. The type of any other column is inferred.
+        columns: names of the columns to read. None: all columns.
         head_only: True to read only the first bytes of the file.
 
-        Raises MalformedInput if the with-block raises an error of reading.
+        If the with-block raises an error of reading, MalformedInput is raised instead.
         """
         convert = pacsv.ConvertOptions(column_types=types, include_columns=columns, decimal_point=self.form.decimal)
         encoding = self.form.encoding
@@ -280,20 +281,21 @@ class CsvFile:
             raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
 
     def _check_last_field(self, batch: pa.RecordBatch) -> None:
-        """Raise MalformedInput if the last field of the file has an open quote.
+        """Raise MalformedInput if a quote is not closed at the end of the file.
 
-        The rest of the file then belongs to this field, so the field has line breaks.
+        The last field then includes the rest of the file, and so has line breaks.
 
-        batch: last record batch of the file.
+        batch: last Arrow batch of the file.
         """
         last = batch.column(batch.num_columns - 1)
         if pa.types.is_string(last.type) and "\n" in (last[-1].as_py() or ""):
             self._refuse_open_quote()
 
     def refuse_decimal_commas(self, names: list[str]) -> None:
-        """Raise MalformedInput if numbers have a decimal comma.
+        """Raise MalformedInput if numbers are written with a decimal comma, as in 0,5.
 
-        Such numbers would be read as texts. Only the first rows are checked.
+        They would be read as strings. Only the first rows are checked. Nothing is checked if the
+        caller has set another decimal separator than ".".
 
         names: names of the columns to check.
         """
@@ -306,7 +308,10 @@ class CsvFile:
                     self._raise_for_first_bad_line({name: pa.float64()})
 
     def _refuse_open_quote(self) -> None:
-        """Raise MalformedInput if the last row of the file has an open quote."""
+        """Raise MalformedInput if a quote in the last row of the file is not closed.
+
+        The error names the line at which the row begins.
+        """
         start = 1
         end = 0
         record = [""]
@@ -318,10 +323,12 @@ class CsvFile:
             self._fail(start, "a quote begins in this row that does not end; close or remove it.")
 
     def raise_located(self, error: StreamDRError, types: dict[str, pa.DataType], line: int) -> NoReturn:
-        """Raise MalformedInput for the error of a block, with the line of the error.
+        """Raise MalformedInput, which names the line, in place of another error.
 
-        types: Arrow type of each column, to find the line.
-        line: approximate number of the block's first line, used if no line is found.
+        error: error that was raised when the rows of a block were converted.
+        types: Arrow types by name of the column. They are needed to find the line.
+        line: approximate line number of the block's first row. The error names this line if the
+            exact line is not found.
         """
         if isinstance(error, SchemaMismatch | NotFinite):
             self._raise_for_first_bad_line(types)
@@ -331,9 +338,10 @@ class CsvFile:
         """Return the names of the columns.
 
         first: fields of the first record of the file.
-        line: number of the line in which this record ends.
+        line: line number at which the first record ends.
 
-        Raises MalformedInput if names are repeated, look like numbers, or are too many.
+        Raises MalformedInput if there are no columns or too many, if a name occurs twice, or if
+        all names look like numbers.
         """
         if not first:
             self._fail(1, "no row in it. Give a file that holds rows.")
@@ -377,11 +385,11 @@ class CsvFile:
                 )
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield (line, fields) of each record of the file, read by Python.
+        """Yield a pair (line, fields) for each record of the file, read with Python's csv module.
 
-        line: number of the line in which the record ends.
+        line: line number at which the record ends.
 
-        Raises MalformedInput if a record is too long or has an open quote.
+        Raises MalformedInput if a record is too long or has a quote that is not closed.
         """
         with open_bytes(self.path) as file:
             lines = self._utf8_lines(file) if self.form.encoding == "utf-8" else self._decoded_lines(file)
@@ -407,9 +415,9 @@ class CsvFile:
                 self._fail(line + 1, f"a row begins here that does not end well ({e}); is a quote left open?")
 
     def _utf8_lines(self, file: IO[bytes]) -> Iterator[str]:
-        """Yield the lines of a file in UTF-8.
+        """Yield the lines of a UTF-8 file as strings.
 
-        Raises MalformedInput if a line is too long or is not text in UTF-8.
+        Raises MalformedInput if a line is too long or is not valid UTF-8.
         """
         try:
             for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), 1):
@@ -426,28 +434,28 @@ class CsvFile:
             raise MalformedInput(f"{self.path} cannot be unpacked ({e}).", file=self.path) from e
 
     def _decoded_lines(self, file: IO[bytes]) -> Iterator[str]:
-        """Yield the lines of a file in an encoding other than UTF-8.
+        """Yield the lines of a file in another encoding than UTF-8 as strings.
 
-        Bytes that cannot be decoded are replaced by a replacement character.
+        Bytes that cannot be decoded become the replacement character "�".
         """
         with io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="") as text:
             yield from iter(partial(text.readline, LONGEST // 4), "")
 
     def _raise_for_first_bad_line(self, types: dict[str, pa.DataType]) -> None:
-        """Raise MalformedInput for the first row that cannot be parsed.
+        """Find the first row that cannot be parsed, and raise MalformedInput with its line.
 
-        Such a row has too few or too many fields, or a field that is not of its column's type. If
-        there is none, nothing is raised.
+        Such a row has a wrong number of fields, or a field that does not have its column's type.
+        Nothing is raised if there is no such row.
 
-        types: Arrow type of each column, by name.
+        types: Arrow types by name of the column.
         """
         records = itertools.islice(self._records(), int(self.form.header is not False), None)
         checked = [
             (j, name, types[name]) for j, name in enumerate(self.names) if name in types and types[name] != pa.string()
         ]
 
-        # Groups of rows are checked column by column, which is much faster than row by row.
-        # Only the group with the error is checked row by row.
+        # Many rows are checked at once, column by column, which is fast.
+        # Only if there is an error among them, they are checked one by one.
         group_rows = max(1, _SEARCHED_FIELDS // len(self.names))
         while group := list(itertools.islice(records, group_rows)):
             is_rectangular = all(len(fields) == len(self.names) for _, fields in group)
@@ -461,11 +469,10 @@ class CsvFile:
     def _check_record(self, line: int, fields: list[str], checked: list[tuple[int, str, pa.DataType]]) -> None:
         """Raise MalformedInput if a row cannot be parsed.
 
-        Raised if the row has too few or too many fields, or a field that is not of its column's
-        type.
+        Such a row has a wrong number of fields, or a field that does not have its column's type.
 
-        line: number of the line in which the row ends.
-        checked: (index, name, Arrow type) of each column that is not text.
+        line: line number at which the row ends.
+        checked: (index, name, Arrow type) of each column whose values are not strings.
         """
         if len(fields) != len(self.names):
             self._fail(line, f"{len(fields)} fields where {len(self.names)} are needed.")
@@ -477,7 +484,9 @@ class CsvFile:
                 self._fail(line, f"{fields[j]!r} in column {name!r} is no {_type_hint(fields[j], kind)}.", j + 1)
 
     def _all_parse(self, fields: list[str], kind: pa.DataType) -> bool:
-        """Return True if each field can be parsed or stands for an allowed missing value.
+        """Return True if all fields of a column can be parsed.
+
+        A field that stands for a missing value counts as parsed where missing values are allowed.
 
         fields: fields of one column.
         kind: Arrow type of the column.
@@ -495,7 +504,9 @@ class CsvFile:
 
 
 def _type_hint(field: str, kind: pa.DataType) -> str:
-    """Return the end of the error message for a field of a wrong type.
+    """Return the last words of the error message for a field of a wrong type.
+
+    The message begins with "FIELD in column NAME is no".
 
     kind: Arrow type that the field should have.
     """
@@ -515,6 +526,7 @@ def _is_number(text: str) -> bool:
 def _are_default_names(names: list[str]) -> bool:
     """Return True if column names are consecutive whole numbers.
 
-    Programs write 0, 1, 2 … for columns without names, and consecutive years are names too.
+    Such a line is probably a header: programs write 0, 1, 2 … for columns without names, and
+    columns may be named by years.
     """
     return all(name.isdigit() for name in names) and all(int(b) == int(a) + 1 for a, b in itertools.pairwise(names))

@@ -1,11 +1,13 @@
 """Databases: read a table or view of an SQLite or DuckDB file.
 
-A table is named `FILE!TABLE`, or `FILE` if the file has only one table. Files are opened read-only.
+The path of a table is `FILE!TABLE`, or `FILE` if the file has only one table. Files are opened
+read-only.
 
-DuckDB (extra [duckdb]) returns Arrow batches. SQLite stores a type with every value and not for a
-column. So the first rows decide the type of each column, and features of numbers are floats.
+DuckDB returns Arrow batches with typed columns. It is installed with the extra [duckdb]. In SQLite
+a column may have values of several types, so the first rows decide the type of each column.
+Numeric features are read as floats.
 
-Memory: one group of rows, and the memory that DuckDB takes.
+About 1,000 rows are in memory at a time, in addition to the memory that DuckDB takes.
 """
 
 import sqlite3
@@ -27,17 +29,17 @@ _SqliteRow = tuple[int | float | str | bytes | None, ...]
 
 
 def read_sqlite(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Yield the rows of a table of SQLite in blocks, with feature names.
+    """Yield the rows of an SQLite table or view in blocks.
 
-    path: FILE!TABLE or FILE.
+    path: FILE!TABLE, or FILE if the file has only one table.
     rows: maximum number of rows in a block.
 
-    Raises SourceMissing if there is no such file or table, SchemaMismatch, and MalformedInput that
-    names the file.
+    Raises SourceMissing if there is no such file or table. Raises SchemaMismatch, and
+    MalformedInput, which names the file.
     """
     file, table = _split_table_name(path)
     with _readable(path, sqlite3.Error), closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as database:
-        # The file may come from a stranger, so its views must not call functions with side effects.
+        # The file may not be trusted, so its views must not call functions with side effects.
         database.execute("PRAGMA trusted_schema = OFF")
         tables = database.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')").fetchall()
         name = _choose_table(path, table, [name for (name,) in tables if not name.startswith("sqlite_")])
@@ -48,8 +50,8 @@ def read_sqlite(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROW
 def _sqlite_blocks(path: FileName, cursor: sqlite3.Cursor, roles: Roles, rows: int) -> Iterator[Block]:
     """Yield the rows of an SQLite query in blocks.
 
-    path: name of the table, for error messages.
-    cursor: cursor of the query.
+    path: path of the table, for error messages.
+    cursor: cursor of the executed query.
     rows: maximum number of rows in a block.
     """
     names = [column[0] for column in cursor.description]
@@ -90,13 +92,13 @@ def _pieces(cursor: sqlite3.Cursor, rows: int) -> Iterator[list[_SqliteRow]]:
 def _record_batch(
     path: FileName, names: Sequence[str], rows: list[_SqliteRow], types: dict[str, pa.DataType]
 ) -> pa.RecordBatch:
-    """Return rows of SQLite as an Arrow record batch.
+    """Convert rows of SQLite to an Arrow batch.
 
-    path: name of the table, for error messages.
+    path: path of the table, for error messages.
     names: names of the columns.
-    types: Arrow types by column. The type of any other column is inferred from its values.
+    types: Arrow types by name of the column. The type of any other column is inferred.
 
-    Raises MalformedInput for a column that cannot be converted to its type.
+    Raises MalformedInput if a column cannot be converted to its type.
     """
     arrays = []
     for name, values in zip(names, zip(*rows, strict=True), strict=True):
@@ -114,9 +116,9 @@ def _record_batch(
 
 
 def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Yield the rows of a table of DuckDB in blocks, with feature names.
+    """Yield the rows of a DuckDB table or view in blocks.
 
-    path: FILE!TABLE or FILE.
+    path: FILE!TABLE, or FILE if the file has only one table.
     rows: maximum number of rows in a block.
 
     Raises InvalidParameter if duckdb is not installed, and the errors of `read_sqlite`.
@@ -143,9 +145,9 @@ def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROW
 
 
 def _split_table_name(path: FileName) -> tuple[str, str]:
-    """Split FILE!TABLE into the file and the table.
+    """Split a path FILE!TABLE into FILE and TABLE.
 
-    The table is "" if `path` has none. Raises SourceMissing if there is no such file.
+    TABLE is "" if the path has no "!". Raises SourceMissing if there is no such file.
     """
     file, _, table = str(path).partition("!")
     if not Path(file).is_file():
@@ -156,11 +158,12 @@ def _split_table_name(path: FileName) -> tuple[str, str]:
 def _choose_table(path: FileName, name: str, tables: list[str]) -> str:
     """Return the name of the table to read.
 
-    path: name of the source, for the error message.
-    name: requested table, or "" for the only table.
+    path: path that the caller gave, for the error message.
+    name: name of the requested table. "" means the only table of the file.
     tables: names of all tables of the file.
 
-    Raises SourceMissing if there is no such table, or if `name` is "" and there are several.
+    Raises SourceMissing if there is no such table, or if `name` is "" and the file has several
+    tables.
     """
     if not name and len(tables) == 1:
         return tables[0]
@@ -178,9 +181,9 @@ def _quote_identifier(name: str) -> str:
 
 @contextmanager
 def _readable(path: FileName, database_error: type[Exception]) -> Iterator[None]:
-    """Raise MalformedInput if the with-block raises an error of the database.
+    """Turn errors of the database that the with-block raises into MalformedInput.
 
-    database_error: class of the database's errors.
+    database_error: base class of these errors.
     """
     try:
         yield

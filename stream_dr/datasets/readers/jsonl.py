@@ -1,12 +1,11 @@
 """JSON lines: read a file with one JSON object in each line, with Arrow's incremental reader.
 
-Files may be packed (gz, bz2, xz, zip members). An object has a row's values by column name. A
-feature is a number or a list of numbers, or a value of a table's column. A missing key is a missing
-value. Rows may also have the layout of a shard, such as
-`{"indices": [3, 17], "values": [0.5, 1.2], "label": "a"}`.
+Files may be compressed (.gz, .bz2, .xz, or archive.zip!member). Each object is a row. Its keys are
+the names of columns. A missing key is a missing value. Sparse rows are written as in a shard, such
+as `{"indices": [3, 17], "values": [0.5, 1.2], "label": "a"}`.
 
-Arrow reads the file in pieces of 1 MiB. The first piece decides the type of each column, except
-that features of numbers are floats. Memory: one piece and its parsed columns.
+Arrow reads the file in pieces of 1 MiB. The values in the first piece decide the type of each
+column. Numeric features are read as floats. One piece and its parsed columns are in memory.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,16 +25,16 @@ from stream_dr.errors import MalformedInput, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
 
 PIECE = 1 << 20
-"""Number of bytes that are parsed at a time."""
+"""Number of bytes that Arrow parses at a time."""
 
 _MOST_CELLS = 1 << 24
 """Maximum of (number of rows) × (number of different keys) in the first PIECE bytes.
 
-Arrow allocates a cell for each row and key.
+The limit is needed because Arrow allocates a value for each row and each key.
 """
 
 _JSON_TYPES = {int: "number", float: "number", str: "string", bool: "boolean", list: "list", dict: "object"}
-"""Name of the JSON type of a parsed value, by Python type, for error messages."""
+"""Python type of a parsed JSON value → name of the type in error messages."""
 
 _SECONDS_A_DAY = 86_400
 
@@ -45,8 +44,8 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
 
     rows: maximum number of rows in a block.
 
-    Raises SourceMissing, SchemaMismatch if a column with a role is in none of the first lines, and
-    MalformedInput that names file and line.
+    Raises SourceMissing. Raises SchemaMismatch if none of the first lines has a column that
+    `roles` names. Raises MalformedInput, which names the file and the line.
     """
     _check_keys(path)
     with _open_reader(path, None, {}) as reader:
@@ -81,9 +80,9 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
 
 
 def _are_days(column: pa.Array) -> bool:
-    """Return True if all values of a column are times at midnight.
+    """Return True if a column has days, which are dates without a time.
 
-    Arrow reads days as such times.
+    Arrow reads days as timestamps at midnight.
     """
     return (
         pa.types.is_timestamp(column.type) and len(column) > column.null_count and not len(_rows_after_midnight(column))
@@ -91,7 +90,7 @@ def _are_days(column: pa.Array) -> bool:
 
 
 def _rows_after_midnight(column: pa.Array) -> np.ndarray:
-    """Return the numbers of the rows whose time is not midnight.
+    """Return the numbers of the rows whose timestamp is not at midnight.
 
     column: timestamps in seconds.
     """
@@ -102,13 +101,13 @@ def _rows_after_midnight(column: pa.Array) -> np.ndarray:
 def _midnights_as_days(
     batch: pa.RecordBatch, name: str, fail: Callable[[StreamDRError, int], NoReturn]
 ) -> pa.RecordBatch:
-    """Return the batch with a column of times converted to days.
+    """Return the batch with a column of timestamps converted to days.
 
-    Arrow reads a day as a time at midnight.
+    Arrow reads days as timestamps at midnight.
 
     name: name of the column.
-    fail: function that raises the given error with its line. It is called if a time is not
-        midnight.
+    fail: function that raises the given error and names the line. It is called if a timestamp is
+        not at midnight.
     """
     column = batch.column(name)
     if len(others := _rows_after_midnight(column)):
@@ -126,7 +125,8 @@ def _midnights_as_days(
 def _check_keys(path: FileName) -> None:
     """Raise MalformedInput if the first lines have too many different keys.
 
-    Arrow would allocate a cell for each row and key, see _MOST_CELLS.
+    Arrow allocates a value for each row and each key, so such a file would take too much memory.
+    The limit is _MOST_CELLS.
     """
     rows = 0
     size = 0
@@ -142,9 +142,9 @@ def _check_keys(path: FileName) -> None:
 
 
 def _parse_line(lines: Lines, i: int) -> object:
-    """Return the parsed JSON value of line `i` of a group of lines.
+    """Parse line `i` as JSON, and return its value.
 
-    Raises MalformedInput.
+    Raises MalformedInput if the line is not JSON.
     """
     try:
         return orjson.loads(lines.text(i))
@@ -155,9 +155,10 @@ def _parse_line(lines: Lines, i: int) -> object:
 def _add_keys(value: object, path: str, names: set[str]) -> int:
     """Add the keys of an object and of all nested objects to `names`.
 
-    path: path of the object within its line. A key is added as "path.key".
+    path: keys that lead to the object within its line, joined by dots. A key is added as
+        "path.key".
 
-    Returns the number of objects.
+    Returns the number of objects, nested objects included.
     """
     if isinstance(value, list):
         return sum(_add_keys(inner, path, names) for inner in value if isinstance(inner, dict | list))
@@ -168,11 +169,9 @@ def _add_keys(value: object, path: str, names: set[str]) -> int:
 
 
 def _float_type(inferred: pa.DataType) -> pa.DataType:
-    """Return the Arrow type as which a numeric feature is read.
+    """Return the Arrow type in which a numeric feature is read. Integers are read as floats.
 
-    Integers become floats.
-
-    inferred: type that Arrow infers from the first values.
+    inferred: type that Arrow has inferred from the first values.
     """
     if pa.types.is_list(inferred):
         return pa.list_(_float_type(inferred.value_type))
@@ -185,10 +184,12 @@ def _open_reader(
 ) -> Iterator[pa.RecordBatchReader]:
     """Open a file with Arrow's JSON reader.
 
-    schema: types of the columns. None to infer them from the first lines.
-    floats: types of the columns that must be numbers. They are needed to find the line of an error.
+    schema: Arrow types of the columns. None: Arrow infers them from the first lines.
+    floats: Arrow types of the columns whose values must be numbers, by name of the column. After
+        an error, they are used to find the line with the error.
 
-    Raises MalformedInput if opening the file or the with-block raises an error of reading.
+    If opening the file or the with-block raises an error of reading, MalformedInput is raised
+    instead.
     """
     read = pajson.ReadOptions(block_size=PIECE)
     parse = pajson.ParseOptions(explicit_schema=schema, newlines_in_values=False)
@@ -201,15 +202,17 @@ def _open_reader(
 
 
 def _raise_for_first_bad_line(path: FileName, floats: dict[str, pa.DataType]) -> None:
-    """Raise MalformedInput for the first line that cannot be parsed.
+    """Find the first line that cannot be parsed, and raise MalformedInput with its number.
 
-    Such a line
+    A line cannot be parsed in these cases:
 
-    - is not a JSON object,
-    - has a value whose type differs from that of earlier lines,
-    - or has no number in a column of numbers.
+    - The line is not a JSON object.
+    - A value has another JSON type than the values of the same key in earlier lines.
+    - A column whose values must be numbers has no number.
 
-    floats: types of the columns that must be numbers.
+    Nothing is raised if there is no such line.
+
+    floats: Arrow types of the columns whose values must be numbers, by name of the column.
     """
     json_types: dict[str, str] = {}
     for lines in read_lines(path, comment=b""):

@@ -1,13 +1,13 @@
 """Labels: convert the label fields of text formats to Targets.
 
-All rows of a file have the same kind of targets. If the caller does not declare the kind, the first
-group of rows decides:
+All rows of a file have the same kind of targets. If the caller does not declare the kind, the
+label fields of the first rows decide:
 
-- If any field is empty or has a comma, rows have several labels.
-- If all fields are whole numbers, or any field is a word, rows have one label.
-- Otherwise (numbers with fractions) targets are continuous.
+- If some field is empty or has a comma, rows have several labels.
+- Otherwise, if some field is a word or all fields are whole numbers, rows have one label.
+- Otherwise the targets are numbers.
 
-A later row of another kind is an error that names its line.
+If a later row has another kind of targets, an error is raised that names the line.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,16 +17,17 @@ from stream_dr.targets.label_codes import EXACT
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 Fail = Callable[[int, str], NoReturn]
-"""Function that raises an error with a message and the line of a row.
+"""Function that raises an error and names the line of a row.
 
-Its arguments are the index of the row in its group, and the message.
+Its arguments are the index of the row among the rows that are parsed together, and the message.
 """
 
 
 class LabelParser:
-    """Parser of the label fields of a file, group by group.
+    """Parser of the label fields of a file.
 
-    target: declared kind of targets. "auto" takes the kind of the first group.
+    target: kind of the targets ("class", "multilabel" or "continuous"). "auto": the first call of
+        `parse` decides.
     """
 
     def __init__(self, target: str = "auto") -> None:
@@ -34,11 +35,11 @@ class LabelParser:
         self._numeric: bool | None = None
 
     def parse(self, fields: Sequence[str], fail: Fail) -> Targets:
-        """Return the targets of one group of rows.
+        """Return the targets of some rows.
 
         fields: label field of each row.
-        fail: function that raises an error for a row. It is called for a field of another kind
-            than the file's.
+        fail: function that raises an error for a row. It is called if a field does not have the
+            file's kind of targets.
         """
         if self._kind is None:
             self._kind = _infer_kind(fields)
@@ -52,9 +53,10 @@ class LabelParser:
         return [self._parse_label(part, row, fail) for part in field.split(",") if part]
 
     def _parse_label(self, field: str, row: int, fail: Fail) -> str | int:
-        """Return one label, as an int if the file's labels are whole numbers.
+        """Return the label in a field, as an int if the file's labels are whole numbers.
 
-        The first label of the file decides. Calls `fail` if the field is no single label.
+        The first label of the file decides whether labels are whole numbers. `fail` is called if
+        the field is not one label of this type.
         """
         if not field or "," in field:
             fail(row, f"label {field!r} where one label is needed; give target=multilabel for several labels a row.")
@@ -81,12 +83,12 @@ class LabelParser:
 
 
 def _whole_number(field: str) -> int | None:
-    """Return the integer in a field, or None if the field is no integer.
+    """Return the integer in a field, or None if the field is not an integer.
 
-    "3.0" and "3e0" are integers too. In this notation None is returned for a number so large that
-    a double cannot distinguish it from the next integer.
+    "3.0" and "3e0" are integers too. But None is returned if a number in such a notation is so
+    large that a double cannot represent every integer of its size.
     """
-    # Python reads 1_000 as a number, but in a file it is a word.
+    # Python parses 1_000 as a number. In a file it is a word.
     if "_" in field:
         return None
     try:
@@ -103,7 +105,7 @@ def _whole_number(field: str) -> int | None:
 def _infer_kind(fields: Sequence[str]) -> str:
     """Return the kind of targets of a file: "class", "multilabel" or "continuous".
 
-    fields: label fields of the first group of rows.
+    fields: label fields of the first rows.
     """
     if any(not field or "," in field for field in fields):
         return "multilabel"

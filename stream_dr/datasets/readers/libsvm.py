@@ -4,7 +4,8 @@ Several labels are separated by commas (`1,5,7 3:0.5`). A line that begins with 
 with a blank, has no label. Fields `qid:…` and comments after `#` are skipped. Columns are numbered
 from 1, or from 0 if `zero_based` is True.
 
-Memory: one group of rows. Speed: about 2 million index:value pairs a second on one core.
+About 1,000 lines are in memory at a time. One core reads about 2 million index:value pairs a
+second.
 """
 
 import re
@@ -34,17 +35,17 @@ def read_libsvm(
     Parameters
     ----------
     path : path
-        File to read, plain or packed.
+        File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     target : str
-        Kind of targets. "auto" infers the kind from the first rows.
+        Kind of the targets. "auto": the first rows decide.
     zero_based : bool
         True if the file numbers columns from 0.
     n_features : int or None
-        Declared number of columns. If None, a block has as many columns as were seen so far.
+        Number of columns. None: a block has as many columns as have occurred so far in the file.
     rows : int
         Number of rows in a block.
 
-    Raises SourceMissing, and MalformedInput that names file and line.
+    Raises SourceMissing, and MalformedInput, which names the file and the line.
     """
     parser = LabelParser(target)
     width = n_features or 0
@@ -57,9 +58,9 @@ def read_libsvm(
 
 
 def split_labels(lines: Lines) -> tuple[list[str], np.ndarray]:
-    """Return the label field of each line, and the start of its index:value pairs.
+    """Return the label field of each line, and the offset of its index:value pairs.
 
-    The field is "" if a line has no label. The starts (lines,) are offsets in `lines.data`.
+    The label field is "" if a line has no label. The offsets (lines,) count bytes in `lines.data`.
     """
     fields = []
     pair_starts = np.empty(lines.rows, np.int64)
@@ -82,12 +83,12 @@ def split_labels(lines: Lines) -> tuple[list[str], np.ndarray]:
 
 
 def refuse_undeclared_columns(lines: Lines, X: Rows, n_features: int | None) -> None:
-    """Raise MalformedInput if a column is beyond the declared width.
+    """Raise MalformedInput if a row has a column beyond the declared number of columns.
 
     The error names the first line with such a column.
 
-    X: parsed rows of the lines.
-    n_features: declared number of columns, or None.
+    X: rows that were parsed from the lines.
+    n_features: declared number of columns. None: any number is allowed.
     """
     if n_features is None or X.shape[1] <= n_features:
         return

@@ -1,13 +1,11 @@
-"""Lines: read text files as groups of whole lines with line numbers.
+"""Lines: read text files in groups of about 1,000 lines, with line numbers.
 
-Gzip, bzip2 and xz files are recognised by their suffix. A member of a zip archive is named
-`archive.zip!member`, or `archive.zip` if the archive has only one file.
+All readers of text formats use this module. Files compressed with gzip, bzip2 or xz are recognised
+by their suffix. The path of a file in a zip archive is `archive.zip!member`, or `archive.zip` if
+the archive has only one file.
 
-One group of lines is in memory at a time. A group has fewer lines if the lines are long, and a line
-longer than 16 MiB is refused. So memory does not grow with the file.
-
-All readers of text formats use this module. They need line numbers for their errors, and the bytes
-as an array to find separators.
+One group of lines is in memory at a time. A group has fewer lines if the lines are long, and a
+line of more than 16 MiB is an error. The memory therefore does not grow with the size of the file.
 """
 
 import bz2
@@ -31,29 +29,31 @@ BLOCK_ROWS = 1_000
 LONGEST = 16 << 20
 """Maximum number of bytes in a line, and approximate maximum in a group of lines.
 
-The parsed rows of a group take about forty times as much memory.
+A group of lines is read at once. Its parsed rows take about forty times as much memory.
 """
 
 MARK = b"\xef\xbb\xbf"
 """Byte order mark of UTF-8, which some editors write at the start of a file."""
 
 PACKED = (".gz", ".bz2", ".xz", ".zip")
-"""Suffixes of packed files."""
+"""Suffixes of compressed files."""
 
 
 class Lines(NamedTuple):
-    """Group of lines of a file, without blank lines and comments.
+    """Some consecutive lines of a file, without blank lines and comments.
 
     Attributes
     ----------
     path : str
         Path of the file.
     data : ndarray (bytes,) uint8
-        Bytes of the group, read-only. These include blank lines and comments.
+        Bytes of the lines, read-only. Blank lines and comments are included.
     numbers : ndarray (lines,)
-        Line number of each line in the file, from 1.
-    starts, ends : ndarray (lines,)
-        Offsets in `data` of the start and the end of each line, without its line break.
+        Number of each line in the file, from 1.
+    starts : ndarray (lines,)
+        Offset in `data` at which each line starts.
+    ends : ndarray (lines,)
+        Offset in `data` at which each line ends, before its line break.
     """
 
     path: str
@@ -64,24 +64,24 @@ class Lines(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Number of lines in the group."""
+        """Number of lines. Each line is one row of the data set."""
         return len(self.numbers)
 
     def text(self, i: int) -> str:
-        """Return the text of line `i` of the group, from 0."""
+        """Return line `i` as a string. The first of these lines is line 0."""
         return self.data[self.starts[i] : self.ends[i]].tobytes().decode("utf-8", "replace")
 
     def fail(self, i: int, message: str) -> NoReturn:
-        """Raise MalformedInput for line `i` of the group.
+        """Raise MalformedInput for line `i`, counted from 0 among these lines.
 
-        The error names the file and the line number in the file.
+        The error names the file and the number of the line in the file.
         """
         number = int(self.numbers[i])
         raise MalformedInput(f"{self.path}, line {number}: {message}", file=self.path, line=number)
 
 
 def open_bytes(path: FileName) -> IO[bytes]:
-    """Open a file, plain or packed, as a stream of unpacked bytes.
+    """Open a file as a stream of uncompressed bytes.
 
     path: path of the file, or archive.zip!member.
 
@@ -105,7 +105,7 @@ def open_bytes(path: FileName) -> IO[bytes]:
 
 
 def _open_member(archive: str, member: str) -> IO[bytes]:
-    """Open a member of a zip archive as a stream of unpacked bytes.
+    """Open a member of a zip archive as a stream of uncompressed bytes.
 
     archive: path of the archive.
     member: name of the member. "" means the only file of the archive.
@@ -125,22 +125,22 @@ def _open_member(archive: str, member: str) -> IO[bytes]:
 
 
 def read_lines(path: FileName, rows: int = BLOCK_ROWS, comment: bytes = b"#", first_line: int = 1) -> Iterator[Lines]:
-    """Yield the lines of a file in groups.
+    """Yield the lines of a file, many at a time.
 
-    Blank lines, comments and a byte order mark are skipped.
+    Blank lines, comment lines and a byte order mark are skipped.
 
     Parameters
     ----------
     path : path
-        File to read, plain or packed.
+        File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     rows : int
-        Maximum number of lines in a group, blank lines and comments included.
+        Maximum number of lines in one Lines object. Skipped lines count.
     comment : bytes
         Byte that starts a comment line. b"" means that there are no comments.
     first_line : int
         Number of the first line to yield. Earlier lines are skipped.
 
-    Raises SourceMissing. Raises MalformedInput, which names the line, if the file is damaged, or a
+    Raises SourceMissing. Raises MalformedInput, which names the line, if the file is damaged or a
     line is too long or has a NUL byte.
     """
     number = 1
@@ -152,9 +152,9 @@ def read_lines(path: FileName, rows: int = BLOCK_ROWS, comment: bytes = b"#", fi
 
 
 def _next_lines(lines: Iterator[bytes], rows: int) -> Iterator[bytes]:
-    """Yield the lines of the next group.
+    """Yield the next lines that are to be parsed together.
 
-    rows: maximum number of lines. Fewer are yielded if the lines are long.
+    rows: maximum number of lines. Fewer lines are yielded if the lines are long.
     """
     size = 0
     for line in islice(lines, rows):
@@ -167,8 +167,8 @@ def _next_lines(lines: Iterator[bytes], rows: int) -> Iterator[bytes]:
 def _raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file as bytes, with their line breaks.
 
-    A byte order mark is removed. Raises MalformedInput if the file cannot be unpacked or a line is
-    too long.
+    A byte order mark is removed. Raises MalformedInput if the file cannot be uncompressed or a
+    line is too long.
     """
     number = 0
     try:
@@ -185,12 +185,13 @@ def _raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _parse_group(path: str, data: bytes, number: int, comment: bytes, first_line: int) -> Iterator[Lines]:
-    """Yield a group of lines as Lines, without blank lines and comments.
+    """Yield one Lines object with the lines in `data`, without blank lines and comments.
 
-    Nothing is yielded if no line remains.
+    Nothing is yielded if no line remains. Raises MalformedInput if a line has a NUL byte.
 
-    data: bytes of the group.
-    number: line number of the group's first line in the file.
+    path: path of the file, for the error message.
+    data: bytes of some consecutive lines of the file.
+    number: number of the first of these lines in the file.
     comment, first_line: as in `read_lines`.
     """
     if (nul := data.find(b"\0")) >= 0:
@@ -208,7 +209,7 @@ def _parse_group(path: str, data: bytes, number: int, comment: bytes, first_line
     starts = np.concatenate(([0], ends[:-1] + 1))
     numbers = number + np.arange(len(starts))
 
-    # On Windows a carriage return precedes the line break. It is not part of the line.
+    # Files from Windows have a carriage return before the line break. Remove it from the line.
     ends = ends - ((ends > starts) & (array[np.maximum(ends - 1, 0)] == ord("\r")))
 
     keep = numbers >= first_line

@@ -1,11 +1,11 @@
 """MATLAB: read `.mat` files with a matrix of rows (fea) and labels (gnd).
 
-Files of MATLAB's options -v6 and -v7 are read by scipy. Files of version 7.3 are HDF5 and are
-refused. The error says how to save them again.
+scipy reads files that were saved with MATLAB's options -v6 and -v7. Files of version 7.3 are HDF5
+and cannot be read. The error says how to save them again.
 
-Memory: the named variables are read as a whole, because the format compresses each variable in one
-piece and stores it by column. Other variables are skipped. Data sets in this format are small (20
-Newsgroups has 4 MB). Sets that are too large for memory are published as text.
+The variables that the caller names are in memory as a whole, because the format compresses each
+variable at once and stores it by column. Data sets in this format are small (20 Newsgroups has
+4 MB).
 """
 
 from collections.abc import Iterator
@@ -46,18 +46,18 @@ def read_matlab(
     path : path
         File to read.
     features : str
-        Name of the variable of the rows (n, d).
+        Name of the variable with the rows (n, d).
     labels : str or None
-        Name of the variable of the targets. It has one label for each row (n,), or an indicator
-        (n, k) of k labels. None if rows have no targets.
+        Name of the variable with the targets: one label for each row (n,), or a matrix (n, k) of
+        0 and 1 for k labels. None if rows have no targets.
     subset : str or None
-        Name of the variable with the numbers of the rows to yield, in this order. Rows are numbered
-        from 1. None yields all rows.
+        Name of the variable with the numbers of the rows to yield, in this order, from 1. None:
+        all rows.
     rows : int
         Number of rows in a block.
 
-    Raises SourceMissing, MalformedInput, and SchemaMismatch if a variable does not exist or does
-    not fit.
+    Raises SourceMissing and MalformedInput. Raises SchemaMismatch if a variable does not exist or
+    has a wrong shape or type.
     """
     names = [name for name in (features, labels, subset) if name is not None]
     variables = _load_variables(path, names)
@@ -82,9 +82,11 @@ def read_matlab(
 
 
 def _load_variables(path: FileName, names: list[str]) -> dict[str, Rows]:
-    """Return the variables with the given names, by name.
+    """Read variables of a MATLAB file, and return them by name.
 
-    Raises SourceMissing if there is no file, MalformedInput if it cannot be read, and
+    names: names of the variables to read.
+
+    Raises SourceMissing if the file does not exist, MalformedInput if the file cannot be read, and
     SchemaMismatch if a variable does not exist.
     """
     if not Path(path).is_file():
@@ -95,7 +97,7 @@ def _load_variables(path: FileName, names: list[str]) -> dict[str, Rows]:
         variables = scipy.io.loadmat(path, variable_names=names)
     except NotImplementedError as e:
         raise MalformedInput(f"{path} is of MATLAB version 7.3 (HDF5); save it again with -v7.", file=str(path)) from e
-    # scipy raises errors of any type for damaged bytes.
+    # scipy may raise an error of any type if bytes are damaged.
     except Exception as e:
         raise MalformedInput(f"{path} is not a MATLAB file ({e}).", file=str(path)) from e
 
@@ -116,10 +118,10 @@ def _load_variables(path: FileName, names: list[str]) -> dict[str, Rows]:
 def _check_indices(path: FileName, matrix: Rows) -> None:
     """Raise MalformedInput if a sparse matrix has an index outside its shape.
 
-    Compiled code would use the index without a check.
+    The check is needed because compiled code uses the indices without a check.
     """
     try:
-        # scipy has checked every index of a COO matrix already.
+        # scipy has already checked the indices of matrices in COO format.
         if matrix.format != "coo":
             matrix.check_format(full_check=True)
     except (ValueError, TypeError) as e:
@@ -127,11 +129,11 @@ def _check_indices(path: FileName, matrix: Rows) -> None:
 
 
 def _as_rows(path: FileName, name: str, values: Rows) -> Rows:
-    """Return a variable as float64 rows, in CSR or as a C-ordered array.
+    """Return a variable as float64 rows: a CSR matrix if it is sparse, otherwise an array.
 
     name: name of the variable, for the error message.
 
-    Raises SchemaMismatch if the variable has no numbers.
+    Raises SchemaMismatch if the values are not numbers.
     """
     if (not isinstance(values, np.ndarray) and not sp.issparse(values)) or values.dtype.kind not in "biufc":
         raise SchemaMismatch(f"{path}: {name!r} holds no numbers; name the variable that does.")
@@ -141,11 +143,13 @@ def _as_rows(path: FileName, name: str, values: Rows) -> Rows:
 
 
 def _parse_labels(values: Rows, rows: int) -> Targets:
-    """Return Targets of a variable.
+    """Convert a variable to Targets. The shape and the values decide the kind of targets.
 
-    - A vector (n, 1) or (1, n) of whole numbers or cells of strings has one label for each row.
-    - A vector of other numbers has continuous targets.
-    - A matrix (n, k) of 0 and 1 is an indicator of k labels. Other matrices are continuous targets.
+    - Vector (n, 1) or (1, n) of whole numbers or strings: one label for each row.
+    - Vector of other numbers: one numeric target for each row.
+    - Matrix (n, k) of 0 and 1: several labels for each row. Entry (i, j) is 1 if row i has
+      label j.
+    - Any other matrix (n, k): k numeric targets for each row.
 
     rows: number of rows of the data set.
     """
@@ -161,7 +165,7 @@ def _parse_labels(values: Rows, rows: int) -> Targets:
     if Y.dtype.kind == "f" and not np.isfinite(Y).all():
         raise InvalidTargets("labels contain NaN or infinity; leave those rows out.")
 
-    # MATLAB stores whole numbers as doubles. So the values decide whether they are labels.
+    # MATLAB stores whole numbers as doubles, so the type does not show whether they are labels.
     if Y.ndim == 1 or 1 in Y.shape:
         flat = Y.ravel()
         if np.issubdtype(flat.dtype, np.floating) and not np.all(flat == np.floor(flat)):
@@ -174,9 +178,9 @@ def _parse_labels(values: Rows, rows: int) -> Targets:
 
 
 def _row_order(path: FileName, numbers: Rows, rows: int) -> np.ndarray:
-    """Return the numbers of the rows of a subset, from 0.
+    """Return the numbers of a subset's rows, converted to start at 0.
 
-    numbers: variable with the numbers of the rows, from 1.
+    numbers: numbers of the subset's rows in the file, which start at 1.
     rows: number of rows of the data set.
 
     Raises SchemaMismatch for a number outside the data set.

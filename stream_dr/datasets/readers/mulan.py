@@ -1,18 +1,18 @@
-"""Mulan: read ARFF files with dense or sparse rows, and their labels.
+"""Mulan: read ARFF files, such as the data sets of MULAN.
 
-There are two forms of labels:
+An attribute of an ARFF file is a column. Labels have one of two forms:
 
-- Several labels for each row. Each label is an attribute with the values 0 and 1. A list, or the
-  XML file that comes with a data set of MULAN, has the names of these attributes.
-- One label for each row. It is the value of one attribute.
+- Several labels for each row. Each label is an attribute with the values 0 and 1. The caller gives
+  the names of these attributes, or the XML file of names that comes with a MULAN data set.
+- One label for each row, which is the value of one attribute.
 
-All other attributes are features. They must be numeric, or nominal with numbers as values. A
-missing value (`?`) is refused, and the error names the line.
+All other attributes are features. Their values must be numbers. A missing value (`?`) is an error
+that names the line.
 
-A sparse row is written as `{index value, …}`. Indices number all attributes from 0, features and
-labels together. Dense rows become dense blocks with feature names. Sparse rows become CSR.
+A sparse row is written as `{index value, …}`. The indices count all attributes from 0, features
+and labels together.
 
-The file is read once. Memory: one group of rows.
+The file is read once, and about 1,000 rows are in memory at a time.
 """
 
 import re
@@ -42,9 +42,9 @@ class Header(NamedTuple):
     names : list of str
         Names of the attributes.
     types : list of str
-        Type of each attribute, as it is written in the file.
+        Type of each attribute, as the file has it.
     first_line : int
-        Number of the line after @data.
+        Number of the first line after the line @data.
     """
 
     names: list[str]
@@ -53,10 +53,9 @@ class Header(NamedTuple):
 
 
 def label_names(xml: FileName) -> list[str]:
-    """Return the names of labels in an XML file of MULAN.
+    """Return the names of the labels in an XML file of MULAN, in the file's order.
 
-    The order is that of the file. Labels nested in other labels are included. Raises SourceMissing
-    or MalformedInput.
+    Labels that are nested in other labels are included. Raises SourceMissing or MalformedInput.
     """
     if not Path(xml).is_file():
         raise SourceMissing(f"there is no file {xml}; give MULAN's XML of label names.")
@@ -88,16 +87,17 @@ def read_arff(
     Parameters
     ----------
     path : path
-        File to read, plain or packed.
+        File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     labels : path, sequence of str or None
-        Path of MULAN's XML file, or names of the attributes that are labels with values 0 and 1.
+        Path of an XML file of MULAN with the names of the labels, or these names. Each label is an
+        attribute with the values 0 and 1.
     label : str or None
         Name of the attribute whose value is the label of a row.
     rows : int
         Maximum number of rows in a block.
 
-    Raises SourceMissing, SchemaMismatch if an attribute does not exist, and MalformedInput that
-    names file and line.
+    Raises SourceMissing. Raises SchemaMismatch if an attribute does not exist. Raises
+    MalformedInput, which names the file and the line.
     """
     header = read_header(path)
     names = label_names(labels) if isinstance(labels, str | Path) else list(labels or [])
@@ -111,7 +111,7 @@ def read_arff(
     columns = np.array([header.names.index(name) for name in chosen], dtype=np.int64)
     parser = _RowParser(header, columns, names, LabelParser() if label is not None else None)
 
-    # A parsed row takes a word of 8 bytes for each label. With many labels, groups have fewer rows.
+    # A parsed row takes 8 bytes for each label. If there are many labels, read fewer rows at once.
     rows = max(1, min(rows, LONGEST // (8 * max(1, len(chosen)))))
     for lines in read_lines(path, rows, comment=b"%", first_line=header.first_line):
         is_sparse = np.all(lines.data[lines.starts] == ord("{"))
@@ -142,17 +142,20 @@ def read_header(path: FileName) -> Header:
 
 
 class _RowParser:
-    """Parser of groups of ARFF lines into Blocks.
+    """Converts lines of an ARFF file to Blocks.
 
     Parameters
     ----------
     header : Header
+        Names and types of the file's attributes.
     columns : ndarray
-        Indices of the attributes that have the labels.
+        Indices of the attributes with labels.
     names : list of str
-        Names of the labels, if each label is an attribute with the values 0 and 1. Otherwise empty.
+        Names of the labels, if each label is an attribute with the values 0 and 1. Otherwise
+        empty.
     class_parser : LabelParser or None
-        Parser of the label, if one attribute has the label of each row. Otherwise None.
+        Parser of the values of the one attribute that has the labels. None if `names` is not empty
+        or rows have no labels.
     """
 
     def __init__(self, header: Header, columns: np.ndarray, names: list[str], class_parser: LabelParser | None) -> None:
@@ -162,7 +165,7 @@ class _RowParser:
         self._class_parser = class_parser
         self._features = np.setdiff1d(np.arange(len(header.names)), columns)
 
-        # Index of each attribute among the features, −1 for attributes with labels.
+        # Index of the attribute → index of the feature. −1 for attributes with labels.
         self._feature_columns = np.full(len(header.names), -1)
         self._feature_columns[self._features] = np.arange(len(self._features))
 
@@ -199,7 +202,7 @@ class _RowParser:
     def _split_pairs(self, lines: Lines, i: int) -> dict[int, str]:
         """Return the values of a sparse row, by index of the attribute.
 
-        i: index of the line in its group.
+        i: index of the row in `lines`.
         """
         row: dict[int, str] = {}
         for pair in lines.text(i).strip().strip("{}").split(","):
@@ -224,9 +227,9 @@ class _RowParser:
         return value
 
     def _parse_targets(self, lines: Lines, labels: list[list[str]]) -> Targets | None:
-        """Return the targets of a group of lines, or None if there are no labels.
+        """Return the targets of some lines, or None if rows have no labels.
 
-        labels: for each line, the values of the attributes that have the labels.
+        labels: for each line, the values of the attributes with labels.
         """
         labels = [[word.strip().strip("'\"") for word in row] for row in labels]
         if self._class_parser is not None:

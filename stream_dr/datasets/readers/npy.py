@@ -1,9 +1,10 @@
 """Npy: read arrays in .npy and .npz files, some rows at a time.
 
-A .npz file may also have a sparse matrix, as scipy.sparse.save_npz writes it.
+A .npz file may have a sparse matrix that was written by scipy.sparse.save_npz.
 
-Memory: at most 64 MiB of rows if an array is stored by row, which is numpy's default. An array that
-is stored by column, and a sparse matrix, are read as a whole. Nothing is unpickled.
+At most 64 MiB of rows are in memory if the array is stored by row, which is numpy's default.
+Arrays that are stored by column and sparse matrices are read as a whole. Pickled objects are not
+read.
 """
 
 import itertools
@@ -26,10 +27,10 @@ from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
 
 PIECE = 64 << 20
-"""Maximum number of bytes of rows that are read at a time. A single row may have more."""
+"""Maximum number of bytes that are read at a time. At least one row is read."""
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-"""numpy's function that reads a file's header, by version of the file format."""
+"""Version of the .npy format → numpy's function that reads the header of a file."""
 
 
 class _ArrayReader:
@@ -55,9 +56,9 @@ class _ArrayReader:
         self._row_bytes = max(8, self.dtype.itemsize) * math.prod(self.shape[1:])
 
     def pieces(self, rows: int) -> Iterator[np.ndarray]:
-        """Yield the array in pieces of `rows` rows.
+        """Yield the array in parts of `rows` rows each.
 
-        Raises MalformedInput if the file ends too early.
+        The last part may have fewer rows. Raises MalformedInput if the file is too short.
         """
         if self._by_columns:
             whole = self._read(self.shape[0]).reshape(self.shape[::-1]).T
@@ -69,11 +70,11 @@ class _ArrayReader:
             yield self._read(count).reshape(count, *self.shape[1:])
 
     def check_shape(self, *dimensions: int) -> None:
-        """Raise SchemaMismatch unless the array can be read as rows or targets.
+        """Raise SchemaMismatch if the array cannot be rows or targets.
 
-        It must have numbers or strings, and no column dimension may be 0.
+        The array must consist of numbers or strings, and must have at least one column.
 
-        dimensions: permitted numbers of dimensions.
+        dimensions: allowed numbers of dimensions.
         """
         if self.dtype.kind not in "biufU":
             raise SchemaMismatch(f"{self._path} holds {self.dtype}, no plain numbers or strings; save X.astype(…).")
@@ -83,11 +84,9 @@ class _ArrayReader:
             )
 
     def rows_at_once(self, rows: int) -> int:
-        """Return the number of rows to read at a time, at least 1.
+        """Return how many rows to read at a time, so that they take at most PIECE bytes.
 
-        These rows take at most PIECE bytes, unless a single row takes more.
-
-        rows: maximum of the returned number.
+        At least 1 and at most `rows` is returned.
         """
         return max(1, min(rows, PIECE // self._row_bytes))
 
@@ -107,11 +106,11 @@ def read_npy(
     Parameters
     ----------
     path : path
-        File to read, plain or packed.
+        File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     labels : str or None
         Path of a .npy file with the targets, (n,) or (n, k). None if rows have no targets.
     target : str
-        Kind of the targets. "auto" infers the kind from their type and values.
+        Kind of the targets. "auto": the type and the values of the targets decide.
     rows : int
         Maximum number of rows in a block.
 
@@ -142,12 +141,14 @@ def read_npz(
     path : path
         File to read.
     features : str
-        Name of the array of rows. Not used for a sparse matrix.
+        Name of the array with the rows. Ignored if the archive is a sparse matrix.
     labels : str or None
-        Name of the array of targets, or path of a .npy file. None takes the array "y" if the
-        archive has this array.
-    target, rows
-        As in `read_npy`.
+        Name of the array with the targets, or path of a .npy file. None: the array "y", or no
+        targets if the archive has no array "y".
+    target : str
+        Kind of the targets, as in `read_npy`.
+    rows : int
+        Maximum number of rows in a block.
 
     Raises the errors of `read_npy`.
     """
@@ -177,9 +178,9 @@ def read_npz(
 
 
 def _open_targets(files: ExitStack, path: str) -> _ArrayReader:
-    """Open an array of targets and return its reader.
+    """Open a file with an array of targets, and return a reader of the array.
 
-    files: stack that closes the file.
+    files: the caller's stack of open files, which closes the file in the end.
     path: path of a .npy file, or archive.npz!member.
     """
     Y = _ArrayReader(files.enter_context(open_bytes(path)), path)
@@ -188,9 +189,9 @@ def _open_targets(files: ExitStack, path: str) -> _ArrayReader:
 
 
 def _load_sparse(path: FileName) -> sp.csr_matrix:
-    """Return the sparse matrix in a file of scipy.sparse.save_npz, as float64 CSR.
+    """Read a sparse matrix that scipy.sparse.save_npz wrote, and return it as float64 CSR.
 
-    The indices are checked, because compiled code uses them without a check.
+    All indices are checked, because compiled code uses them without a check.
     """
     X = sp.load_npz(path)
     if X.format not in ("csr", "csc"):
@@ -202,12 +203,13 @@ def _load_sparse(path: FileName) -> sp.csr_matrix:
 def _blocks(
     path: FileName, pieces: Iterator[Rows], n: int, Y: _ArrayReader | None, target: str, rows: int
 ) -> Iterator[Block]:
-    """Yield pieces of rows as Blocks with their targets.
+    """Yield the rows of a file as Blocks with their targets.
 
-    pieces: rows of the file, `rows` at a time.
-    n: number of rows in all pieces.
+    pieces: the rows, `rows` at a time.
+    n: total number of rows.
     Y: reader of the targets, or None.
-    target: kind of the targets, or "auto".
+    target: kind of the targets. "auto": the first targets decide.
+    rows: number of rows in each of the pieces.
     """
     if Y is not None and Y.shape[0] != n:
         raise InvalidTargets(f"{path} has {n} rows and {Y.shape[0]} targets; give one target a row.")
@@ -222,7 +224,7 @@ def _blocks(
         except StreamDRError as e:
             raise MalformedInput(f"{path}, in the {X.shape[0]} rows from {row} on: {e}", file=str(path)) from e
 
-        # The first piece decides the kind of targets for the file.
+        # The kind of the first targets is the kind of all targets of the file.
         kind = kind if targets is None else targets.kind
         row += X.shape[0]
         yield Block(X if sp.issparse(X) else np.ascontiguousarray(X), targets)
@@ -235,11 +237,10 @@ def _as_float64(X: np.ndarray) -> np.ndarray:
 
 
 def _parse_piece(y: np.ndarray, target: str) -> Targets:
-    """Return the Targets in some rows of an array.
+    """Convert some rows of an array to Targets.
 
-    If `target` is "auto", floats (n,) that are all whole numbers are read as labels.
-
-    target: kind of the targets, or "auto".
+    target: kind of the targets. "auto": decide by the type and the values. A vector of floats that
+        are all whole numbers is then read as labels.
     """
     is_whole = y.ndim == 1 and y.dtype.kind == "f" and target == "auto" and bool(np.all(y == np.floor(y)))
     return parse_targets(y, len(y), ("class",) if is_whole else KINDS, target)
@@ -247,7 +248,7 @@ def _parse_piece(y: np.ndarray, target: str) -> Targets:
 
 @contextmanager
 def _readable(path: FileName) -> Iterator[None]:
-    """Raise MalformedInput if the with-block raises an error of reading."""
+    """Turn errors of reading that the with-block raises into MalformedInput."""
     try:
         yield
     except StreamDRError:

@@ -1,10 +1,10 @@
-"""Pairs: parse the `index:value` pairs of a group of lines into a CSR matrix.
+"""Pairs: parse the `index:value` pairs of many lines at once into a CSR matrix.
 
-Arrow's compiled kernels split the bytes and parse the numbers of a whole group of lines. They round
-correctly and refuse any text that is not a number. If a group has an error, it is parsed again line
-by line in Python, to find the line.
+Arrow's compiled functions split the bytes and parse the numbers. They round numbers correctly and
+raise an error for any text that is not a number. After an error, the lines are parsed again one by
+one in Python, to find the line with the error.
 
-Cost: O(bytes), at 2-4 million pairs a second on one core. Memory: a few times the group's bytes.
+One core parses 2 to 4 million pairs a second. The memory is a few times the size of the lines.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ from stream_dr.datasets.readers.lines import Lines
 from stream_dr.rows.block import LARGEST
 
 _WIDEST = 1 << 31
-"""Upper bound of a column's index, because CSR indices are int32."""
+"""Every column index must be below this number, because CSR indices are int32."""
 
 COLON = ord(":")
 SPACE = ord(" ")
@@ -27,16 +27,17 @@ _RANGE_MESSAGES = (
     f"columns are numbered from 1, up to {_WIDEST}. Where a libsvm file numbers them from 0, give --zero-based "
     "(zero_based=True).",
 )
-"""Ends of the error message for an index out of range.
+"""Ends of the error message for a column number that is out of range.
 
-The entry i is for files that give the first column the number i.
+The first is for files whose columns are numbered from 0, the second for files whose columns are
+numbered from 1.
 """
 
 
 def parse_pairs(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int = 0) -> sp.csr_matrix:
     """Parse the index:value pairs of lines into a CSR matrix (lines, columns).
 
-    Values are float64, and the indices of each row are sorted.
+    The values are float64. The column indices of each row are sorted.
 
     Parameters
     ----------
@@ -45,11 +46,11 @@ def parse_pairs(lines: Lines, pair_starts: np.ndarray, first_index: int, width: 
     pair_starts : ndarray (lines,)
         Offset in `lines.data` at which the pairs of each line start.
     first_index : 0 or 1
-        Number that the file gives to the first column.
+        Number of the first column in the file.
     width : int
-        Minimum number of columns of the result.
+        Minimum number of columns of the returned matrix.
 
-    Raises MalformedInput that names the line.
+    Raises MalformedInput, which names the line.
     """
     try:
         return _parse(lines, pair_starts, first_index, width)
@@ -59,13 +60,14 @@ def parse_pairs(lines: Lines, pair_starts: np.ndarray, first_index: int, width: 
 
 
 class _NotPairsError(Exception):
-    """Raised if a line of a group has text other than valid index:value pairs."""
+    """Raised if some line has anything but valid index:value pairs."""
 
 
 def _parse(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int) -> sp.csr_matrix:
-    """Parse the pairs of a group of lines at once, as `parse_pairs` describes.
+    """Parse the pairs of all lines at once. The parameters are as in `parse_pairs`.
 
-    Raises ArrowInvalid or _NotPairsError. Neither names the line.
+    Raises ArrowInvalid or _NotPairsError if some line has an error. These errors do not name the
+    line.
     """
     n_tokens, text = _count_tokens(lines, pair_starts)
     colons_before = np.concatenate(([0], np.cumsum(text == COLON)))
@@ -82,7 +84,7 @@ def _parse(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int) 
     values = np.ascontiguousarray(numbers[1::2])
     if not np.all((indices >= 0) & (indices < _WIDEST) & (indices == np.floor(indices))):
         raise _NotPairsError
-    # The comparison is False for NaN, so NaN is refused too.
+    # NaN is refused too, because every comparison with NaN is False.
     if not np.all(np.abs(values) <= LARGEST):
         raise _NotPairsError
 
@@ -91,21 +93,22 @@ def _parse(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int) 
     X = sp.csr_matrix((values, indices.astype(np.int32), indptr.astype(np.int32)), shape=(lines.rows, columns))
     if not X.has_sorted_indices:
         X.sort_indices()
-    # The matrix is not canonical if an index is repeated within a row.
+    # The matrix is not in canonical format if a row has the same index twice.
     if not X.has_canonical_format:
         raise _NotPairsError
     return X
 
 
 def _count_tokens(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of indices and values of each line (lines,), and the bytes.
+    """Return the number of tokens of each line (lines,), and the bytes of the lines.
 
-    In the returned bytes, everything outside the pairs is replaced by blanks.
+    A token is an index or a value. In the returned bytes, everything but the pairs is replaced by
+    blanks.
     """
     text = lines.data.copy()
 
-    # +1 marks the start of a line's pairs, and −1 their end.
-    # The running sum of these marks is 1 within pairs and 0 elsewhere.
+    # Write +1 where the pairs of a line start, and −1 where the pairs end.
+    # The running sum is then 1 within pairs and 0 elsewhere.
     edges = np.zeros(len(text) + 1, np.int8)
     edges[pair_starts] += 1
     np.subtract.at(edges, lines.ends, 1)
@@ -115,7 +118,7 @@ def _count_tokens(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np
     if len(comments):
         _blank_comments(text, comments, lines)
 
-    # An index or value starts where a byte follows a blank or a colon.
+    # A token starts at a byte that follows a blank or a colon.
     solid = (text > SPACE) & (text != COLON)
     token_starts = solid.copy()
     token_starts[1:] &= ~solid[:-1]
@@ -126,8 +129,8 @@ def _count_tokens(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np
 def _blank_comments(text: np.ndarray, comments: np.ndarray, lines: Lines) -> None:
     """Replace comments by blanks, in place.
 
-    text: bytes of the group.
-    comments: offsets of the characters that start comments.
+    text: bytes of the lines, which are changed.
+    comments: offsets of the "#" characters in `text`.
     """
     for start in comments.tolist():
         line = int(np.searchsorted(lines.starts, start, side="right")) - 1
@@ -135,11 +138,11 @@ def _blank_comments(text: np.ndarray, comments: np.ndarray, lines: Lines) -> Non
 
 
 def _parse_numbers(text: np.ndarray) -> np.ndarray:
-    """Return the numbers in a text as float64.
+    """Parse numbers that are separated by blanks, and return them as float64.
 
-    text: bytes of numbers that are separated by blanks.
+    text: bytes of the numbers.
     """
-    # An Arrow array of one string is made of the bytes without a copy.
+    # Build an Arrow array with one string from the bytes, without a copy.
     offsets = pa.py_buffer(np.array([0, len(text)], np.int64))
     strings = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(text)])
     tokens = pc.ascii_split_whitespace(pc.ascii_trim_whitespace(strings)).values
@@ -150,7 +153,10 @@ def _parse_numbers(text: np.ndarray) -> np.ndarray:
 
 
 def _raise_for_first_bad_line(lines: Lines, pair_starts: np.ndarray, first_index: int) -> None:
-    """Raise MalformedInput for the first line with an error in its pairs."""
+    """Raise MalformedInput for the first line whose pairs have an error.
+
+    The parameters are as in `parse_pairs`.
+    """
     for i in range(lines.rows):
         text = lines.data[pair_starts[i] : lines.ends[i]].tobytes().decode("utf-8", "replace").partition("#")[0]
         columns = set()

@@ -1,11 +1,11 @@
 """Read Parquet files, and Arrow IPC files and streams, batch by batch.
 
-Files with the columns of a shard can be used as shards directly, unless they are packed. Then they
-are read here.
+Uncompressed files with the columns of a shard can be used as shards, and need not be read by this
+module.
 
-Memory: one batch, and for Parquet the part of its row group that Arrow buffers. Arrow's pre-buffering
-is off, because Arrow would hold the buffers until the file is closed. If a Parquet file has page
-checksums, they are verified.
+One batch is in memory at a time. For a Parquet file, Arrow also buffers a part of the row group.
+Arrow's pre-buffering is switched off, because it would hold all buffers until the file is closed.
+Page checksums of a Parquet file are verified if there are any.
 """
 
 import shutil
@@ -29,11 +29,12 @@ from stream_dr.rows.block import Block
 def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
     """Yield the rows of a Parquet file in blocks.
 
-    Rows are dense float64, or rows of a table.
+    The rows are a dense float64 matrix, or a table if `roles.raw` says so. If the file has the
+    columns of a shard, they are the rows of the shard.
 
     rows: maximum number of rows in a block.
 
-    Raises SourceMissing, SchemaMismatch, and MalformedInput that names file and row.
+    Raises SourceMissing, SchemaMismatch, and MalformedInput, which names the file and the row.
     """
     if not Path(path).is_file():
         raise SourceMissing(f"there is no file {path}; give the path of a file that is there.")
@@ -51,7 +52,7 @@ def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_RO
 def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
     """Yield the rows of an Arrow IPC file or stream in blocks.
 
-    path: path of the file, which may be packed (gz, bz2, xz, zip members).
+    path: path of the file, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     rows: maximum number of rows in a block.
 
     Raises the errors of `read_parquet`.
@@ -63,11 +64,12 @@ def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) 
 
 
 def _checked_file(path: FileName, packed: IO[bytes]) -> IO[bytes]:
-    """Open an Arrow IPC file or stream and check its messages.
+    """Open an Arrow IPC file or stream, and check that its messages are valid.
 
-    packed: stream of the unpacked bytes. A packed file is copied from it to a temporary file.
+    packed: stream of the file's uncompressed bytes. If the file is compressed, the stream is
+        copied to a temporary file.
 
-    Returns the unpacked file. Raises the errors of `check_messages`.
+    Returns the uncompressed file. Raises the errors of `check_messages`.
     """
     if Path(path).suffix.lower() not in PACKED and "!" not in str(path):
         file = pa.memory_map(str(path))
@@ -83,8 +85,8 @@ def _checked_file(path: FileName, packed: IO[bytes]) -> IO[bytes]:
 
 
 def _open_stream(file: IO[bytes]) -> pa.RecordBatchReader:
-    """Open the Arrow stream in an IPC file or stream."""
-    # An IPC file begins with ARROW1 and two bytes of padding. A stream follows.
+    """Open an Arrow IPC file or stream as a stream of batches."""
+    # An IPC file is the bytes ARROW1, two bytes of padding, and then an IPC stream.
     if file.read(6) == b"ARROW1":
         file.read(2)
     else:
@@ -94,7 +96,7 @@ def _open_stream(file: IO[bytes]) -> pa.RecordBatchReader:
 
 @contextmanager
 def _readable(path: FileName, kind: str) -> Iterator[None]:
-    """Raise MalformedInput if the with-block raises an error of Arrow.
+    """Turn errors of Arrow that the with-block raises into MalformedInput.
 
     kind: end of the error message "PATH is not …".
     """

@@ -1,15 +1,15 @@
-"""RCV1: read Reuters RCV1-v2 in its two public forms.
+"""RCV1: read the data set Reuters RCV1-v2, which is published in two forms.
 
 - LYRL2004 [Lewis, Yang, Rose, Li, JMLR 5, 2004] has vector files with lines
-  `document  index:value …`. One topics file (`rcv1-v2.topics.qrels`) for all documents has lines
-  `TOPIC document 1`. `read_lyrl2004` joins the two by the number of the document.
-- `sklearn.datasets.fetch_rcv1` returns a sparse matrix, an indicator matrix and the names of the
-  topics. `read_indicator` reads these.
+  `document  index:value …`, and one topics file (`rcv1-v2.topics.qrels`) with lines
+  `TOPIC document 1`. `read_lyrl2004` finds the topics of a row by the number of its document.
+- `sklearn.datasets.fetch_rcv1` returns a sparse matrix of rows, a matrix with 1 where a row has a
+  topic, and the names of the topics. `read_indicator` reads these.
 
 The id of a row is the number of its document.
 
-Memory: a group of rows, and 12 bytes for each line of the topics file (31 MB for all 804,414
-documents). The topics are sorted in memory, because the two files may have different orders.
+About 1,000 rows are in memory at a time. In addition, the whole topics file is in memory, with 12
+bytes for each line (31 MB for all 804,414 documents).
 """
 
 import os
@@ -34,7 +34,7 @@ class Topics:
 
     path: path of the topics file.
 
-    The attribute `labels` has the names of the topics, in order of first appearance in the file.
+    labels: attribute with the names of the topics, in the order in which they first appear.
     """
 
     def __init__(self, path: FileName) -> None:
@@ -87,10 +87,10 @@ def read_lyrl2004(
     n_features: int | None = RCV1_WIDTH,
     rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Yield blocks of sparse float64 rows with their topics and ids.
+    """Yield blocks of sparse float64 rows from the files of LYRL2004.
 
-    The topics are multilabel targets. The id of a row is the number of its document. In the files,
-    columns are numbered from 1.
+    The topics of a row are its labels, and the number of its document is its id. The columns are
+    numbered from 1 in the files.
 
     Parameters
     ----------
@@ -99,11 +99,11 @@ def read_lyrl2004(
     topics : path
         Topics file (rcv1-v2.topics.qrels).
     n_features : int or None
-        Declared number of columns. If None, a block has as many columns as were seen so far.
+        Number of columns. None: a block has as many columns as have occurred so far in the file.
     rows : int
         Number of rows in a block.
 
-    Raises SourceMissing, and MalformedInput that names file and line.
+    Raises SourceMissing, and MalformedInput, which names the file and the line.
     """
     topics_by_document = Topics(topics)
     width = n_features or 0
@@ -118,9 +118,9 @@ def read_lyrl2004(
 
 
 def _split_documents(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
-    """Return the document's number of each line, and the start of its index:value pairs.
+    """Return the number of each line's document, and the offset of its index:value pairs.
 
-    Both are (lines,) int64. The starts are offsets in `lines.data`.
+    Both arrays are (lines,) int64. The offsets count bytes in `lines.data`.
     """
     documents = np.empty(lines.rows, np.int64)
     pair_starts = np.empty(lines.rows, np.int64)
@@ -138,9 +138,9 @@ def _split_documents(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
 def read_indicator(
     X: Rows, Y: Rows, names: Sequence[str], ids: Sequence[int] | np.ndarray | None = None, rows: int = BLOCK_ROWS
 ) -> Iterator[Block]:
-    """Yield blocks of rows with several labels, given as an indicator matrix.
+    """Yield blocks of rows whose labels are given as a matrix of 0 and 1.
 
-    For `bunch = fetch_rcv1()` call
+    For example, after `bunch = fetch_rcv1()` call
     read_indicator(bunch.data, bunch.target, bunch.target_names, bunch.sample_id).
 
     Parameters
@@ -148,15 +148,15 @@ def read_indicator(
     X : matrix (n, features)
         Rows.
     Y : matrix (n, labels)
-        Indicator matrix. An entry is nonzero if the row has the label.
+        Entry (i, j) is nonzero if row i has label j.
     names : sequence of str
-        Name of the label of each column of Y.
+        Names of the labels, one for each column of Y.
     ids : sequence (n,) or None
         Ids of the rows.
     rows : int
         Number of rows in a block.
 
-    Raises InvalidTargets if the shapes do not fit.
+    Raises InvalidTargets if X, Y and `names` do not have matching lengths.
     """
     X = sp.csr_matrix(X)
     Y = sp.csr_matrix(Y)

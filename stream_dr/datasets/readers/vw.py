@@ -1,13 +1,14 @@
 """Vowpal Wabbit: read files with lines of the form `label |namespace index:value …`.
 
-A line must have exactly one namespace. An index is a whole number and is the number of the column,
-from 0. Features that have names in place of indices are refused, and the error names the line. They
-would have to be hashed to indices first.
+A line must have exactly one namespace. An index is the number of a column, from 0. A name in place
+of an index is an error that names the line, because names would have to be hashed first.
 
-An importance weight and a tag may follow the label (`1 0.5 'tag |f 3:1`). The weight is used as the
-row's weight if the first line of the file has a weight. The tag is ignored.
+An importance weight and a tag may follow the label (`1 0.5 'tag |f 3:1`). If the first line of the
+file has a weight, the weights are the weights of the rows. Otherwise they are ignored. Tags are
+always ignored.
 
-Memory: one group of rows. Speed: about 2 million index:value pairs a second on one core.
+About 1,000 lines are in memory at a time. One core reads about 2 million index:value pairs a
+second.
 """
 
 from collections.abc import Iterator
@@ -37,17 +38,17 @@ def read_vw(
     Parameters
     ----------
     path : path
-        File to read, plain or packed.
+        File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     target : str
-        Kind of targets. "auto" infers the kind from the first rows.
+        Kind of the targets. "auto": the first rows decide.
     one_based : bool
         True if the file numbers columns from 1.
     n_features : int or None
-        Declared number of columns. If None, a block has as many columns as were seen so far.
+        Number of columns. None: a block has as many columns as have occurred so far in the file.
     rows : int
         Number of rows in a block.
 
-    Raises SourceMissing, and MalformedInput that names file and line.
+    Raises SourceMissing, and MalformedInput, which names the file and the line.
     """
     parser = LabelParser(target)
     width = n_features or 0
@@ -65,10 +66,10 @@ def read_vw(
 
 
 def _split_heads(lines: Lines) -> tuple[list[str], list[float | None], np.ndarray]:
-    """Split the part before the index:value pairs from each line.
+    """Parse what precedes the index:value pairs in each line.
 
-    Returns the label field of each line, its weight or None, and the start of its pairs (lines,).
-    The starts are offsets in `lines.data`.
+    Returns three values for each line: its label field, its weight or None, and the offset in
+    `lines.data` at which its pairs start.
     """
     fields = []
     weights = []
@@ -92,7 +93,7 @@ def _split_heads(lines: Lines) -> tuple[list[str], list[float | None], np.ndarra
 
 
 def _parse_weight(text: str) -> float | None:
-    """Return the weight in a text, or None if the text is a tag and no number."""
+    """Return the weight in a field, or None if the field is a tag."""
     try:
         return float(text)
     except ValueError:
@@ -100,7 +101,7 @@ def _parse_weight(text: str) -> float | None:
 
 
 def _weight_array(weights: list[float | None]) -> np.ndarray:
-    """Return the weights of rows as float64 (rows,).
+    """Return the weights of rows as a float64 array (rows,).
 
     A row without a weight gets the weight 1, as in Vowpal Wabbit.
     """
