@@ -125,8 +125,7 @@ class CCA(TargetRegression, TwoStage):
         else:
             varying = Rounding(np.sqrt(m.weight) * np.abs(m.target_mean)).varying(diagonal)
 
-        # Scale to unit diagonal, so that the targets' units do not decide which eigenvalues count
-        # as zero.
+        # Scale to unit diagonal, so that units do not decide which eigenvalues count as zero.
         scale = 1.0 / np.sqrt(diagonal[varying])
         values, vectors = semidefinite_eigenpairs(m.target_scatter[np.ix_(varying, varying)] * scale[:, None] * scale)
         keep = values > 1e-10 * values.max(initial=0.0)

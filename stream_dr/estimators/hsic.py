@@ -98,8 +98,7 @@ def _exact(
 
     block, _ = spca.parse(new_fitted_state(spca), split_targets(as_block(X, y, weights)), refuse_empty=True)
     block, _ = labelled_rows(block)
-    # For labels, kernel="rbf" means the delta kernel, as in SPCA. None selects the linear kernel,
-    # which is the delta kernel of labels.
+    # For labels, "rbf" means the delta kernel, which is the linear kernel of label indicators.
     y_sigma = sigma if kernel == "rbf" and block.y.kind == "continuous" else None
     row_sigma = x_sigma if x_kernel == "rbf" else None
     return _in_blocks(block.X, _target_columns(block.y), row_weights(block.weights, block.rows), row_sigma, y_sigma)
@@ -128,8 +127,7 @@ def _in_blocks(X: Rows, Y: np.ndarray, weights: np.ndarray, x_sigma: float | Non
     """
     n, total = len(weights), float(weights.sum())
     check_hsic_weight(total)
-    # The criterion does not change if the same vector is subtracted from all rows. Subtract the
-    # first row, because values far from 0 would lose digits.
+    # Shifting all rows does not change the criterion, but values far from 0 would lose digits.
     X = X if is_sparse(X) else X - X[0]
     Y = Y - Y[0]
 

@@ -194,8 +194,7 @@ class LDA(LinearClassifier, TwoStage):
         centres = moments.offsets.T @ (loadings / moments.scale[:, None])
         apart = centres - priors @ centres
         between = priors @ apart**2
-        # Along a component, the total variance with its ridge is between / eigenvalue. Subtract
-        # the part `share · between` of the variance between classes.
+        # The within-class variance is between / eigenvalue (total variance) − share · between.
         variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, CERTAIN)
         return class_readout(moments, apart, variances, priors)
 

@@ -112,8 +112,7 @@ class PCA(LinearGaussian, ClosedForm):
         varying, present = numbers[m.rounding.varying(m.diagonal)[numbers]], categories[m.mean[categories] > 0.0]
         factor = np.ones(len(m.mean))
         factor[varying] = np.sqrt(m.weight / m.diagonal[varying])
-        # If all rows of a category were unlearned, the category's column is only rounding error
-        # and keeps the factor 0.
+        # A category whose rows were all unlearned keeps the factor 0.
         factor[categories] = 0.0
         factor[present] = 1.0 / np.sqrt(m.mean[present])
         factor[gaps] = 0.0

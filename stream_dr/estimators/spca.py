@@ -133,8 +133,7 @@ class SPCA(DependenceMethod):
         count: number of directions.
         """
         drawn = np.random.default_rng(self.random_state or 0).normal(size=(len(vectors), count))
-        # The first subtraction leaves a rounding error in the span of `vectors`. The second
-        # subtraction removes this error.
+        # Subtract twice, because the first time leaves rounding errors in the span of `vectors`.
         for _ in range(2):
             drawn = np.linalg.qr(drawn - vectors @ (vectors.T @ drawn))[0]
         return drawn

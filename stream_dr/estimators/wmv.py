@@ -135,9 +135,9 @@ class WMV(ClosedForm):
 
         If n_components is None, only directions of positive eigenvalue are returned.
         """
-        # The matrix is Σ_k d_k T_k − Cxy C Cxyᵀ. T_k is the scatter of class k about the mean of
-        # all rows, C has the weights of pairs of classes, and d_k = Σ_l C_kl n_l for n_l rows of
-        # class l. Cxy is the cross-scatter of rows and class indicators.
+        # The eigenvectors are those of Σ_k d_k T_k − Cxy C Cxyᵀ [mathematics §2].
+        # T_k is the scatter of class k about the mean of all rows, and d_k is its factor.
+        # C are the weights of pairs, and Cxy is the cross-scatter of rows and class indicators.
         if not len(moments.label_weights):
             return np.zeros((len(moments.mean), 0)), np.zeros(0)
 

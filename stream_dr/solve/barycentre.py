@@ -199,7 +199,6 @@ def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: floa
         gram = _local_gram(rows[part], landmarks, near[part])
 
         # Divide by the trace, so that the weights do not depend on the unit of the rows' values.
-        # A trace of 0 is replaced by 1.
         trace = np.einsum("nii->n", gram)
         gram /= np.where(trace > 0, trace, 1.0)[:, None, None]
         gram[:, np.arange(k), np.arange(k)] += max(reg, k * EPS)

@@ -243,8 +243,7 @@ def largest_angle(before: np.ndarray, after: np.ndarray) -> float:
         return float(np.pi / 2)
     if after.shape[1] == 0:
         return 0.0
-    # Use the sine, because a small angle cannot be computed exactly from its cosine [Björck,
-    # Golub 1973].
+    # Use the sine, because the cosine of a small angle is inexact [Björck, Golub 1973].
     return float(np.arcsin(min(1.0, sine_of_largest_angle(tall_qr(before)[0], tall_qr(after)[0]))))
 
 

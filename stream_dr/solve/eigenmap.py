@@ -140,8 +140,7 @@ class Eigenmap(NamedTuple):
             0 is the row itself, so the row has no edge to this landmark.
         """
         squared = np.where(squared > 0, squared, np.inf)
-        # For each pair of a row and a landmark, count how many of the two (0, 1 or 2) have the
-        # other as a neighbour.
+        # `ends` counts in how many of the two directions row and landmark are neighbours.
         ends = (squared <= self.radii).astype(np.float64)
         if self.neighbours:
             near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]

@@ -87,9 +87,8 @@ def to_landmarks(rows: Rows) -> SampledLandmarks:
         medians, same = np.zeros(rows.shape[1]), 0.0
     else:
         medians = column_medians(rows)
-        # A feature map may return the same row twice with different last digits. So two rows count
-        # as equal if their distance is at most 1e-10 of the landmarks' root mean square distance
-        # from the column medians.
+        # A feature map may return the same row with different last digits, so allow a tolerance.
+        # It is 1e-10 of the landmarks' root mean square distance from the column medians.
         same = 1e-20 * float(squared_norms(subtract_shift(rows, medians)).mean())
     if sp.issparse(rows):
         return SampledLandmarks(

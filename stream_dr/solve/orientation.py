@@ -224,8 +224,7 @@ def _cosines(old: np.ndarray, new: np.ndarray, product: Product | None = None) -
         sizes = np.outer(column_norms(old), column_norms(new))
         return (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
 
-    # A feature of small variance may have large loadings that are only noise. The product with the
-    # scatter weights each feature by its variance.
+    # The scatter reduces the influence of features of small variance, whose loadings are noisy.
     both = np.hstack([old, new])
     q = old.shape[1]
     products = both.T @ product(both)

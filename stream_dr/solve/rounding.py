@@ -94,8 +94,7 @@ class Rounding(NamedTuple):
 
         Costs O(d k) for d features.
         """
-        # Compare each feature with its own error, because the error of a feature with large values
-        # may exceed the true sums of a feature with small values.
+        # The error of a feature with large values may exceed the sums of one with small values.
         shows = np.linalg.norm(cross, axis=1) > self.noise(diagonal) * target_size
         return cross if shows.all() else np.where(shows[:, None], cross, 0.0)
 
@@ -110,8 +109,7 @@ class Rounding(NamedTuple):
         target_size: Frobenius norm of the targets (rows, k).
         diagonal: (features,), scatter of each column.
         """
-        # Divide each feature's sums by the feature's own rounding error. Otherwise the errors of
-        # features with large values would hide the true sums of features with small values.
+        # Sums are divided by their feature's own error, so large features do not hide small ones.
         varying = self.varying(diagonal)
         noise = self.noise(diagonal)[varying]
         _, values, targets = thin_svd(cross[varying] / noise[:, None])

@@ -134,8 +134,7 @@ class _PartialProduct:
             z = centred @ self._columns
             if weights is not None:
                 z *= weights[at : at + rows, None]
-            # `centred` has no mean, so nothing is added to `_total`, by which the mean is
-            # multiplied at the end.
+            # Nothing is added to `_total`, because the left factor `centred` has no mean.
             self._out += centred.T @ z
 
 

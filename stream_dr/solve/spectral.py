@@ -61,8 +61,7 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if min(m, k) == 0:
         return np.zeros((m, 0)), np.zeros(0)
 
-    # For a large tall matrix M, the way by the Gram matrix MᵀM (k, k) is faster. It returns None
-    # if a singular value is so small that the square of the value would lose digits.
+    # For a large tall matrix, the Gram matrix (k, k) is faster, if its digits are sufficient.
     pairs = _left_singular_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if pairs is None:
         vectors, values, _ = thin_svd(matrix)
@@ -184,8 +183,7 @@ def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
     if not array.flags.c_contiguous or not columns:
         return np.asarray(extreme.reduce(array, axis=0))
 
-    # numpy is slow if rows are short. So join several rows into one long row, reduce the long
-    # rows, and reduce the result again.
+    # numpy reduces short rows slowly, so several rows are first joined into one long row.
     together = min(rows, max(1, 256 // columns))
     whole = rows // together * together
     long = extreme.reduce(array[:whole].reshape(-1, together * columns), axis=0).reshape(together, columns)

@@ -134,8 +134,7 @@ def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
     size = np.linalg.norm(columns, axis=0)
     rest = columns[:, size > 0] / size[size > 0]
 
-    # The first subtraction leaves a rounding error in the span of `basis`. The second subtraction
-    # removes this error [Parlett].
+    # Subtract twice, because the first time leaves rounding errors along `basis` [Parlett].
     for _ in range(2):
         rest = rest - basis @ (basis.T @ rest)
         vectors, values, _ = thin_svd(rest)

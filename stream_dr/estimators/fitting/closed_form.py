@@ -189,8 +189,7 @@ class ClosedForm(AdditiveEstimator):
         check_stored_parts(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
         moments = self.moments(state)
 
-        # The solution is approximate if the method needs the whole scatter matrix of the rows and
-        # only the diagonal is stored.
+        # False if the method needs the whole scatter matrix and only its diagonal is stored.
         exact = not self.reads_scatter() or moments.scatter is not None
         directions = self.directions(moments, inner)
         return add_map(state, self.make_projection(moments, directions, "exact" if exact else "diagonal"))

@@ -148,8 +148,7 @@ def _blocks_along(name: str, collection: Collection, X: Collection) -> list[Dela
 
     name: "y" or "sample_weight", for error messages.
     """
-    # The numbers of rows in the blocks of a Dask dataframe are not known. They are NaN here and
-    # are not compared.
+    # The block lengths of a Dask dataframe are not known. NaN stands for an unknown length.
     rows = getattr(X, "chunks", ((np.nan,),))[0]
     count = X.npartitions
     if collection is None:

@@ -67,8 +67,7 @@ class FittedState:
         self.fixed_parameters = fixed_parameters or {}
         self._now = attrgetter(*self.fixed_parameters) if fixed_parameters else None
         values = tuple(self.fixed_parameters.values())
-        # `_now` returns the current values. For a single name, attrgetter returns the value itself
-        # and not a tuple.
+        # For a single name, attrgetter returns the value itself and not a tuple of one value.
         self._then = values[0] if len(values) == 1 else values
 
         # Ids of the estimator's attributes at the last check, and the attributes themselves.

@@ -86,8 +86,7 @@ class Gaussian(NamedTuple):
         p = len(self.variances)
         noise = self.noise
 
-        # Sparse rows are not centred. The squared distance from the mean x̄ is computed as
-        # |x|² − 2 xᵀx̄ + |x̄|².
+        # Sparse rows x are not centred. |x − x̄|² is computed as |x|² − 2 xᵀx̄ + |x̄|².
         centre = self.mean * self.scale
         if sp.issparse(X):
             rows = X.multiply(self.scale).tocsr()

@@ -173,8 +173,8 @@ def labels_waiting(learned: MomentState | MomentAccumulator, least: int) -> np.n
     """Return a mask (labels,) that is True for labels with too few rows to be classes.
 
     A label has too few rows if it has fewer than `least` rows of weight above 0 [mathematics §2].
-    The mask is False for all labels in two cases. In the first case, rows have several labels
-    each. In the second case, fewer than two labels have `least` rows.
+    If targets are not one label a row, or if fewer than two labels have `least` rows, the mask is
+    False for all labels.
 
     learned: a state or an accumulator.
     least: number of rows that a label needs to be a class.

@@ -242,8 +242,7 @@ class MappedSource:
         landmarks = self._map.begin() if self._on_landmarks else None
         for position, event in self._source.events(after, until):
             block, _ = self._estimator.parse(self._known, event, need_targets=False)
-            # A map may change while rows are learned. Map each row with the landmarks or
-            # statistics that the map had when this row was learned.
+            # Map each row with the statistics or landmarks that existed when it was learned.
             if landmarks is not None:
                 landmarks = self._map.grown(landmarks, block)
                 rows = self._map.coordinates(landmarks, block.X)

@@ -72,8 +72,7 @@ class TwoStage(ClosedForm):
         check_choice("scaling", self.scaling, ("unit", "source"))
         if self.shrinkage is None:
             return
-        # Ledoit and Wolf's automatic shrinkage needs fourth moments of the rows, which no state
-        # stores.
+        # The automatic shrinkage of Ledoit and Wolf needs fourth moments, which are not stored.
         if isinstance(self.shrinkage, str):
             raise InvalidParameter(
                 f"shrinkage={self.shrinkage!r}; it must be None or a number in [0, 1]. Ledoit and Wolf's share needs fourth "
@@ -155,8 +154,7 @@ class TwoStage(ClosedForm):
             return flat
         share, ridge = self.ridge_terms(moments)
         remaining = 1.0 - ridge * squares.sum(axis=0)
-        # Components w satisfy wᵀ(a·Cxx + ρI)w = 1, from which wᵀ Cxx w follows. If the ridge ρ is
-        # very large, the difference `remaining` has no correct digits.
+        # If the ridge is very large, the difference `remaining` has no correct digits.
         return np.where(remaining > np.sqrt(EPS), remaining / share, flat)
 
     @property
