@@ -209,8 +209,11 @@ def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: floa
 def _local_gram(rows: Rows, landmarks: Rows, near: np.ndarray) -> np.ndarray:
     """Return the Gram matrices (rows, k, k) of the landmarks near each row.
 
-    Entry (i, a, b) is the inner product of two differences, landmark a minus row i and landmark b
-    minus row i.
+    Matrix i has the inner products of k vectors. The vectors are the differences between the k
+    landmarks of row i and row i itself.
+
+    landmarks: (landmarks, features), sampled rows of the stream.
+    near: (rows, k), indices of each row's landmarks.
     """
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows

@@ -11,8 +11,11 @@ from stream_dr import errors
 
 
 class NotFitted(errors.NotFitted, NotFittedError):
-    """`errors.NotFitted` that is also scikit-learn's NotFittedError."""
+    """Error of an estimator that has learned no row. It is also scikit-learn's NotFittedError."""
 
 
 class NeedsRefine(errors.NeedsRefine, NotFitted):
-    """`errors.NeedsRefine` that is also scikit-learn's NotFittedError."""
+    """Error of an estimator that has no projection before `refine` is called.
+
+    It is also scikit-learn's NotFittedError.
+    """
