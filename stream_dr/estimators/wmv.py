@@ -135,9 +135,6 @@ class WMV(ClosedForm):
 
         If n_components is None, only directions of positive eigenvalue are returned.
         """
-        # The eigenvectors are those of Σ_k d_k T_k − Cxy C Cxyᵀ [mathematics §2].
-        # T_k is the scatter of class k about the mean of all rows, and d_k is its factor.
-        # C are the weights of pairs, and Cxy is the cross-scatter of rows and class indicators.
         if not len(moments.label_weights):
             return np.zeros((len(moments.mean), 0)), np.zeros(0)
 
@@ -147,6 +144,7 @@ class WMV(ClosedForm):
             return self._diagonal(moments, factors)
         if not isinstance(state.class_scatter, ClassScatter):
             return self.directions_on(moments._replace(scatter=factors[0] * moments.scatter), state)
+        # The scatter of a class about the mean of all rows is its own scatter plus a rank-1 term.
         total = (moments.cross * (factors / n)) @ moments.cross.T
         for j, factor in zip(np.flatnonzero(moments.present), factors, strict=True):
             total += factor * state.scale * state.class_scatter.scatter[j] * moments.scale[:, None] * moments.scale

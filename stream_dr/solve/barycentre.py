@@ -45,8 +45,9 @@ class LocallyLinearEmbedding(NamedTuple):
     """Locally linear embedding of landmarks (the rows of a reservoir).
 
     A reservoir is a random sample of the stream's rows. The coordinates of a new row are the
-    weighted mean of its nearest landmarks' coordinates. The weights are barycentric: with them,
-    the weighted mean of the landmarks themselves is as close to the new row as possible.
+    weighted mean of its nearest landmarks' coordinates. The weights sum to 1. They are chosen such
+    that the weighted mean of the nearest landmarks themselves is as close to the new row as
+    possible (barycentric weights).
 
     Attributes
     ----------

@@ -55,7 +55,7 @@ class Rounding(NamedTuple):
 
         diagonal: (features,), diagonal of the scatter.
         """
-        # eps·‖√N x̄‖·√(tr Cxx), plus the error by unlearning.
+        # The first term is the error of centring, the second is the error of unlearning rows.
         total = float(diagonal.sum())
         return EPS * float(np.linalg.norm(self.shift)) * float(np.sqrt(total)) + self.lost * total
 
