@@ -6,9 +6,9 @@
 2. the types of the columns,
 3. every record batch, with Arrow's full validation (sound.py).
 
-pyarrow reads the record batches without a copy. An Arrow file (its first bytes are ARROW1) contains
-a stream, and only the stream is read. The footer of a file is not used, because a hostile footer
-may list one batch a million times.
+pyarrow reads the record batches without a copy. If the bytes are an Arrow file, only the stream in
+the file is read. The footer of the file is not used, because a hostile footer may list one batch a
+million times.
 
 Layouts of rows:
 
@@ -20,15 +20,16 @@ table
     Columns with nulls, strings or dates (rows/raw_rows.py).
 
 In addition, a batch may have a column `weight`, a column `id`, and one of the columns `label`,
-`labels` and `target`. Any other column next to `features`, or next to `indices` and `values`, is
-refused, with its name in the error. Lists of integers are cast to float64.
+`labels` and `target`. In the dense layout with `features` and in the sparse layout, any other
+column raises an error, which names the column. Lists of integers are cast to float64.
 
-A payload from the network, an event of the log and a batch of a shard have the same format and pass
-the same checks. So each Block has finite values, and its indices are sorted, distinct and not
-negative. If an event has several record batches, they are joined here. All other modules get one.
+Payloads from the network, events of the log and batches of a shard have the same format and pass
+the same checks. So each Block has finite values, and the indices of sparse rows are sorted,
+distinct and not negative. If an event has several record batches, they are joined to one Block.
 
-Cost: the values are not copied if the event has one record batch with sorted int32 indices. Then
-the Block points into the read-only Arrow buffers. The checks read each number once.
+If an event has one record batch, with sorted int32 indices if the rows are sparse, the values are
+not copied. The Block then points into the read-only Arrow buffers. The checks read each number
+once.
 """
 
 from collections.abc import Sequence
@@ -82,17 +83,17 @@ class Validated(list[pa.RecordBatch]):
 def read_arrow(data: BytesLike, max_bytes: int | None = None) -> Validated:
     """Return the validated record batches of an IPC stream or file.
 
-    The result has at least one record batch. If the stream has none, one without rows is returned.
-    Buffers that are not compressed or misaligned are not copied.
+    If the stream has no record batch, one batch without rows is returned. Only buffers that are
+    compressed or misaligned are copied.
 
     Raises
     ------
     MalformedInput
-        The bytes are no Arrow stream, or are truncated or invalid, or other bytes follow.
+        The bytes are no valid Arrow stream, or are truncated, or other bytes follow the stream.
     SchemaMismatch
-        A column has a type that none of the layouts of rows has.
+        A column has a type that is not supported.
     LimitExceeded
-        The stream is larger than `max_bytes` when it is unpacked.
+        The stream is larger than `max_bytes` after decompression.
 
     Parameters
     ----------
@@ -100,7 +101,7 @@ def read_arrow(data: BytesLike, max_bytes: int | None = None) -> Validated:
         The whole stream or file. The record batches point into these bytes, so they must not be
         changed afterwards.
     max_bytes : int or None
-        Limit on the unpacked size, see `check_messages`. None means no limit.
+        Limit on the size after decompression, see `check_messages`. None means no limit.
     """
     view = ipc_stream(memoryview(data).cast("B"))
     check_messages(view, max_bytes)
@@ -119,8 +120,8 @@ def read_arrow(data: BytesLike, max_bytes: int | None = None) -> Validated:
 def batch_lengths(data: BytesLike) -> tuple[int, ...]:
     """Return the number of rows of each record batch of an IPC file.
 
-    The messages and the footer of the file are checked. Afterwards it is safe that pyarrow reads
-    the file by its footer. Raises the errors of `read_arrow`.
+    The messages and the footer of the file are checked, so that pyarrow can safely read the file
+    by its footer afterwards. Raises the same errors as `read_arrow`.
     """
     view = memoryview(data).cast("B")
     return check_footer(view, check_messages(ipc_stream(view)))

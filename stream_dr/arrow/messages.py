@@ -110,15 +110,15 @@ class FlatbufferTable:
             yield FlatbufferTable(self._buffer, self._follow(place))
 
     def text(self, field: int) -> memoryview:
-        """Return the bytes of the string in a field. They are empty if the field is absent."""
+        """Return the bytes of the string in a field, which are empty if the field is absent."""
         at, count = self._vector(field)
         return self._buffer[at : at + count]
 
     def structs(self, field: int, words: int) -> np.ndarray:
         """Return the vector of structs in a field, as int64 (number of structs, words).
 
-        words: size of a struct in multiples of 8 bytes. Numbers of fewer than 8 bytes share a
-            word.
+        words: size of a struct in words of 8 bytes. If a word has several smaller numbers, they are
+            not separated.
         """
         at, count = self._vector(field)
         if at + 8 * words * count > len(self._buffer):

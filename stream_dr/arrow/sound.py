@@ -30,7 +30,7 @@ _MAX_VIEW_BYTES = 64 << 20
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 _NUMBERS = (*_INTEGERS, pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.null())
 
-# Ids of Arrow types. A dict has the dtype of the type's offsets.
+# Ids of Arrow types. The values of the dicts are the numpy types of the offsets of these types.
 _STRING_OFFSETS = {pa.string().id: np.int32, pa.large_string().id: np.int64}
 _LIST_OFFSETS = {pa.list_(pa.null()).id: np.int32, pa.large_list(pa.null()).id: np.int64}
 _FIXED_SIZE_LIST = pa.list_(pa.null(), 1).id
@@ -43,8 +43,8 @@ _SCALAR = {*_NUMERIC, *_STRING_OFFSETS, _STRING_VIEW}
 def check_types(schema: pa.Schema) -> None:
     """Raise SchemaMismatch if a column has an unsupported type.
 
-    A type is supported if one of the layouts of rows (codec.py) has it. The error names the first
-    column with another type.
+    Supported are numbers, bools, dates, timestamps, strings, lists and dictionaries of these, and
+    null. The error names the first column of another type.
     """
     for field in schema:
         kind = field.type

@@ -2,12 +2,12 @@
 
 The target column is called `label`, `labels` or `target`.
 
-Labels are encoded by Arrow's dictionary encoding. It numbers values in order of first appearance
-and gives nulls no code, as Targets does. If a column is a dictionary column already, its codes are
-renumbered, because its dictionary may have unused or repeated labels. Such a column is not
-unpacked. For example, one label of a megabyte in 10,000 rows would take 10 GB.
+Each distinct label gets a number (code), by Arrow's dictionary encoding. Codes are in the order in
+which labels first appear, and nulls have no code. If a column is already dictionary-encoded, its
+codes are renumbered, because the dictionary may have unused or repeated labels. The column is not
+decoded to plain strings, because a label of a megabyte in 10,000 rows would take 10 GB.
 
-Cost: O(rows + labels) in Arrow's kernels. No Python loop runs over rows.
+The cost is O(rows + labels). No Python loop runs over rows.
 """
 
 import numpy as np

@@ -37,9 +37,11 @@ _PLACES = {
 
 
 class Registry(Mapping[str, type]):
-    """Mapping of keys to estimator classes, which are imported when they are looked up.
+    """Mapping from registry keys to estimator classes.
 
-    places: "module:Class" by key. A module without a dot belongs to this package.
+    A class is imported when its key is looked up.
+
+    places: dict from key to "module:Class". A module name without a dot belongs to this package.
 
     >>> import stream_dr
     >>> stream_dr.ESTIMATORS["lda"]
@@ -82,12 +84,12 @@ class Registry(Mapping[str, type]):
 
 
 ESTIMATORS = Registry(_PLACES)
-"""All estimator classes by key."""
+"""All estimator classes by registry key, such as "lda"."""
 
 CLASSIFIERS = Registry({"k_nearest": "k_nearest:KNearest"})
-"""Classifiers by key that do not project rows.
+"""Classifiers that do not project rows, by registry key.
 
-They cannot be models of a service. They are saved and loaded like estimators.
+These classifiers cannot be models of a service. They are saved and loaded like estimators.
 """
 
 
@@ -114,6 +116,9 @@ def make(key: str, params: JsonDict | None = None, registry: Registry = ESTIMATO
 
 
 def parameters(kind: type) -> dict[str, inspect.Parameter]:
-    """Return the parameters of an estimator class by name, with annotation and default."""
+    """Return the constructor parameters of an estimator class, by parameter name.
+
+    Each parameter has its annotation and its default value.
+    """
     signature = inspect.signature(kind)
     return dict(signature.parameters)

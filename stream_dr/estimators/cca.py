@@ -16,10 +16,10 @@ from stream_dr.statistics.moments.accumulator import MomentState
 
 @dataclass(eq=False, repr=False)
 class CCA(TargetRegression, TwoStage):
-    """Find the directions most correlated with some combination of the targets.
+    """Find the directions of the rows that correlate most with the targets.
 
-    Canonical correlation analysis in one pass. The components are the canonical directions of the
-    rows. `predict` regresses the targets on the components.
+    Canonical correlation analysis in one pass. Each component has the largest possible correlation
+    with a linear combination of the targets. `predict` regresses the targets on the components.
 
     >>> from stream_dr import CCA
     >>> cca = CCA().fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0], [4.0, 2.0]], [0.1, 0.9, 5.2, 3.9])
@@ -27,8 +27,8 @@ class CCA(TargetRegression, TwoStage):
     1
 
     Targets are one or several labels a row, or numbers. Labels are learned as indicators (columns
-    of 0 and 1). The number of components is at most the rank of the targets' scatter. Merges and
-    unlearns.
+    of 0 and 1). The number of components is at most the rank of the targets' scatter. States can
+    be merged, and rows can be unlearned.
 
     Attributes
     ----------
@@ -37,30 +37,29 @@ class CCA(TargetRegression, TwoStage):
 
     Notes
     -----
-    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with XH = Cxy (Cyy)^(−1/2) [2S §2; mathematics §3].
+    Solves `(Cxx + γI)⁻¹ XH (XH)ᵀ w = λ w` with XH = Cxy (Cyy)^(−1/2) [2S §2; mathematics §3].
 
-    - X are the centred rows, and γ is the ridge `gamma`.
-    - Cxx is the scatter of the centred rows.
-    - Cyy is the scatter of the centred targets. The paper prints YYᵀ of targets that are not
-      centred, which gives other directions if there are fewer components than targets. Scaled
-      to unit diagonal, eigenvalues of Cyy at most 1e-10 of the largest are left out.
-    - Cxy is the cross-scatter of rows and targets.
+    - Cxx (features, features) is the scatter of the centred rows, and γ is the ridge `gamma`.
+    - Cyy (targets, targets) is the scatter of the centred targets. It is scaled to unit diagonal,
+      and eigenvalues up to 1e-10 of the largest are dropped. The paper prints YYᵀ of targets that
+      are not centred. That gives other directions if components are fewer than targets.
+    - Cxy (features, targets) is the cross-scatter of rows and targets.
 
-    At γ = 0 the eigenvalues are squared canonical correlations, each in [0, 1].
+    With γ = 0, each eigenvalue λ is a squared canonical correlation, from 0 to 1.
 
-    With one label a row, Cyy of the indicators is singular, and CCA finds the directions of LDA.
-    With scaling="source" the directions also have the same length as LDA's. With "unit" the
-    lengths differ: CCA's projected rows have variance 1, and LDA's have variance 1 within their
-    classes.
+    With one label a row, CCA finds the same directions as LDA. With scaling="source" the
+    directions also have the same length. With scaling="unit" the lengths differ. Rows projected by
+    CCA have variance 1, and rows projected by LDA have variance 1 within their classes.
 
-    `predict`, `coef_` and the loadings are those of a regression on the components. scikit-learn's
-    CCA regresses the targets on their own components, so its predictions differ in size. Left out:
-    a ridge on Cyy.
+    `predict` and `coef_` are a regression of the targets on the rows' components. scikit-learn's
+    CCA uses the targets' own components instead, so its predictions have another size. There is no
+    ridge on Cyy.
 
-    State: O(d·(k + 2) + k²) numbers for d features and k labels or columns, and d² more with exact
-    scatter. Learning a row costs O(its entries × its labels), and O(d²) with exact scatter.
-    Solving costs O(d³ + d k² + k³), or O(d k² + k³) from the diagonal of Cxx. `refine` makes the
-    solution from the diagonal exact.
+    Let d be the number of features and k the number of targets (labels or columns of numbers).
+    The state has O(d·(k + 2) + k²) numbers. Learning a row costs O(its entries × its labels). The
+    exact scatter adds d² numbers to the state and O(d²) to learning a row. Solving costs
+    O(d³ + d k² + k³), or O(d k² + k³) from the diagonal of Cxx. `refine` makes a solution from the
+    diagonal exact.
     """
 
     limit: ClassVar[str] = "there are at most as many as targets that do not follow from each other"
@@ -74,20 +73,23 @@ class CCA(TargetRegression, TwoStage):
         return super().transform(X)
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
-        """Return XH (features, r) = Cxy (Cyy)^(−1/2), and the size of the factor H.
+        """Return the right-hand side Cxy (Cyy)^(−1/2) and the norm of its targets.
 
-        Cxy is the cross-scatter of rows and targets, Cyy the scatter of the targets.
-
-        X are the centred rows, and H is the factor of the targets. The size √(tr HᵀH) decides which
-        part of XH is only rounding error.
+        Cxy (features, targets) is the cross-scatter of rows and targets. Cyy (targets, targets) is
+        the scatter of the targets. The right-hand side (features, r) is the product of the centred
+        rows and whitened targets. The norm √r of the whitened targets decides which part of the
+        product is only rounding error.
         """
         root = self._inverse_root(moments)
         return moments.cross @ root, root.shape[1] ** 0.5
 
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-        """Return wᵀ(aCxx + ρI)w (p,) for each component w.
+        """Return the scatter with its ridge along each component, wᵀ A w (p,).
 
-        Cxx is the scatter of the rows. a and ρ are the factors of the ridge.
+        A (features, features) is the matrix that the method inverts.
+
+        loadings: (features, p), the components w.
+        eigenvalues: (p,), eigenvalues of the components.
         """
         return two_stage_sizes(moments.cross @ self._inverse_root(moments), loadings, eigenvalues)
 
@@ -95,10 +97,11 @@ class CCA(TargetRegression, TwoStage):
     def y_rotations_(self) -> np.ndarray:
         """Canonical directions (targets, components) float64 of the targets.
 
-        For labels, the targets are their indicators, in the order of `classes_`. At γ = 0, the
-        centred targets projected on these directions correlate with the components as
-        √eigenvalues_. The projections have variance 1. With scaling="source", their squares sum
-        to 1 instead.
+        If the targets are labels, there is one row for each label, in the order of `classes_`.
+        Targets projected on these directions have variance 1. With scaling="source", the squares
+        of the projected targets sum to 1 instead. With gamma=0, the correlation of a component
+        with the targets projected on its direction is the square root of the component's
+        eigenvalue.
         """
         projection = self.linear_projection()
         m = self.moments(self.state_)
@@ -111,19 +114,19 @@ class CCA(TargetRegression, TwoStage):
 
     @staticmethod
     def _inverse_root(m: Moments) -> np.ndarray:
-        """Return B (k, r) with B Bᵀ = Cyy⁺, the pseudo-inverse of the targets' scatter Cyy.
+        """Return a root of the pseudo-inverse of the targets' scatter.
 
-        The symmetric root of Cyy⁺ is B times a rotation. The rotation does not change the
-        components.
+        The root is a matrix B (targets, r) such that B Bᵀ is the pseudo-inverse. The method's
+        components are the same for every such matrix.
         """
         diagonal = np.diagonal(m.target_scatter)
-        # The scatter of a label that all rows have is only rounding error, so it is left out.
+        # If all rows have a label, the label's scatter is only rounding error. Leave it out.
         if m.labelled:
             varying = diagonal > 8 * EPS * m.weight * m.target_mean**2
         else:
             varying = Rounding(np.sqrt(m.weight) * np.abs(m.target_mean)).varying(diagonal)
 
-        # With a unit diagonal, the cut of the eigenvalues does not depend on the targets' units.
+        # Scale to unit diagonal, so that units do not decide which eigenvalues count as zero.
         scale = 1.0 / np.sqrt(diagonal[varying])
         values, vectors = semidefinite_eigenpairs(m.target_scatter[np.ix_(varying, varying)] * scale[:, None] * scale)
         keep = values > 1e-10 * values.max(initial=0.0)

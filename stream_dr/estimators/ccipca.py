@@ -1,14 +1,14 @@
 """CCIPCA: principal components updated row by row, for very wide streams.
 
-Measured quality: CCIPCA's 10 components after 20,000 generated text rows of 47,236 features hold
-this share of the energy (summed squares) that the best 10 components hold (python
-benchmarks/recurrences.py energy, 20,000 rows):
+The energy of components is the sum of the squares of the projected rows. The following list has
+the energy of 10 components of CCIPCA, divided by the energy of the best 10 components. The data
+are 20,000 generated text rows of 47,236 features (python benchmarks/recurrences.py energy):
 
 - amnesic = 1: 0.984
 - amnesic = 2: 0.972
 - amnesic = 4: 0.942
 - amnesic = 0: 0.696
-- without centring, to compare with gensim's LSI: CCIPCA 0.984, gensim's LSI 0.980
+- without centring: 0.984, where gensim's LSI has 0.980
 """
 
 from dataclasses import dataclass
@@ -38,8 +38,8 @@ from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator, CCI
 class CCIPCA(LinearGaussian):
     """Find principal components of streams too wide for a scatter matrix.
 
-    Candid covariance-free incremental PCA [CCIPCA], updated row by row, sparse or dense.
-    Unsupervised: y is ignored.
+    Candid covariance-free incremental PCA [CCIPCA], updated row by row. Rows may be sparse or
+    dense. The method is unsupervised, so y is ignored.
 
     >>> import numpy as np
     >>> from stream_dr import CCIPCA
@@ -47,20 +47,23 @@ class CCIPCA(LinearGaussian):
     >>> int(abs(CCIPCA(n_components=1).fit(rows).components_).argmax())
     0
 
-    If a scatter matrix fits in memory (up to a few thousand features), use `PCA`, which is exact,
-    merges and unlearns. For d features and p components, CCIPCA stores p vectors and PCA d²
-    numbers. CCIPCA's components move smoothly from row to row, so a classifier trained on the
-    projected rows is not misled by components that rotate or change places. The result depends on
-    the order of the rows, so CCIPCA does not merge, does not unlearn and takes no weights.
+    If a scatter matrix fits in memory (up to a few thousand features), use `PCA` instead. PCA is
+    exact, its states can be merged, and rows can be unlearned. For d features and p components,
+    PCA stores d² numbers and CCIPCA stores p vectors.
+
+    Each row changes CCIPCA's components only a little. Components do not rotate or change places
+    suddenly, so a classifier trained on projected rows stays valid. The result depends on the
+    order of the rows. Therefore CCIPCA does not merge, does not unlearn and takes no weights.
 
     Parameters
     ----------
     n_components : int ≥ 1, default 2
         Number of components to look for, at most 2,000.
     amnesic : float ≥ 0, default 2.0
-        Parameter ℓ of the paper. The larger it is, the more recent rows weigh. Use 1 to 2 for a
-        stream that does not change, and more for a stream that drifts. With 0, the first rows keep
-        their weight for ever, although they were learned while the vectors were still arbitrary.
+        Weight of recent rows, the parameter ℓ of the paper. A larger value gives recent rows more
+        weight. Use 1 to 2 for a stream that does not change, and more for a stream that drifts.
+        With 0, all rows have the same weight, also the first rows, which were learned while the
+        components were still arbitrary.
     center : bool, default True
         Subtract the running mean.
     feature_map : dict or None, default None
@@ -69,18 +72,22 @@ class CCIPCA(LinearGaussian):
 
     Notes
     -----
-    `components_` have length 1. `eigenvalues_` are the lengths ‖v_i‖ of the vectors that the
-    update maintains, which estimate the eigenvalues in the unit of X². Variances, covariance and
-    scores are computed from these estimates. Their divisor is the number n of rows. They are about
-    zero instead of the mean if rows are not centred. They assume orthonormal `components_`, which
-    holds only in the limit.
+    The update maintains one vector for each component. `components_` are these vectors, scaled to
+    length 1. `eigenvalues_` are the lengths of the vectors, which are estimates of the variances
+    along the components.
 
-    `rank_` is the number of components. It does not count components that have not started,
-    components whose eigenvalue is below 1e-10 of the largest, and components past the number of
-    features, which hold only remainders of the update.
+    Variances, covariance and scores are computed from these estimates, with the number of rows as
+    divisor. If rows are not centred, variances are about zero instead of the mean. The formulas
+    assume orthonormal components, which is true only in the limit of many rows.
 
-    Learning a row costs O(nonzeros · p + p²) for p components. State: 8 · k · (d + 2 k) bytes for
-    d features, with k = p + 1 rounded up to a multiple of 8.
+    `rank_` does not count some components:
+
+    - components that have not started,
+    - components whose eigenvalue is below 1e-10 of the largest,
+    - components past the number of features.
+
+    Learning a row costs O(nonzeros · p + p²) for p components. The state takes 8 · k · (d + 2 k)
+    bytes for d features, with k = p + 1 rounded up to a multiple of 8.
     """
 
     merges_as: ClassVar[str] = "PCA"
@@ -111,7 +118,7 @@ class CCIPCA(LinearGaussian):
         return CCIPCAAccumulator(self.n_components, self.amnesic, self.center, state)
 
     def solve(self, state: State) -> Projection:
-        """Return the projection of `state`, with vectors scaled to length 1.
+        """Return the projection by the vectors in `state`, scaled to length 1.
 
         Costs O(d p²) for d features and p components.
         """
@@ -125,10 +132,7 @@ class CCIPCA(LinearGaussian):
 
     @property
     def singular_values_(self) -> np.ndarray:
-        """Singular values (components,) of the centred rows.
-
-        They are √(n · eigenvalues_) for n rows.
-        """
+        """Singular values (components,) of the centred rows, √(n · eigenvalues_) for n rows."""
         return np.sqrt(self.n_samples_seen_ * self.eigenvalues_)
 
     def _learned_gaussian(self) -> Gaussian:

@@ -27,9 +27,9 @@ class ClassMeans(LinearClassifier):
     ['b']
 
     Use `LDA` instead if features differ in scale or are correlated, because this method ignores
-    the spread within classes. Targets are one or several labels a row. With one label a row there
-    are at most (classes − 1) components. With several labels a row there is at most one component
-    a label. Merges and unlearns.
+    the variance within classes. Targets are one or several labels a row. With one label a row
+    there are at most (classes − 1) components. With several labels a row there are at most as many
+    components as labels. States can be merged, and rows can be unlearned.
 
     Attributes
     ----------
@@ -38,19 +38,22 @@ class ClassMeans(LinearClassifier):
 
     Notes
     -----
-    The directions are the orthonormal eigenvectors of the between-class scatter Sb = Cxy
-    diag(1/n_j) Cxyᵀ / N [mathematics §2]. Cxy is the cross-scatter of rows and class indicators,
-    n_j the weight of class j, and N the weight of all rows. The directions are those of SKM with a
-    = 1, with half the eigenvalues.
+    The components are the orthonormal eigenvectors of the between-class scatter Sb [mathematics
+    §2]. Classes are weighted by their shares of the rows. SKM with a = 1 has the same components
+    and twice the eigenvalues.
 
-    `predict` measures distances in the space of all components, whatever n_components is. This
-    gives the same label as distances of the rows themselves. For models of several labels a row,
-    `predict` returns the one label whose mean is nearest. `predict_proba` assumes equally frequent
-    classes with the same variance in all directions, the mean within-class variance. Under this
-    assumption the nearest mean is the most probable class, and `decision_function` is linear.
+    `predict` returns the label of the nearest class mean, also if rows have several labels each.
+    Distances are measured in the space of all components, also of components that n_components
+    excludes. The label is therefore the same as with distances between rows that are not
+    projected.
 
-    State: O(d·(k + 2)) numbers for d features and k classes. Learning a row costs O(its entries),
-    solving O(d k²), predicting a row O(k · its entries). Left out: a shrinkage of means.
+    `predict_proba` assumes that all classes are equally frequent and have the same variance in all
+    directions. The variance is the mean within-class variance. With this assumption the class of
+    the nearest mean is the most probable one.
+
+    The state has O(d·(k + 2)) numbers for d features and k classes. Learning a row costs O(its
+    entries), solving costs O(d k²), and predicting a row costs O(k · its entries). Shrinkage of
+    the means is not implemented.
     """
 
     limit: ClassVar[str] = "there are at most as many as classes less 1, and as features that vary"
@@ -63,10 +66,10 @@ class ClassMeans(LinearClassifier):
         return vectors, values**2
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
-        """Return the classifier of the projected rows (a `Readout`).
+        """Return the nearest-mean classifier of projected rows, a `Readout`.
 
-        All classes have the same prior and the same variance. The variance is the mean
-        within-class variance in all directions.
+        The classifier assumes that all classes have the same prior probability and the same
+        variance in all directions. The variance is the mean within-class variance.
         """
         offsets = moments.offsets
         centres = offsets.T @ (loadings / moments.scale[:, None])
@@ -82,7 +85,7 @@ class ClassMeans(LinearClassifier):
     def centroids_(self) -> np.ndarray:
         """Class means (classes, features) float64, in the order of `classes_`.
 
-        With a feature map, they are the means of the mapped rows.
+        With a feature map, these are the means of the mapped rows.
         """
         moments = self.moments(self.state_)
         means = moments.mean + (moments.offsets / moments.scale[:, None]).T

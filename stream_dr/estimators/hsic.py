@@ -19,7 +19,7 @@ from stream_dr.statistics.moments.encoding import dense_columns, encode
 from stream_dr.targets.targets import Targets, labelled_rows
 
 BLOCK_VALUES = 1 << 22
-"""Largest number of kernel values that are computed at a time."""
+"""Maximum number of kernel values that are computed at a time."""
 
 
 def hsic(
@@ -35,9 +35,10 @@ def hsic(
 ) -> float:
     """Return the Hilbert-Schmidt independence criterion of rows and targets.
 
-    The criterion is tr(K H L H) / (n − 1)² [SRP eq. 1]. K (n, n) is a kernel of the n rows, L (n,
-    n) a kernel of the targets, and H = I − 1/n the centring matrix. The criterion is 0 if no mean
-    of X depends on y, and grows with the square of X.
+    The criterion measures how much the rows depend on the targets. With linear kernels it is 0 if
+    the rows are not correlated with the targets. For n rows it is tr(K H L H) / (n − 1)². K (n, n)
+    is a kernel matrix of the rows and L (n, n) of the targets. H (n, n) is the centring matrix,
+    which subtracts the mean [SRP eq. 1].
 
     >>> from stream_dr import hsic
     >>> round(hsic([[0.0], [2.0], [0.0], [2.0]], ["a", "b", "a", "b"]), 3)
@@ -48,21 +49,21 @@ def hsic(
     Parameters
     ----------
     X : array (rows, features)
-        Rows, such as the output of `transform`. K is the linear kernel of the rows, or the kernel
-        that `feature_map` approximates.
+        Rows, such as the output of `transform`.
     y : array (rows,)
-        Labels or numbers of the rows. L is `kernel` applied to them.
+        Labels or numbers of the rows.
     sample_weight : array (rows,) or None, default None
         Weights of the rows.
     kernel : {"linear", "delta", "rbf"}, default "linear"
-        Kernel of the targets, as for `SPCA`. For labels "linear" is the delta kernel.
+        Kernel of the targets, as in `SPCA`.
     sigma : float > 0, default 1.0
-        Width of the "rbf" kernel of the targets, exp(−|y − y'|²/(2 sigma²)).
-    x_kernel, x_sigma : {"linear", "rbf"}, default "linear", and float > 0, default 1.0
-        Kernel of the rows, and the width of exp(−|x − x'|²/(2 x_sigma²)).
+        Width of the "rbf" kernel of targets y and y', exp(−|y − y'|²/(2 sigma²)).
+    x_kernel : {"linear", "rbf"}, default "linear"
+        Kernel of the rows. Must be "linear" if `feature_map` is set.
+    x_sigma : float > 0, default 1.0
+        Width of the "rbf" kernel of rows x and x', exp(−|x − x'|²/(2 x_sigma²)).
     feature_map : dict or None, default None
-        Spec of a feature map that is applied to the rows first. Then an "rbf" kernel of numbers is
-        approximated by Fourier features, as in `SPCA`, and `x_kernel` must be "linear".
+        Spec of a map that is applied to the rows first. The "rbf" kernel is then approximated.
 
     Raises
     ------
@@ -71,9 +72,8 @@ def hsic(
 
     Notes
     -----
-    With linear kernels this takes O(entries of X · targets) time and O(features · targets) memory.
-    With an "rbf" kernel it takes O(rows² · (features + targets)) time and O(rows) memory. K and L
-    (n, n) are never formed.
+    Linear kernels take O(entries of X · targets) time and O(features · targets) memory. An exact
+    "rbf" kernel takes O(rows² · (features + targets)) time and O(rows) memory.
     """
     if feature_map is not None and x_kernel != "linear":
         raise InvalidParameter(f"x_kernel={x_kernel!r} with a feature_map; the kernel of mapped rows is linear.")
@@ -87,7 +87,10 @@ def hsic(
 def _exact(
     X: RowsLike, y: TargetsLike, weights: WeightsLike, kernel: str, sigma: float, x_kernel: str, x_sigma: float
 ) -> float:
-    """Return the criterion with exact kernels. See `hsic` for the parameters."""
+    """Return the Hilbert-Schmidt independence criterion with exact kernels.
+
+    The parameters are those of `hsic`. `weights` is `sample_weight`.
+    """
     spca = SPCA(kernel=kernel, sigma=sigma)  # type: ignore[arg-type]
     spca.check_parameters()
     check_choice("x_kernel", x_kernel, ("linear", "rbf"))
@@ -95,29 +98,36 @@ def _exact(
 
     block, _ = spca.parse(new_fitted_state(spca), split_targets(as_block(X, y, weights)), refuse_empty=True)
     block, _ = labelled_rows(block)
-    # For labels "rbf" is the delta kernel, as for SPCA.
+    # For labels, "rbf" means the delta kernel, which is the linear kernel of label indicators.
     y_sigma = sigma if kernel == "rbf" and block.y.kind == "continuous" else None
     row_sigma = x_sigma if x_kernel == "rbf" else None
     return _in_blocks(block.X, _target_columns(block.y), row_weights(block.weights, block.rows), row_sigma, y_sigma)
 
 
 def _target_columns(targets: Targets) -> np.ndarray:
-    """Return targets as columns (rows, k): numbers as they are, labels as 0 and 1."""
+    """Return the targets as numeric columns (rows, k).
+
+    Numbers are unchanged. Labels become one column of 0 and 1 for each label.
+    """
     k = len(targets.labels) if targets.values is None else targets.values.shape[1]
     encoded = encode(targets, "indicator", np.arange(k, dtype=np.int32))
     return dense_columns(encoded, 0, targets.rows, k)
 
 
 def _in_blocks(X: Rows, Y: np.ndarray, weights: np.ndarray, x_sigma: float | None, y_sigma: float | None) -> float:
-    """Return the criterion, from the kernel values of some rows with all rows at a time.
+    """Return the Hilbert-Schmidt independence criterion, block by block.
 
-    Y: (rows, k) targets.
-    weights: (rows,).
-    x_sigma, y_sigma: widths of RBF kernels of rows and of targets. None for linear kernels.
+    A block is the kernel values of some rows with all rows, at most BLOCK_VALUES numbers.
+
+    X: (rows, features).
+    Y: (rows, k), targets as numeric columns.
+    weights: (rows,), weight of each row.
+    x_sigma: width of the RBF kernel of the rows, or None for the linear kernel.
+    y_sigma: width of the RBF kernel of the targets, or None for the linear kernel.
     """
     n, total = len(weights), float(weights.sum())
     check_hsic_weight(total)
-    # The criterion depends on differences alone, and rows far from 0 would lose digits.
+    # Shifting all rows does not change the criterion, but values far from 0 would lose digits.
     X = X if is_sparse(X) else X - X[0]
     Y = Y - Y[0]
 
@@ -135,7 +145,10 @@ def _in_blocks(X: Rows, Y: np.ndarray, weights: np.ndarray, x_sigma: float | Non
 
 
 def _kernel(A: Rows, B: Rows, sigma: float | None) -> np.ndarray:
-    """Return the RBF kernel of width sigma of rows A with rows B, or the linear kernel for None."""
+    """Return the kernel values (rows of A, rows of B) of two arrays of rows.
+
+    sigma: width of the RBF kernel, or None for the linear kernel.
+    """
     from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
     return np.asarray(linear_kernel(A, B) if sigma is None else rbf_kernel(A, B, gamma=0.5 / sigma**2))

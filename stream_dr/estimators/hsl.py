@@ -17,46 +17,51 @@ from stream_dr.statistics.moments.label_sets import LabelSets
 class HSL(TwoStage):
     """Find directions that keep rows with common labels together.
 
-    Hypergraph spectral learning. The rows are the vertices of a hypergraph, and each label is a
-    hyperedge that joins its rows. The method solves with a normalised Laplacian L of this
-    hypergraph.
+    Hypergraph spectral learning. The rows are the vertices of a hypergraph. Each label is a
+    hyperedge, which joins all rows with this label. The components are computed from a normalised
+    Laplacian of the hypergraph.
 
     >>> from stream_dr import HSL
     >>> hsl = HSL(laplacian="star").fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0]], [["a"], ["a", "b"], ["b"]])
     >>> hsl.rank_
     2
 
-    Targets are one or several labels a row. There is at most one component per label. Merges and
-    unlearns. HSL does not predict. Put it before a classifier of label sets, or use OPLS or CCA.
+    Targets are one or several labels a row. There are at most as many components as labels. States
+    can be merged, and rows can be unlearned. HSL does not predict labels. Use HSL in a pipeline
+    before a classifier that predicts several labels a row, or use OPLS or CCA instead.
 
     Parameters
     ----------
     laplacian : {"zhou", "clique", "star"}, default "zhou"
-        Normalised Laplacian, see Notes.
+        Normalised Laplacian of the hypergraph, see Notes.
 
     Notes
     -----
-    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` with HHᵀ = I − L [2S §2; mathematics §3]. X are the
-    centred rows, Cxx is their scatter and γ is the ridge `gamma`. Eigenvalues lie in [0, 1]. Let
-    n_e be the number of rows with label e. Let Cxy' be the cross-scatter of rows and label
-    indicators, where the indicators of row i are divided by a number. XH depends on `laplacian`:
+    Solves `(Cxx + γI)⁻¹ XH (XH)ᵀ w = λ w` with H Hᵀ = I − L [2S §2; mathematics §3]. X (rows,
+    features) are the centred rows, Cxx (features, features) is their scatter, and γ is the ridge
+    `gamma`. L (rows, rows) is the Laplacian. Eigenvalues λ are from 0 to 1.
 
-    - "zhou": XH = Cxy' diag(n_e^−1/2). The divisor is √(number of labels of row i).
-    - "clique": XH = Cxy'. The divisor is √(Σ n_e) over the labels e of row i.
-    - "star": XH = Cxy' diag(1/n_e). The divisor is √(Σ 1/n_e) over the labels e of row i.
+    H (rows, labels) is computed from the rows' label indicators. Let n_e be the number of rows
+    with label e. The indicators of each row are divided by a number, which depends on `laplacian`.
+    Then the column of each label e is multiplied by a factor:
 
-    Self-loops (the diagonal of I − L) are kept and count in the degrees. Rows with an empty list
-    of labels count in the mean and in Cxx only.
+    - "zhou": the divisor is √(number of the row's labels), and the factor is n_e^(−1/2).
+    - "clique": the divisor is √(Σ n_e) over the row's labels, and the factor is 1.
+    - "star": the divisor is √(Σ 1/n_e) over the row's labels, and the factor is 1/n_e.
 
-    n_e is known only at the end of the stream. So "clique" and "star" store the sum of the rows of
-    each distinct label set, and compute the divisors when solving. The result is exact in one
-    pass, whatever the order of the rows. At most 20,000 label sets are stored. A batch with more
-    raises LimitExceeded, and a model of a `Directory` fails at that event.
+    The degrees include self-loops (the diagonal of I − L). Rows with an empty list of labels
+    influence only the mean and Cxx.
 
-    State: O(d·(k + 2)) numbers for d features and k labels. "clique" and "star" add a sum of rows
-    per distinct label set, and exact scatter adds d². Learning a row costs O(its entries × its
-    labels), and O(d²) with exact scatter. Solving costs O(d³ + d k²), or O(d k²) from the diagonal
-    of Cxx. `refine` makes the solution from the diagonal exact.
+    n_e is known only at the end of the stream. So "clique" and "star" store one sum of rows for
+    each distinct set of labels, and compute the divisors when solving. The result is exact in one
+    pass, for any order of the rows. At most 20,000 distinct sets are stored. A batch with more
+    raises LimitExceeded, and in a `Directory` the model fails at this batch.
+
+    The state has O(d·(k + 2)) numbers for d features and k labels. "clique" and "star" add d
+    numbers for each distinct set of labels. Learning a row costs O(its entries × its labels). The
+    exact scatter adds d² numbers to the state and O(d²) to learning a row. Solving costs
+    O(d³ + d k²), or O(d k²) from the diagonal of Cxx. `refine` makes a solution from the diagonal
+    exact.
     """
 
     limit: ClassVar[str] = "there are at most as many as labels"
@@ -96,25 +101,25 @@ class HSL(TwoStage):
         check_choice("laplacian", self.laplacian, ("zhou", "clique", "star"))
 
     def target_encoding(self) -> Encoding:
-        """Return how labels become the columns of the cross-scatter.
+        """Return the encoding of labels as numeric columns, "zhou" or "indicator".
 
-        "zhou" divides a row's indicators by the root of its number of labels, which needs only the
-        row. The other Laplacians use plain indicators and are computed from the label sets.
+        "indicator" is one column of 0 and 1 for each label. "zhou" also divides each row's
+        indicators by the square root of the row's number of labels.
         """
         return "zhou" if self.laplacian == "zhou" else "indicator"
 
     def keeps_label_sets(self) -> bool:
-        """True if the state stores the sum of the rows of each distinct label set."""
+        """True if the state stores one sum of rows for each distinct set of labels."""
         return self.laplacian != "zhou"
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
-        """Return XH (features, labels) and the size √(tr HᵀH) of the factor H.
+        """Return XH (features, labels) and the Frobenius norm of H.
 
-        XH is defined in the class's Notes. The size decides which part of XH is only rounding
-        error.
+        X (rows, features) are the centred rows, and H (rows, labels) is defined in the class's
+        Notes. The norm decides which part of XH is only rounding error.
         """
         k = len(moments.label_weights)
-        # For one label a row all three Laplacians are the same.
+        # If each row has one label, all three Laplacians are the same.
         if self.laplacian == "zhou" or moments.kind == "class" or k == 0:
             return moments.cross / np.sqrt(moments.label_weights), k**0.5
         n_e = np.zeros(len(moments.present))
@@ -125,14 +130,17 @@ class HSL(TwoStage):
 
 
 def edge_columns(sets: tuple[tuple[int, ...], ...], n_e: np.ndarray, laplacian: str) -> sp.csr_matrix:
-    """Return the factors (sets, labels) of the rows of each label set.
+    """Return the factors (sets, labels) by which the sums of rows are multiplied.
 
-    The factor of a set for each of its labels e is 1/√deg with "clique", and 1/(n_e √deg) with
-    "star" [mathematics §3]. deg of a set is Σ n_e with "clique" and Σ 1/n_e with "star", summed
-    over the labels of the set. Labels without weight are left out.
+    Each set is a distinct set of labels that some rows have. The state stores the sum of these
+    rows. The product of the sums and the factors is the right-hand side XH of HSL. A set's factor
+    is 0 for labels outside the set. For a label e of the set it is [mathematics §3]:
 
-    sets: codes of the labels of each set.
-    n_e: (labels,) weight of the rows of each label.
+    * 1/√g with "clique", where g is the sum of n_e over the set's labels,
+    * 1/(n_e √g) with "star", where g is the sum of 1/n_e over the set's labels.
+
+    sets: codes of each set's labels.
+    n_e: (labels,), weight of the rows with each label. Labels of weight 0 are left out.
     """
     share = np.divide(1.0, n_e, out=np.zeros_like(n_e), where=n_e > 0)
     part, edge = (n_e, (n_e > 0).astype(float)) if laplacian == "clique" else (share, share)

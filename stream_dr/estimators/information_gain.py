@@ -1,4 +1,4 @@
-"""InformationGain: select the features that tell most about the label."""
+"""InformationGain, a selection of the features that give most information about the label."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -23,22 +23,23 @@ from stream_dr.statistics.feature_counts import FeatureCountAccumulator, Feature
 from stream_dr.statistics.protocol import Accumulator, State
 
 _CHUNK = 1 << 20
-"""Maximum number of (feature, label) counts that are worked on at a time."""
+"""Maximum number of counts (one for a feature and a label) that are processed at a time."""
 
 
 @dataclass(eq=False, repr=False)
 class InformationGain(AdditiveEstimator):
-    """Select the features whose presence tells most about the label.
+    """Select the features whose presence gives most information about the label.
 
-    A feature is present in a row if it is not 0, so the method fits word counts and other sparse
-    rows. The result is a choice of columns, not a rotation.
+    A feature is present in a row if its value is not 0. So the method is suited to word counts and
+    other sparse rows. The projection selects columns and does not combine them.
 
     >>> from stream_dr import InformationGain
     >>> InformationGain(n_components=1).fit([[1, 0], [1, 2], [0, 3]], ["a", "a", "b"]).columns_
     array([0])
 
-    Targets are one or several labels a row. Merges and unlearns exactly. For continuous targets or
-    features whose values matter, use PLSDA or CCA.
+    Targets are one or several labels a row. States can be merged and rows can be unlearned, both
+    exactly. Use PLSDA or CCA if targets are numbers, or if the values of features matter and not
+    only their presence.
 
     Parameters
     ----------
@@ -48,32 +49,36 @@ class InformationGain(AdditiveEstimator):
         Kind of targets. "auto" takes the kind of the first batch.
     feature_map : dict or None, default None
         Spec of a feature map that is applied to the rows first, such as hashing. Fourier features
-        are never 0, so their presence tells nothing.
+        are not suitable, because they are present in every row.
 
     Attributes
     ----------
     columns_ : ndarray (components,), int64
-        Indices of the features selected, best first.
+        Indices of the selected features, best first.
     scores_ : ndarray (components,), float64
-        Information gain of the features selected, in nats. `eigenvalues_` are the same numbers.
+        Information gain of the selected features, in nats. `eigenvalues_` are the same numbers.
     components_ : ndarray (components, features), float64
-        Rows of the identity matrix for the features selected, computed when read.
+        Rows of the identity matrix for the selected features, computed when read.
 
     Notes
     -----
-    The information gain of a feature is the mutual information of its presence and the label,
-    IG(t) = H(label) − P(t) H(label | t) − P(¬t) H(label | ¬t) in nats. t is the event that the
-    feature is present, and 0 log 0 = 0. With several labels a row, the gain is the sum over labels
-    of the mutual information of presence and "the row has this label". The method is a baseline in
-    [SKM section 5.1] (IG3, IG500), after Yang and Pedersen.
+    The information gain of a feature is the mutual information of the feature's presence and the
+    label. With t for "the feature is present", ¬t for "it is absent", the entropy H and the
+    probability P, the gain in nats is
 
-    A feature in every row or in no row has gain 0 and comes last. Features of equal gain are
-    ordered by index, so equal counts give equal choices.
+        IG = H(label) − P(t) H(label | t) − P(¬t) H(label | ¬t)
 
-    Learning a row costs O(entries · labels of the row), solving O(features · labels). State: 8 ·
-    features · (labels + 1) bytes. There is no `decay`, because merging and unlearning are exact
-    only while the counts are whole numbers. To forget old rows, start a new model at a later
-    position of the stream (PUT with a position).
+    With several labels a row, the gain is a sum over all labels. Each summand is the mutual
+    information of the feature's presence and whether the row has the label. The method is a
+    baseline in [SKM section 5.1] (IG3, IG500), after Yang and Pedersen.
+
+    A feature that is present in every row or in no row has gain 0. Features of equal gain are
+    ordered by index.
+
+    Learning a row costs O(entries · labels of the row). Solving costs O(features · labels). The
+    state takes 8 · features · (labels + 1) bytes. There is no `decay`, because merging and
+    unlearning are exact only while the counts are integers. To forget old rows, start a new model
+    at a later position of the stream.
     """
 
     limit: ClassVar[str] = "there are no more features"
@@ -97,7 +102,7 @@ class InformationGain(AdditiveEstimator):
         return make_accumulator(self.feature_map, FeatureCountAccumulator, state)
 
     def solve(self, state: State) -> Projection:
-        """Return the projection to the best columns, by the counts in `state`."""
+        """Return the projection that selects the features of largest information gain."""
         return solve_mapped(state, self._best_columns)
 
     def _best_columns(self, state: FeatureCounts) -> Columns:
@@ -106,29 +111,30 @@ class InformationGain(AdditiveEstimator):
         return Columns(best, scores[best], state.n_features)
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the size in bytes, 8 · (features · (labels + 1) + 2 · labels).
+        """Return the size of the state, 8 · (features · (labels + 1) + 2 · labels) bytes.
 
-        With a feature map, the features are the mapped ones.
+        If there is a feature map, the size is computed for the columns that the map returns.
         """
         return mapped_bytes(self.feature_map, _count_bytes, n_features, n_targets)
 
     @property
     def columns_(self) -> np.ndarray:
-        """Indices (components,) int64 of the features selected, best first."""
+        """Indices (components,) int64 of the selected features, best first."""
         return self._linear("columns")
 
     @property
     def scores_(self) -> np.ndarray:
-        """Information gain (components,) float64 of the features selected, in nats."""
+        """Information gain (components,) float64 of the selected features, in nats."""
         return self._linear("scores")
 
     def get_support(self, indices: bool = False) -> np.ndarray:
-        """Return the mask (features,) bool of the features selected.
+        """Return a mask (features,) that is True for the selected features.
 
-        indices: if true, return the indices (components,) of the features in ascending order, as
-            scikit-learn's selectors do. `columns_` has the order of `transform`, best first.
+        If there is a feature map, the mask is for the columns that the map returns.
 
-        With a feature map, the features are the mapped ones.
+        indices: if true, return the indices (components,) of the selected features instead, in
+            ascending order. `columns_` has the same indices in the order of `transform`, best
+            first.
         """
         if indices:
             return np.sort(self.columns_)
@@ -138,10 +144,10 @@ class InformationGain(AdditiveEstimator):
 
     @property
     def components_(self) -> np.ndarray:
-        """Rows of the identity (components, features) float64 for the features selected.
+        """Rows (components, features) of the identity matrix for the selected features.
 
-        rows · components_ᵀ are the selected columns. Each access creates a new array of 8 ·
-        components · features bytes. `columns_` holds the same information.
+        The product X · components_ᵀ has the selected columns of X. Each access creates a new array
+        of 8 · components · features bytes. `columns_` has the same information in less memory.
         """
         columns = self.columns_
         chosen = np.zeros((len(columns), self._width()))
@@ -159,15 +165,20 @@ class InformationGain(AdditiveEstimator):
         return np.zeros(self._width())
 
     def _width(self) -> int:
-        """Return the number of features to choose from, after the feature map if any."""
+        """Return the number of features to select from.
+
+        If there is a feature map, this is the number of columns that the map returns.
+        """
         return int(inner_projection(self.projection()).n_features)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
-        """Return the names of the features selected.
+        """Return the names of the selected features, best first.
 
-        The names are taken from `input_features`, or from the table that was learned. Without
-        names they are x0, x1 … With a feature map, they are the names of the map's columns, or x0,
-        x1 … if these have no names.
+        input_features: names of all features. If None, the names of the learned table's columns
+            are used. If there is a feature map, the names of the map's columns are used in any
+            case.
+
+        Without names, feature i is called x0, x1 and so on by its index.
         """
         names = self.fitted().names if input_features is None else input_features
         if self.feature_map is not None:
@@ -180,9 +191,9 @@ class InformationGain(AdditiveEstimator):
 
 
 def information_gain(state: FeatureCounts) -> np.ndarray:
-    """Return the information gain (features,) of each feature in nats, ≥ 0.
+    """Return the information gain (features,) of each feature in nats.
 
-    Without rows, the gain of every feature is 0.
+    The gain is at least 0. If no rows were learned, the gain of every feature is 0.
     """
     gains = np.zeros(state.n_features)
     if state.weight <= 0 or not len(state.labels):
@@ -196,7 +207,7 @@ def information_gain(state: FeatureCounts) -> np.ndarray:
 
 
 def _class_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
-    """Return the mutual information (features,) of presence and class.
+    """Return the mutual information (features,) of each feature's presence and the class.
 
     both: (features, classes), weight of the rows of each class in which the feature is present.
     present: (features,), weight of the rows in which the feature is present.
@@ -209,11 +220,14 @@ def _class_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total
 
 
 def _label_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
-    """Return the sum over labels of the mutual information of presence and label.
+    """Return the information gain (features,) for rows with several labels.
 
-    both: (features, labels), weight of the rows of each label in which the feature is present.
+    The gain of a feature is a sum over labels. Each summand is the mutual information of the
+    feature's presence and whether a row has the label.
+
+    both: (features, labels), weight of the rows with each label in which the feature is present.
     present: (features,), weight of the rows in which the feature is present.
-    labels: (labels,), weight of the rows of each label.
+    labels: (labels,), weight of the rows with each label.
     total: weight of all rows.
     """
     gains = np.zeros(len(present))
@@ -228,10 +242,15 @@ def _count_bytes(n_features: int, n_targets: int) -> int:
 
 
 def _entropy_terms(both: np.ndarray, marginal: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
-    """Return Σ_j n_j log(n_j N / (n m_j)) for each feature.
+    """Return each feature's part (features,) of the mutual information.
 
-    n_j is the entry of `both` for class j, n the feature's `marginal`, m_j the class's weight in
-    `labels`, and N `total`. 0 log 0 = 0. The sum is exactly 0 if n = N.
+    For a feature, the part is the sum over classes of both · log(both · total / (marginal ·
+    labels)), where 0 log 0 = 0. The part is exactly 0 if `marginal` equals `total`.
+
+    both: (features, classes), weight of the rows of each class that are counted for the feature.
+    marginal: (features,), weight of the rows of all classes that are counted for the feature.
+    labels: (classes,), weight of the rows of each class.
+    total: weight of all rows.
     """
     always = (marginal == total)[:, None]
     expected = np.where(always, labels, marginal[:, None] * (labels / total))

@@ -1,11 +1,11 @@
-"""IncrementalSKM: supervised Kampong measure, updated row by row.
+"""IncrementalSKM, the supervised Kampong measure updated row by row.
 
-Measured convergence to the solution by eigenvectors, as in figure 6 of [SKM] (python -m
-benchmarks.papers skm_figure_6):
+The estimate of the first component converges to an exact eigenvector. The inner product of the two
+was measured as in figure 6 of [SKM] (python -m benchmarks.papers skm_figure_6):
 
-- On iris, the inner product with the exact eigenvector is 0.998 after 25 rows and 0.9999 after 100
-  rows, for a = 1 and a = 3.
-- On monks-1 and monks-3 with a = 1, it is above 0.92 after 100 rows and 0.997 after all 556.
+- On iris with a = 1 and a = 3, the inner product is 0.998 after 25 rows and 0.9999 after 100 rows.
+- On monks-1 and monks-3 with a = 1, the inner product is above 0.92 after 100 rows, and 0.997
+  after all 556 rows.
 """
 
 from dataclasses import dataclass
@@ -42,49 +42,51 @@ class IncrementalSKM(Estimator):
     >>> abs(IncrementalSKM(n_components=1).fit(rows, ["a", "b"] * 50).components_).round(1).tolist()
     [[1.0, 0.0]]
 
-    Targets are one label a row. With a = 1 use `SKM`, which is exact after every row, merges and
-    unlearns. Use this estimator for a ≠ 1 and many features. The result depends on the order of
-    the rows, so the estimator does not merge, does not unlearn and takes no weights.
+    Targets are one label a row. Use this estimator for a ≠ 1 and many features. With a = 1 use
+    `SKM` instead, which is exact after every row. The result of IncrementalSKM depends on the
+    order of the rows. Therefore it does not merge, does not unlearn and takes no weights.
 
     Parameters
     ----------
     n_components : int ≥ 1, default 2
         Number of components to look for, at most 2,000.
     a : float ≥ 0, default 1.0
-        Weight that keeps the rows of one class together. The directions approach the eigenvectors
-        of 2 Sb + (1 − a) Sw, where Sb is the scatter between classes and Sw the scatter within
-        classes.
+        The larger a is, the closer together are the projected rows of one class. The directions
+        approach the eigenvectors of 2 Sb + (1 − a) Sw, where Sb is the scatter between classes and
+        Sw the scatter within classes.
     target : {"auto", "class"}, default "auto"
         Kind of targets. Both values mean one label a row.
     feature_map : dict or None, default None
         Spec of a feature map that is applied to the rows first.
     keep : {"positive", "all"}, default "positive"
-        Components to return. "positive" leaves out components that approach no positive
-        eigenvalue, because they do not converge. These are components whose vector v_i is shorter
-        than 1e-2 of the longest, and for a ≥ 1 all components past (classes − 1). `rank_` does not
-        count them. "all" returns every component started so far, as the paper does [SKM, table 1
-        (D), figure 4(f)]. Components past (classes − 1) are then not orthogonal. To solve for
-        components of negative eigenvalue with a ≠ 1, use `SKM` with n_components.
+        Components to return. "positive" returns only components that converge to an eigenvector of
+        positive eigenvalue. Left out are components whose vector (see Notes) is shorter than 1e-2
+        of the longest vector, and for a ≥ 1 all components past (classes − 1). "all" returns every
+        component started so far, as the paper does [SKM, table 1 (D), figure 4(f)]. Components
+        past (classes − 1) are then not orthogonal. For components of negative eigenvalue with
+        a ≠ 1, use `SKM` with n_components.
 
     Notes
     -----
-    `components_` always have length 1. `eigenvalues_` are the lengths ‖v_i‖ of the vectors that
-    the update maintains, which estimate the eigenvalues. With keep="all" and a ≥ 1, the estimates
-    past (classes − 1) are negated, because the matrix has no positive eigenvalue there. Only their
-    sign can be relied on. `mean_` is the mean of all labelled rows.
+    The update maintains one vector for each component. `components_` are these vectors, scaled to
+    length 1. `eigenvalues_` are the lengths of the vectors, which are estimates of the
+    eigenvalues. With keep="all" and a ≥ 1, components past (classes − 1) have no positive
+    eigenvalue. Their values in `eigenvalues_` are negative, and only the sign is meaningful.
+    `mean_` is the mean of all labelled rows.
 
     If 2 Sb + (1 − a) Sw has no positive eigenvalue, the directions do not converge, and there is
-    no warning. `SKM` has no component then.
+    no warning. `SKM` has no component in this case.
 
-    The first row is subtracted from dense rows but not from sparse rows, so dense and sparse rows
-    start differently. Their results may differ in sign, and while there are few rows also by about
-    the influence of one row.
+    From dense rows, the first row is subtracted. From sparse rows, nothing is subtracted. So dense
+    and sparse rows may give results of different sign. After few rows, the results also differ by
+    about the influence of one row.
 
     A label is a class from its first row on. There is no `min_class_rows` as in `SKM`, because
     rows of a label that is not yet a class could not be learned later.
 
     Learning a row costs O(nonzeros · (p + c) + p (c + 1)(p + c)) for p components and c classes.
-    State: 8 · k · (d + 2 k) bytes for d features, with k = p + c rounded up to a multiple of 8.
+    The state takes 8 · k · (d + 2 k) bytes for d features, with k = p + c rounded up to a multiple
+    of 8.
     """
 
     merges_as: ClassVar[str] = "SKM"
@@ -117,7 +119,7 @@ class IncrementalSKM(Estimator):
         return SKMAccumulator(self.n_components, self.a, state)
 
     def solve(self, state: State) -> Projection:
-        """Return the projection of `state`, with vectors scaled to length 1.
+        """Return the projection by the vectors in `state`, scaled to length 1.
 
         Costs O(d p (p + c)) for d features, p components and c classes.
         """

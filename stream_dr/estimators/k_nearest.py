@@ -30,26 +30,26 @@ from stream_dr.targets.parsing import parse_targets
 class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     """Classify rows by their nearest neighbours in a sample of the stream.
 
-    The papers use this classifier after a projection: `KNearest().fit(lda.transform(X), y)`. It
-    also works on rows that are not projected. It does not project rows itself, so it cannot be a
-    model of a service.
+    The papers use this classifier for projected rows, as in `KNearest().fit(lda.transform(X), y)`.
+    Rows that are not projected may be classified, too. The classifier does not project rows, so it
+    cannot be a model of a service.
 
     >>> from stream_dr import KNearest
     >>> KNearest().partial_fit([[0.0], [1.0], [9.0]], ["low", "low", "high"]).predict([[7.0]]).tolist()
     ['high']
 
-    Targets are one label a row. Merges: the merged sample is drawn from the two samples in
-    proportion to their streams (a hypergeometric draw). Does not unlearn. The papers' other
-    classifier, the nearest class mean, is `ClassMeans`.
+    Targets are one label a row. States can be merged. The merged sample is drawn from the two
+    samples in proportion to the lengths of their streams. Rows cannot be unlearned. `ClassMeans`
+    classifies by the nearest class mean instead.
 
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 1
         Number of neighbours k. If the sample has fewer rows, all of them are neighbours.
     reservoir : int ≥ 1, default 2000
-        Largest number of rows in the sample.
+        Maximum number of rows in the sample.
     random_state : int or None, default None
-        Seed of the sample. None is 0.
+        Seed of the sample. None means 0.
 
     Attributes
     ----------
@@ -62,19 +62,19 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     feature_names_in_ : ndarray (features,), object
         Names of the features, if the first rows were a table of named columns.
     state_ : Reservoir
-        The sample. `kept` are the sampled rows (sampled rows, features), and `codes` (sampled
-        rows,) are the indices of their labels in `labels`.
+        The sample. `state_.kept` (sampled rows, features) are the sampled rows. `state_.codes`
+        (sampled rows,) are the indices of their labels in `state_.labels`.
     fitted_ : FittedState
-        Reservoir that new rows are added to. Internal; use `state_`.
+        Accumulator that samples new rows. Internal; use `state_`.
 
     Notes
     -----
-    A k-NN classifier cannot store a whole stream. In a uniform sample every part of the stream is
-    represented by its share of the rows.
+    The classifier stores a uniform sample, because a whole stream is too large. In the sample,
+    every part of the stream is represented by its share of the rows.
 
-    Learning a row costs O(1), and O(entries) for the few rows that are sampled. Predicting costs
-    one scikit-learn neighbour search over the sample. State: 8 · reservoir · features bytes,
-    dense. Left out: weights of neighbours by distance.
+    Learning a row costs O(1), or O(entries) if the row is sampled. Predicting costs one
+    scikit-learn neighbour search over the sample. The state of dense rows takes 8 · reservoir ·
+    features bytes. All neighbours have the same weight, whatever their distance.
     """
 
     state_type: ClassVar[type] = Reservoir
@@ -92,17 +92,26 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         check_seed(self.random_state)
 
     def set_params(self, **params: object) -> Self:
-        """Set parameters by name. Raises InvalidParameter for an unknown name."""
+        """Set parameters by name.
+
+        Raises InvalidParameter for an unknown name.
+        """
         if error := unknown_parameter(type(self).__name__, params, self.get_params()):
             raise error
         return super().set_params(**params)
 
     def accumulator(self, state: State | None = None) -> ReservoirAccumulator:
-        """Return a reservoir that is empty or continues from `state`."""
+        """Return an accumulator that samples rows.
+
+        The accumulator is empty, or continues from `state`.
+        """
         return ReservoirAccumulator(self.reservoir, self.random_state or 0, "all", cast(Reservoir | None, state))
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the approximate size in bytes, 8 · reservoir · (features + 3), dense."""
+        """Return the approximate size of the state in bytes.
+
+        The size is 8 · reservoir · (features + 3), computed for dense rows.
+        """
         return self.reservoir * 8 * (n_features + 3)
 
     def fit(self, X: RowsLike, y: TargetsLike) -> Self:
@@ -114,10 +123,14 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return self._learn(new_fitted_state(self), X, y, refuse_empty=True)
 
     def partial_fit(self, X: RowsLike, y: TargetsLike, classes: ArrayLike | None = None) -> Self:
-        """Learn more rows X (rows, features) with one label a row.
+        """Learn more rows with one label a row.
 
-        If an error is raised, the state is unchanged. `classes` is ignored, because new labels may
-        come at any time. The argument exists for code written for scikit-learn's classifiers.
+        If an error is raised, the state is unchanged.
+
+        X: (rows, features).
+        y: (rows,), labels.
+        classes: ignored, because new labels may come at any time. The argument exists for code
+            written for scikit-learn's classifiers.
         """
         self.check_parameters()
         fitted = self.fitted_ if "fitted_" in vars(self) else new_fitted_state(self)
@@ -144,18 +157,17 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return shares
 
     def kneighbors(self, X: RowsLike = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
-        """Return the distances and indices of the nearest sampled rows.
+        """Return the distances (rows, k) and indices (rows, k) of the nearest sampled rows.
 
-        Distances and indices are (rows, k), nearest first. An index is a row number in
-        `state_.kept`.
+        The nearest row comes first. Indices refer to the rows of `state_.kept`.
 
         Parameters
         ----------
         X : rows (rows, features) or None, default None
-            Rows to search neighbours for. None stands for the sampled rows, and then no row is its
-            own neighbour.
+            Rows whose neighbours are searched. None means the sampled rows themselves. In this
+            case no row is its own neighbour.
         n_neighbors : int or None, default None
-            Number of neighbours k. None takes the estimator's parameter.
+            Number of neighbours k. None means the estimator's parameter n_neighbors.
         return_distance : bool, default True
             If False, only the indices are returned.
         """
@@ -163,7 +175,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return self._search().kneighbors(rows, n_neighbors, return_distance)
 
     def merge(self, other: "KNearest") -> Self:
-        """Replace the sample by a sample of both streams.
+        """Replace the sample by a sample of both estimators' streams.
 
         `other` is unchanged. Raises CannotMerge if the parameters or the feature names differ.
         """
@@ -178,7 +190,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     def save(self, path: FileName) -> None:
         """Write parameters and sample to one file.
 
-        `stream_dr.load` reads the file and returns this classifier, equal bit by bit.
+        `stream_dr.load` reads the file and returns a classifier that is equal bit by bit.
         """
         import stream_dr
 
@@ -186,7 +198,10 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
 
     @property
     def state_(self) -> Reservoir:
-        """Sample and its labels, immutable. Raises NotFitted before any row is learned."""
+        """Sampled rows with their labels, immutable.
+
+        Raises NotFitted before any row is learned.
+        """
         return cast(Reservoir, self.fitted().accumulator.freeze())
 
     @property
@@ -224,7 +239,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return tags
 
     def fitted(self) -> FittedState:
-        """Return the reservoir and what belongs to it.
+        """Return the FittedState, which holds the sample and the feature names.
 
         Raises NotFitted before any row is learned.
         """
@@ -234,10 +249,10 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return self.fitted_
 
     def _rows(self, X: RowsLike) -> Any:
-        """Return the rows to classify, with their columns in the learned order.
+        """Return the rows to classify, with columns in the order of the learned rows.
 
-        Raises WidthMismatch if the columns differ from the learned ones, and EmptyInput if there
-        is no row.
+        Raises WidthMismatch if the columns differ from the columns learned, and EmptyInput if
+        there is no row.
         """
         rows, _ = self._in_order(self.fitted(), X)
         if not rows.shape[0]:
@@ -245,10 +260,10 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return rows
 
     def _in_order(self, fitted: FittedState, X: RowsLike) -> tuple[Any, tuple[str, ...] | None]:
-        """Return the rows with columns in the learned order, and the columns' names.
+        """Return rows with columns in the order of the learned rows, and the columns' names.
 
-        Before any row is learned, the order stays as it is. Raises WidthMismatch if the names or
-        the number of the columns differ from the rows learned first.
+        If no row was learned yet, the order does not change. Raises WidthMismatch if the names or
+        the number of the columns differ from those of the learned rows.
         """
         rows, names = as_rows(X)
         learned = fitted.accumulator.n_features
@@ -263,9 +278,10 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return rows, names
 
     def _search(self) -> KNeighborsClassifier:
-        """Return scikit-learn's k-NN classifier fitted on the sample.
+        """Return scikit-learn's k-NN classifier, fitted on the sample.
 
-        Its classes are indices in `classes_`. It is fitted again when the sample or k changes.
+        The classifier's labels are indices in `classes_`. The classifier is cached until the
+        sample or n_neighbors changes.
         """
         fitted, state = self.fitted(), self.state_
         k = min(self.n_neighbors, len(state.numbers))

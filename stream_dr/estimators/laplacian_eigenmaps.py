@@ -1,4 +1,4 @@
-"""LaplacianEigenmaps: coordinates of a sample that keep neighbours together."""
+"""LaplacianEigenmaps, coordinates of sampled rows in which neighbours stay together."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Literal, cast
@@ -16,65 +16,63 @@ class LaplacianEigenmaps(Embedding):
     """Find coordinates of the rows in which neighbours stay together.
 
     Laplacian eigenmaps of a uniform sample of the rows. Rows outside the sample get coordinates by
-    Nyström's formula (a weighted mean of their neighbours' coordinates). Unsupervised: y is
-    ignored.
+    Nyström's formula (a weighted mean of their neighbours' coordinates). The method is
+    unsupervised, so y is ignored.
 
     >>> import numpy as np
     >>> from stream_dr import LaplacianEigenmaps
     >>> LaplacianEigenmaps(n_components=1, n_neighbors=3).fit_transform(np.arange(12.0)[:, None]).shape
     (12, 1)
 
-    Merges: the merged sample is drawn from the two samples in proportion to their streams (a
-    hypergeometric draw). Does not unlearn. Use `LPP` for a linear map, or for neighbours within
-    classes.
+    States can be merged. The merged sample is drawn from the two samples in proportion to the
+    lengths of their streams. Rows cannot be unlearned. Use `LPP` for a linear map, or for
+    neighbours within classes.
 
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Number of neighbours k of a row. To join all rows by edges, set it to `reservoir`, with
-        weights="heat" and edges="or".
+        Number k of nearest rows to which a row is joined by edges. To join all rows, set
+        n_neighbors to `reservoir`, weights to "heat" and edges to "or".
     weights : {"binary", "heat"}, default "binary"
-        Weight of an edge. "binary" is 1. "heat" is exp(−|·|²/t), with the distance |·| of the two
-        rows.
+        Weight of an edge. "binary" is 1. "heat" is exp(−r²/t) for two rows at the distance r.
     temperature : float > 0 or None, default None
-        Parameter t of the weights "heat". None takes the mean squared length of the edges.
+        Parameter t of weights="heat". None means the mean squared length of the edges.
     edges : {"average", "or"}, default "average"
         Weight of one-sided edges. An edge is one-sided if only one of its rows is among the k
-        nearest of the other. "average" halves its weight, and a row is the first of its own k
-        nearest rows, as in scikit-learn's SpectralEmbedding. "or" leaves its weight whole, and a
-        row has k neighbours other than itself [GLPLS eq. 2.25].
+        nearest rows of the other. "average" halves the weight of such an edge. A row then counts
+        as the first of its own k nearest rows, as in scikit-learn's SpectralEmbedding. "or" does
+        not change the weight. A row then has k neighbours other than itself [GLPLS eq. 2.25].
     radius : float > 0 or None, default None
-        If set, an edge joins rows at most this far apart. n_neighbors and edges have no effect
-        then.
+        If set, an edge joins two rows if their distance is at most this radius. n_neighbors and
+        edges then have no effect.
     drop_first : bool, default True
-        Leave out the eigenvectors of eigenvalue 0, one for each connected component of the graph.
-        Set it to False to find k clusters by the first k eigenvectors.
+        Leave out the eigenvectors of eigenvalue 0. There is one for each connected component of
+        the graph. Set drop_first to False to find k clusters by the first k eigenvectors.
     scaling : {"unit", "source"}, default "unit"
-        With "unit", the sampled rows have variance 1 along every component. With "source", zᵀ D z
-        = 1 (see Notes), as in scikit-learn.
+        With "unit", the sampled rows have variance 1 along every component. With "source",
+        zᵀ D z = 1 (see Notes), as in scikit-learn.
 
     Attributes
     ----------
     eigenvalues_ : ndarray (components,), float64
         Eigenvalues λ of the normalised Laplacian, ascending.
     parts_ : int
-        Number of connected components of the sample's graph. If there are several, raise
-        n_neighbors until there is one. Coordinates in one connected component say nothing about
-        the rows of another.
+        Number of connected components of the sample's graph. If there are several, the coordinates
+        of rows in different connected components cannot be compared. Increase n_neighbors until
+        there is one.
 
     Notes
     -----
-    Minimises Σ_ij (z_i − z_j)² S_ij with zᵀ D z = 1 [GLPLS eq. 2.26-2.29]. z_i is a coordinate of
-    the sampled row i, S_ij the weight of the edge between the rows i and j, and D the row sums of
-    S (a diagonal matrix).
+    Minimises Σ_ij (z_i − z_j)² S_ij with zᵀ D z = 1 [GLPLS eq. 2.26-2.29]. z_i is the coordinate
+    of the sampled row i. S (reservoir, reservoir) are the weights of the edges. D is the diagonal
+    matrix of the row sums of S.
 
-    Learning a row costs O(1), and O(entries) for the few rows that are sampled. Solving costs
-    O(reservoir³), transforming a row O(reservoir · features). State: 8 · reservoir · features
-    bytes, dense.
+    Components with 1 − λ ≤ 1e-6 are left out, because Nyström's formula cannot extend them to new
+    rows. Labels are not used, because a new row has no label by which its edges could be chosen.
 
-    Left out: components with 1 − λ ≤ 1e-6, because Nyström's formula cannot extend them to new
-    rows. Also left out: label-aware weights. A new row has no label, so such a graph could not
-    take it in.
+    Learning a row costs O(1), or O(entries) if the row is sampled. Solving costs O(reservoir³),
+    and transforming a row costs O(reservoir · features). The state of dense rows takes 8 ·
+    reservoir · features bytes.
     """
 
     _: KW_ONLY
@@ -96,7 +94,7 @@ class LaplacianEigenmaps(Embedding):
             check_number("temperature", self.temperature, 0.0, open_low=True)
 
     def solve_sample(self, state: Reservoir) -> Eigenmap:
-        """Return the coordinates of the sampled rows, which also place other rows."""
+        """Return the embedding of the sampled rows, by which other rows are projected."""
         heat, edges = self.weights == "heat", self.edges
         graph = neighbourhood_graph(state.kept, self.n_neighbors, heat, self.temperature, None, edges, self.radius)
         return laplacian_eigenmaps(state.kept, graph, self.n_components, self.scaling == "unit", self.drop_first)
@@ -105,7 +103,7 @@ class LaplacianEigenmaps(Embedding):
     def parts_(self) -> int:
         """Number of connected components of the sample's graph.
 
-        If there are several, each is a cluster of its own, and coordinates in one say nothing
-        about the rows of another. Raise n_neighbors until there is one.
+        If there are several, the coordinates of rows in different connected components cannot be
+        compared. Increase n_neighbors until there is one.
         """
         return cast(Eigenmap, inner_projection(self.projection())).parts

@@ -22,9 +22,10 @@ Along such a component, the component is scaled by its total variance instead.
 """
 
 CERTAIN = 1e-10
-"""Smallest within-class variance that classification assumes, as a share of the total variance.
+"""Smallest within-class variance in a likelihood, relative to the total variance.
 
-With a variance of 0 a likelihood would be infinite.
+A smaller variance is replaced by this one, because a variance of 0 would make the likelihood
+infinite.
 """
 
 
@@ -32,8 +33,8 @@ With a variance of 0 a likelihood would be infinite.
 class LDA(LinearClassifier, TwoStage):
     """Find the directions that separate the classes best.
 
-    Linear discriminant analysis in one pass. It maximises the scatter between classes relative to
-    the total scatter. LDA is also a classifier, which assumes that the classes are Gaussian with
+    Linear discriminant analysis in one pass. The directions maximise the scatter between classes
+    relative to the total scatter. LDA is also a classifier, which assumes Gaussian classes with
     one common covariance.
 
     >>> from stream_dr import LDA
@@ -41,69 +42,72 @@ class LDA(LinearClassifier, TwoStage):
     >>> lda.rank_, lda.classes_.tolist()
     (1, ['a', 'b'])
 
-    Targets are one label a row. There are at most (classes − 1) components. Merges and unlearns.
+    Targets are one label a row. There are at most (classes − 1) components. States can be merged,
+    and rows can be unlearned.
 
     Parameters
     ----------
     shrinkage : float in [0, 1] or None, default None
-        Ridge that is used instead of gamma and whose effect does not fade with more rows. The
-        within-class scatter Sw becomes (1 − s) Sw + s (tr Sw / d) I for d features, as in
-        scikit-learn's solvers "lsqr" and "eigen".
+        Regularisation s that is used instead of `gamma`. Its effect does not depend on the number
+        of rows. The within-class scatter Sw (features, features) is replaced by (1 − s) Sw +
+        s (tr Sw / d) I for d features, as in scikit-learn's solvers "lsqr" and "eigen".
     scaling : {"unit", "source"}, default "unit"
-        Length of the components. With "unit", the rows learned have *within-class* variance 1
-        along every component (divisor N, the sum of weights) [mathematics §3a]. With gamma=0
-        `transform` then returns what scikit-learn's LinearDiscriminantAnalysis(solver="svd")
-        returns, up to signs (its earlier releases divide by N − classes). If all rows equal their
-        class mean along a component, the total variance is 1 instead. With "source", the paper's
-        condition Wᵀ(Cxx + γI)W = I holds, and projected rows shrink as 1/√N.
+        Length of the components. With "unit", the *within-class* variance of the learned rows is 1
+        along every component, with the sum of weights as divisor [mathematics §3a]. If gamma=0,
+        `transform` then returns the same as scikit-learn's LinearDiscriminantAnalysis with
+        solver="svd", up to signs. (Earlier releases of scikit-learn use another divisor.) If the
+        within-class variance along a component is 0, the total variance is 1 instead. With
+        "source", the paper's condition Wᵀ(Cxx + γI)W = I holds for the components W, and projected
+        rows shrink as 1/√N for N rows.
     priors : list of float or None, default None
-        Probabilities of all labels learned, in the order of the sorted labels. Labels with fewer
-        rows than `min_class_rows` are not yet classes, and their probability is divided among the
-        classes in proportion. None takes the classes' shares of the rows. Priors weigh the class
-        means in the between-class scatter and in the centre, and the classes in `predict`. The
-        within-class scatter does not depend on priors, as in scikit-learn's "svd" (in "lsqr" and
-        "eigen" it does).
+        Probabilities of all learned labels, in the order of the sorted labels. None means the
+        classes' shares of the rows. If a label has fewer rows than `min_class_rows` and is not yet
+        a class, its probability is divided among the classes in proportion. Priors are weights of
+        the class means in the between-class scatter and in the centre. `predict` uses priors, too.
+        The within-class scatter does not depend on priors, as in scikit-learn's solver "svd".
 
     Attributes
     ----------
     priors_ : ndarray (classes,), float64
-        Priors used.
+        Probabilities of the classes that are used.
     means_ : ndarray (classes, features), float64
         Class means.
     xbar_ : ndarray (features,), float64
-        Point that rows are centred on. With `priors`, it is the mean of the class means weighted
-        by the priors. Otherwise it is the mean of the rows.
+        Point that rows are centred on. If `priors` is set, it is the mean of the class means,
+        weighted by the priors. Otherwise it is the mean of the rows.
     scalings_ : ndarray (features, min(classes − 1, rank)), float64
-        Directions of all components, also of those past n_components, as in scikit-learn.
+        Directions of all components, also of components that n_components excludes, as in
+        scikit-learn.
     explained_variance_ratio_ : ndarray (components,), float64
         Share of each component in the variance between classes, measured in units of the
         within-class covariance.
 
     Notes
     -----
-    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` [2S §2 and Algorithm 2; mathematics §3].
+    Solves `(Cxx + γI)⁻¹ XH (XH)ᵀ w = λ w` with XH = Cxy diag(n_j^−1/2) [2S §2 and Algorithm 2;
+    mathematics §3].
 
-    - X are the centred rows, Cxx is their scatter and γ is the ridge `gamma`.
-    - XH = Cxy diag(n_j^−1/2). Cxy is the cross-scatter of rows and class indicators, and n_j the
-      weight of class j.
+    - Cxx (features, features) is the scatter of the centred rows, and γ is the ridge `gamma`.
+    - Cxy (features, classes) is the cross-scatter of rows and class indicators.
+    - n_j is the weight of the rows of class j.
 
-    Eigenvalues lie in [0, 1]. With γ = 0 this is Fisher's LDA.
+    Eigenvalues λ are from 0 to 1. With γ = 0 this is Fisher's LDA.
 
     If only the diagonal of Cxx is stored (see `scatter`), `solution_` is "diagonal". The result is
-    then the one-pass approximation W1 ≈ (diag(Cxx) + γ)⁻¹ XH of mathematics §4. `refine` makes
-    it exact.
+    then an approximation, for which Cxx is replaced by its diagonal [mathematics §4]. `refine`
+    makes the solution exact.
 
-    `predict` takes classes as Gaussian with means m_j and one covariance Σ. Σ is (Sw + γI) / N, or
-    with shrinkage ((1 − s) Sw + s (tr Sw / d) I) / N, where Sw is the within-class scatter. This
-    is as in scikit-learn's LinearDiscriminantAnalysis ("svd" with γ = 0, "lsqr" with shrinkage).
-    All components are used to predict, also those past n_components. If only the diagonal of Cxx
-    is stored, Σ is diag(Cxx) minus the between-class scatter, as if features were uncorrelated.
-    The predictions are then as approximate as the components. Along a component without
-    within-class variance, Σ is 1e-10 of the total variance.
+    `predict` assumes Gaussian classes with one covariance, the within-class scatter Sw divided by
+    the weight of all rows. The ridge or `shrinkage` is added to Sw, as in scikit-learn's
+    LinearDiscriminantAnalysis (solver "svd" without a ridge, "lsqr" with shrinkage). All
+    components are used to predict, also components that n_components excludes. If only the
+    diagonal of Cxx is stored, the features are taken as uncorrelated, so the predictions are
+    approximations, too. Along a component without within-class variance, 1e-10 of the total
+    variance is used.
 
-    State: O(d·(c + 2)) numbers for d features and c classes, and d² more with exact scatter.
-    Learning a row costs O(its entries), and O(d²) with exact scatter. Solving costs O(d³ + d c²),
-    or O(d c²) from the diagonal.
+    The state has O(d·(c + 2)) numbers for d features and c classes. Learning a row costs O(its
+    entries). The exact scatter adds d² numbers to the state and O(d²) to learning a row. Solving
+    costs O(d³ + d c²), or O(d c²) from the diagonal.
     """
 
     limit: ClassVar[str] = "there are at most as many as classes less 1, and as features that vary"
@@ -125,20 +129,18 @@ class LDA(LinearClassifier, TwoStage):
             raise InvalidParameter(f"priors={self.priors!r} add up to {sum(self.priors):g}; they must add up to 1.")
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
-        """Return XH = Cxy diag(n_j^−1/2), and the size of the factor H.
+        """Return the right-hand side (features, classes) and the norm of its targets.
 
-        Cxy (features, classes) is the cross-scatter of rows and class indicators. n_j is the
-        weight of class j.
-
-        X are the centred rows, and H is the factor of the targets. The size √(tr HᵀH) decides which
-        part of XH is only rounding error.
+        The right-hand side is the product of the centred rows and the class indicators, with the
+        indicators of class j divided by the square root of the class's weight. The norm of these
+        indicators decides which part of the product is only rounding error.
         """
         return _weighted_means(moments), len(moments.label_weights) ** 0.5
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return at most (classes − 1) directions and their eigenvalues.
 
-        With `priors`, the directions are rotated within their span.
+        If `priors` is set, the directions are rotated within their span.
         """
         loadings, eigenvalues = super().directions(moments, state)
         most = max(len(moments.label_weights) - 1, 0)
@@ -148,12 +150,15 @@ class LDA(LinearClassifier, TwoStage):
         )
 
     def _turned_by_priors(self, loadings: np.ndarray, eigenvalues: np.ndarray, moments: Moments) -> Directions:
-        """Return the directions in which class means weighted by priors differ most.
+        """Return the directions in which the class means, weighted by the priors, differ most.
 
-        Priors change neither the within-class scatter nor the ridge, so the directions with priors
-        span the same space as those without. They are computed among the given q components, each
-        scaled to within-class variance 1, by a problem of at most (q, q).
+        The directions are linear combinations of the given q directions, because priors change
+        neither the within-class scatter nor the ridge. The eigenproblem is of order q.
+
+        loadings: (features, q), directions without priors.
+        eigenvalues: (q,), eigenvalues of these directions.
         """
+        # Scale the given directions to within-class variance 1, where a rotation is a solution.
         share = self.ridge_terms(moments)[0]
         unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, CERTAIN))
         priors = self._priors(moments)
@@ -168,36 +173,42 @@ class LDA(LinearClassifier, TwoStage):
     def centre(self, moments: Moments) -> np.ndarray:
         """Return the point (features,) that rows are centred on.
 
-        This is the mean of the class means weighted by the priors, or without priors the mean of
-        the rows.
+        If `priors` is set, the point is the mean of the class means, weighted by the priors.
+        Otherwise the point is the mean of the rows.
         """
         if self.priors is None or not moments.labels:
             return moments.mean
         return moments.mean + moments.offsets @ self._priors(moments) / moments.scale
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
-        """Return the classifier of the projected rows (a `Readout`).
+        """Return the classifier of projected rows, a `Readout`.
 
-        Classes are Gaussian with one covariance Σ, which is diagonal in the components. Σ along a
-        component w follows from its eigenvalue λ. If `between` is the variance between classes
-        along w, then wᵀ(aCxx + ρI)w / N = between / λ. Σ is this value minus a · between.
+        The classifier assumes Gaussian classes with one covariance, which is diagonal in the
+        components.
+
+        loadings: (features, q), loadings of q components.
+        eigenvalues: (q,), eigenvalues of the components.
         """
         priors = self._priors(moments)
         share = self.ridge_terms(moments)[0]
         centres = moments.offsets.T @ (loadings / moments.scale[:, None])
         apart = centres - priors @ centres
         between = priors @ apart**2
+        # The within-class variance is between / eigenvalue (total variance) − share · between.
         variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, CERTAIN)
         return class_readout(moments, apart, variances, priors)
 
     def shrunk_trace(self, moments: Moments) -> float:
-        """Return tr Sw, the trace of the within-class scatter summed over rows."""
+        """Return the trace of the within-class scatter, which is summed over rows."""
         return max(super().shrunk_trace(moments) - float((_weighted_means(moments) ** 2).sum()), 0.0)
 
     def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """Return wᵀ Sw w (p,) for each component w, where Sw is the within-class scatter.
+        """Return the within-class scatter (p,) along each component.
 
-        If this is only rounding error, return wᵀ Cxx w, with the total scatter Cxx.
+        If the within-class scatter along a component is only rounding error, the component's total
+        scatter is returned instead.
+
+        loadings: (features, p), the components.
         """
         total, xh = super().component_variances(loadings, moments, solution), _weighted_means(moments)
         if moments.scatter is None and solution != "refined":
@@ -209,9 +220,10 @@ class LDA(LinearClassifier, TwoStage):
     def _between(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
         """Return the between-class scatter (p,) along each component.
 
-        The value for a component w is Σ_j n_j (wᵀ m_j)², where n_j is the weight of class j and
-        m_j its mean minus the mean of all rows. A refined solution with `priors` was solved from
-        class means weighted by the priors. So the means are weighted by the priors here, too.
+        The value is a sum over classes. Each summand is the class's weight times the squared
+        distance, along the component, of the class mean from the mean of all rows. A refined
+        solution with `priors` was computed with the priors as weights, so here the priors are the
+        weights, too.
         """
         centres = (moments.cross / moments.label_weights).T @ loadings
         if self.priors is None or solution != "refined":
@@ -220,11 +232,11 @@ class LDA(LinearClassifier, TwoStage):
         return moments.weight * priors @ (centres - priors @ centres) ** 2
 
     def _priors(self, moments: Moments) -> np.ndarray:
-        """Return the priors (classes,) in the moments' order of labels.
+        """Return the probability (classes,) of each class, in the order of `moments.labels`.
 
-        `priors` lists all labels learned. The share of labels with fewer than `min_class_rows`
-        rows is divided among the classes. Raises InvalidParameter unless `priors` has one entry
-        for each label.
+        The parameter `priors` has one probability for each learned label. The probabilities of
+        labels with fewer than `min_class_rows` rows are divided among the classes. Raises
+        InvalidParameter if `priors` has another number of entries.
         """
         if self.priors is None:
             return moments.label_weights / moments.label_weights.sum() if len(moments.labels) else np.zeros(0)
@@ -263,7 +275,7 @@ class LDA(LinearClassifier, TwoStage):
 
     @property
     def scalings_(self) -> np.ndarray:
-        """Directions (features, q) float64 of all components, also past n_components.
+        """Directions (features, q) float64 of all q components, not only of n_components.
 
         `transform` returns the first n_components columns of (X − xbar_) · scalings_.
         """
@@ -278,7 +290,7 @@ class LDA(LinearClassifier, TwoStage):
         rank = self.rank_
         means, priors = self._classes()
         centres = (means - priors @ means) @ self.scalings_
-        # The readout's weights are the centres divided by the within-class variances.
+        # The classifier's weights are the class means divided by the within-class variances.
         shares = priors @ (centres * self._readout().weights.T)
         return shares[:rank] / shares.sum() if shares.sum() > 0 else shares[:rank]
 
@@ -291,8 +303,8 @@ class LDA(LinearClassifier, TwoStage):
 
 
 def _weighted_means(moments: Moments) -> np.ndarray:
-    """Return XH (features, classes) for which XH Hᵀ Xᵀ is the between-class scatter.
+    """Return a root (features, classes) of the between-class scatter.
 
-    The between-class scatter is summed over rows.
+    The root times its own transpose is the between-class scatter, summed over rows.
     """
     return moments.cross / np.sqrt(moments.label_weights)

@@ -12,18 +12,18 @@ from stream_dr.statistics.reservoir import Reservoir
 class LLE(Embedding):
     """Find coordinates in which each row stays the same mean of its neighbours.
 
-    Locally linear embedding of a uniform sample of the rows. The coordinates of rows outside the
-    sample are weighted means of the coordinates of their nearest sampled rows. Unsupervised: y is
-    ignored.
+    Locally linear embedding of a uniform sample of the rows. The coordinates of a row outside the
+    sample are a weighted mean of the coordinates of the row's nearest sampled rows. The method is
+    unsupervised, so y is ignored.
 
     >>> import numpy as np
     >>> from stream_dr import LLE
     >>> LLE(n_components=1, n_neighbors=3).fit_transform(np.arange(12.0)[:, None]).shape
     (12, 1)
 
-    Merges: the merged sample is drawn from the two samples in proportion to their streams (a
-    hypergeometric draw). Does not unlearn. Use `NPE` for a linear map, or for neighbours within
-    classes.
+    States can be merged. The merged sample is drawn from the two samples in proportion to the
+    lengths of their streams. Rows cannot be unlearned. Use `NPE` for a linear map, or for
+    neighbours within classes.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ class LLE(Embedding):
         Number of neighbours k of a row, without the row itself. At most 500, unless `reservoir` is
         at most 500.
     reg : float ≥ 0, default 0.001
-        Regularisation of the weights. This share of the trace of a row's local Gram matrix is
-        added to the diagonal of that matrix.
+        Regularisation of the weights. `reg` times the trace of a row's local Gram matrix is added
+        to the diagonal of this matrix.
     scaling : {"unit", "source"}, default "unit"
         With "unit", the sampled rows have variance 1 along every component. With "source", each
         component's coordinates have length 1, as in scikit-learn.
@@ -44,18 +44,18 @@ class LLE(Embedding):
 
     Notes
     -----
-    Every sampled row is approximated by a weighted mean of its neighbours, with barycentric
-    weights W. The coordinates are chosen so that the same means hold for them [GLPLS eq.
-    2.31-2.34]. On the sampled rows every choice is that of scikit-learn's LocallyLinearEmbedding,
-    so the results can be compared: k other rows as neighbours, the regularisation of the local
-    Gram matrix, and coordinates of length 1.
+    Every sampled row is approximated by a weighted mean of its neighbours. The weights W
+    (reservoir, reservoir) are called barycentric. The coordinates are chosen such that each row's
+    coordinates are the same weighted mean of the neighbours' coordinates [GLPLS eq. 2.31-2.34].
+    With scaling="source", the sampled rows get the same coordinates as by scikit-learn's
+    LocallyLinearEmbedding.
 
-    Learning a row costs O(1), and O(entries) for the few rows that are sampled. Solving costs
-    O(reservoir³), transforming a row O((reservoir + k²) · features). State: 8 · reservoir ·
-    features bytes, dense.
+    Labels are not used, because a new row has no label by which its neighbours could be chosen.
+    The Hessian and modified variants are not implemented.
 
-    Left out: label-aware neighbours (a new row has no label), and the Hessian and modified
-    variants.
+    Learning a row costs O(1), or O(entries) if the row is sampled. Solving costs O(reservoir³),
+    and transforming a row costs O((reservoir + k²) · features). The state of dense rows takes 8 ·
+    reservoir · features bytes.
     """
 
     _: KW_ONLY
@@ -68,5 +68,5 @@ class LLE(Embedding):
         check_number("reg", self.reg, 0.0)
 
     def solve_sample(self, state: Reservoir) -> LocallyLinearEmbedding:
-        """Return the coordinates of the sampled rows, which also place other rows."""
+        """Return the embedding of the sampled rows, by which other rows are projected."""
         return locally_linear(state.kept, self.n_components, self.n_neighbors, self.reg, self.scaling == "unit")

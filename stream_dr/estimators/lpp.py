@@ -26,36 +26,36 @@ class LPP(ReservoirMethod):
     >>> LPP().fit(load_iris().data).components_.shape
     (2, 4)
 
-    Unsupervised, unless `label_aware`. Merges: the merged sample is drawn from the two samples in
-    proportion to their streams (a hypergeometric draw). Does not unlearn.
+    The method is unsupervised unless `label_aware` is true. States can be merged. The merged
+    sample is drawn from the two samples in proportion to the lengths of their streams. Rows cannot
+    be unlearned.
 
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 10
-        Number of neighbours k of a row. To join all rows by edges, set it to `reservoir`, with
-        weights="heat" and edges="or".
+        Number k of nearest rows to which a row is joined by edges. To join all rows, set
+        n_neighbors to `reservoir`, weights to "heat" and edges to "or".
     weights : {"heat", "binary"}, default "heat"
-        Weight of an edge. "heat" is exp(−|·|²/t), with the distance |·| of the two rows. "binary"
-        is 1.
+        Weight of an edge. "heat" is exp(−r²/t) for two rows at the distance r. "binary" is 1.
     temperature : float > 0 or None, default None
-        Parameter t of the weights "heat". None takes the mean squared length of the edges.
+        Parameter t of weights="heat". None means the mean squared length of the edges.
     edges : {"average", "or"}, default "average"
         Weight of one-sided edges. An edge is one-sided if only one of its rows is among the k
-        nearest of the other. "average" halves its weight, and a row is the first of its own k
-        nearest rows. "or" leaves its weight whole, and a row has k neighbours other than itself
-        [GLPLS eq. 2.35].
+        nearest rows of the other. "average" halves the weight of such an edge. A row then counts
+        as the first of its own k nearest rows. "or" does not change the weight. A row then has k
+        neighbours other than itself [GLPLS eq. 2.35].
     radius : float > 0 or None, default None
-        If set, an edge joins rows at most this far apart. n_neighbors and edges have no effect
-        then.
+        If set, an edge joins two rows if their distance is at most this radius. n_neighbors and
+        edges then have no effect.
     label_aware : bool, default False
         Remove edges between rows of different classes. Needs y.
     gamma : float ≥ 0, default 0.0
-        Ridge that is added to both Xᵀ L X and Xᵀ D X (see Notes). With 0 there is no ridge, unless
-        the sample has at most as many rows as features. Then the ridge is 1e-3 of the mean
-        eigenvalue of Xᵀ D X.
+        Ridge that is added to both Xᵀ L X and Xᵀ D X (see Notes). With gamma=0 there is no ridge,
+        except if the sample has at most as many rows as features. In this case the ridge is 1e-3
+        of the mean eigenvalue of Xᵀ D X.
     scaling : {"unit", "source"}, default "unit"
-        With "unit", the sampled rows have variance 1 along every component. With "source", wᵀ Xᵀ D
-        X w = 1, as in the source.
+        With "unit", the sampled rows have variance 1 along every component. With "source",
+        wᵀ Xᵀ D X w = 1 (see Notes), as in the paper.
 
     Attributes
     ----------
@@ -64,15 +64,15 @@ class LPP(ReservoirMethod):
 
     Notes
     -----
-    Solves Xᵀ L X w = λ Xᵀ D X w for the smallest λ [GLPLS eq. 2.35, 2.36]. X are the centred
-    sampled rows. S are the weights of the edges of their neighbourhood graph, D the row sums of S
-    (a diagonal matrix), and L = D − S is the graph's Laplacian. The source does not centre the rows,
-    so its first component may only be their mean. Components in which the sampled rows do not vary
-    are left out.
+    Solves Xᵀ L X w = λ Xᵀ D X w for the smallest λ [GLPLS eq. 2.35, 2.36]. X (reservoir, features)
+    are the sampled rows, centred. The source does not centre them, so that its first component may
+    only be their mean. The neighbourhood graph of these rows has the weights S (reservoir,
+    reservoir). D is the diagonal matrix of the row sums of S, and L = D − S is the graph's
+    Laplacian. Directions along which the sampled rows do not vary are left out.
 
-    Learning a row costs O(1), and O(entries) for the few rows that are sampled. Solving costs
-    O(reservoir · features · min(reservoir, features)), transforming a row O(entries · components).
-    State: 8 · reservoir · features bytes, dense.
+    Learning a row costs O(1), or O(entries) if the row is sampled. Solving costs O(reservoir ·
+    features · min(reservoir, features)), and transforming a row costs O(entries · components). The
+    state of dense rows takes 8 · reservoir · features bytes.
     """
 
     target_kinds = ByClass()  # type: ignore[assignment]
@@ -99,7 +99,7 @@ class LPP(ReservoirMethod):
             check_number("temperature", self.temperature, 0.0, open_low=True)
 
     def solve_sample(self, state: Reservoir) -> Linear:
-        """Return the directions of smallest eigenvalue λ, from the sampled rows in `state`."""
+        """Return the projection to the directions of smallest eigenvalue."""
         if not len(state.numbers):
             return Linear(np.zeros(state.n_features), np.zeros((state.n_features, 0)), np.zeros(0), "exact")
         codes = state.codes if self.label_aware else None

@@ -14,38 +14,38 @@ from stream_dr.statistics.moments.accumulator import MomentState
 class MMC(ClosedForm):
     """Find directions with large scatter between classes and small scatter within.
 
-    Maximum margin criterion. It maximises the difference of the two scatters, so no matrix is
-    inverted.
+    Maximum margin criterion. The directions maximise the scatter between classes minus the scatter
+    within classes, so no matrix is inverted.
 
     >>> from stream_dr import MMC
     >>> MMC().fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.0], [4.0, 2.0]], ["a", "a", "b", "b"]).eigenvalues_.round(6).tolist()
     [4.0]
 
-    Targets are one label a row. Merges and unlearns. For α ≥ 0 at most (classes − 1) eigenvalues
-    are positive. n_components=None takes the components of positive eigenvalue. If more components
-    are asked for and α ≠ 0, components of negative eigenvalue follow.
+    Targets are one label a row. States can be merged, and rows can be unlearned. For alpha ≥ 0, at
+    most (classes − 1) eigenvalues are positive. n_components=None takes the components of positive
+    eigenvalue. If n_components is larger and alpha ≠ 0, components of negative eigenvalue follow.
 
     Parameters
     ----------
     alpha : float, default 1.0
-        Weight α of the within-class scatter.
+        Weight of the within-class scatter.
 
     Notes
     -----
-    Components are the orthonormal eigenvectors of Sb − α Sw, ordered by algebraic value (Li,
-    Jiang, Zhang; [WMV]; mathematics §2). As in Li, Jiang and Zhang, Sb is the between-class
-    scatter weighted by the classes' shares n_j/N, and Sw the within-class scatter divided by N.
-    n_j is the number of rows of class j, and N the number of all rows. The lecture [WMV] prints an
-    unweighted Sb and an undivided Sw, which have other first vectors (cosine 0.74-0.81). MMC(α) is
-    SKM(a) with a = 1 + 2α and half the eigenvalues.
+    Components are the orthonormal eigenvectors of Sb − alpha · Sw, largest eigenvalue first (Li,
+    Jiang, Zhang; [WMV]; mathematics §2). Sb is the between-class scatter, with the classes'
+    shares of the rows as weights. Sw is the within-class scatter, divided by the number of rows.
+    These are the definitions of Li, Jiang and Zhang. The lecture [WMV] prints an unweighted Sb and
+    an undivided Sw, which have other first eigenvectors (cosine 0.74-0.81). SKM with
+    a = 1 + 2 · alpha has the same components and twice the eigenvalues.
 
-    If only the diagonal of Cxx, the scatter of the centred rows, is stored (see `scatter`),
-    `solution_` is "diagonal". If α > 0, Sw is then taken as diagonal. If α < 0, a diagonal Sw
-    would make single features the components, so transform raises NeedsRefine.
+    Above 4,096 features only the diagonal of the rows' scatter may be stored (see `scatter`).
+    `solution_` is then "diagonal". If alpha > 0, Sw is taken as diagonal. If alpha < 0, a diagonal
+    Sw would make single features the components, so `transform` raises NeedsRefine.
 
-    State: O(d·(c + 2)) numbers for d features and c classes, and d² more with exact scatter if α ≠
-    0. Learning a row costs O(its entries), and O(d²) with exact scatter. Solving costs O(d³), or
-    O(d c²) for α = 0.
+    The state has O(d·(c + 2)) numbers for d features and c classes. Learning a row costs O(its
+    entries). If alpha ≠ 0, the exact scatter adds d² numbers to the state and O(d²) to learning a
+    row. Solving costs O(d³), or O(d c²) for alpha = 0.
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
@@ -59,12 +59,12 @@ class MMC(ClosedForm):
         super().check_parameters()
 
     def reads_scatter(self) -> bool:
-        """True unless α = 0, which needs no scatter matrix Cxx of the rows."""
+        """True if the method needs the rows' scatter matrix, which is so unless alpha = 0."""
         return float(self.alpha) != 0.0
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return directions and eigenvalues, in descending algebraic order.
+        """Return directions and eigenvalues, largest eigenvalue first.
 
-        Only directions of positive eigenvalue are returned, unless n_components asks for more.
+        If n_components is None, only directions of positive eigenvalue are returned.
         """
         return margin_directions(moments, 1.0 + self.alpha, -float(self.alpha), self.n_components)

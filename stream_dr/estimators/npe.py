@@ -26,8 +26,9 @@ class NPE(ReservoirMethod):
     >>> NPE().fit(load_iris().data).components_.shape
     (2, 4)
 
-    Unsupervised, unless `label_aware`. Merges: the merged sample is drawn from the two samples in
-    proportion to their streams (a hypergeometric draw). Does not unlearn.
+    The method is unsupervised unless `label_aware` is true. States can be merged. The merged
+    sample is drawn from the two samples in proportion to the lengths of their streams. Rows cannot
+    be unlearned.
 
     Parameters
     ----------
@@ -37,15 +38,15 @@ class NPE(ReservoirMethod):
     label_aware : bool, default False
         Take neighbours only from a row's own class. Needs y.
     reg : float ≥ 0, default 0.001
-        Regularisation of the weights. This share of the trace of a row's local Gram matrix is
-        added to the diagonal of that matrix.
+        Regularisation of the weights. `reg` times the trace of a row's local Gram matrix is added
+        to the diagonal of this matrix.
     gamma : float ≥ 0, default 0.0
-        Ridge that is added to both sides' matrices (see Notes). With 0 there is no ridge, unless
-        the sample has at most as many rows as features. Then the ridge is 1e-3 of the mean
-        eigenvalue of Xᵀ X.
+        Ridge that is added to the matrices on both sides of the eigenproblem (see Notes). With
+        gamma=0 there is no ridge, except if the sample has at most as many rows as features. In
+        this case the ridge is 1e-3 of the mean eigenvalue of Xᵀ X.
     scaling : {"unit", "source"}, default "unit"
-        With "unit", the sampled rows have variance 1 along every component. With "source", wᵀ Xᵀ X
-        w = 1, as in the source.
+        With "unit", the sampled rows have variance 1 along every component. With "source",
+        wᵀ Xᵀ X w = 1 (see Notes), as in the paper.
 
     Attributes
     ----------
@@ -54,14 +55,14 @@ class NPE(ReservoirMethod):
 
     Notes
     -----
-    Solves Xᵀ (I − W)ᵀ(I − W) X w = λ Xᵀ X w for the smallest λ [mathematics §7; GLPLS eq. 2.31,
-    2.34 for W]. X are the centred sampled rows. W are barycentric weights: each row is closest to
-    the mean of its neighbours weighted by W. Components in which the sampled rows do not vary are
-    left out.
+    Solves Xᵀ (I − W)ᵀ(I − W) X w = λ Xᵀ X w for the smallest λ [mathematics §7]. X (reservoir,
+    features) are the centred sampled rows. W (reservoir, reservoir) are barycentric weights, with
+    which the weighted mean of a row's neighbours is as close to the row as possible [GLPLS eq.
+    2.31, 2.34]. Directions along which the sampled rows do not vary are left out.
 
-    Learning a row costs O(1), and O(entries) for the few rows that are sampled. Solving costs
-    O(reservoir · features · min(reservoir, features)), transforming a row O(entries · components).
-    State: 8 · reservoir · features bytes, dense.
+    Learning a row costs O(1), or O(entries) if the row is sampled. Solving costs O(reservoir ·
+    features · min(reservoir, features)), and transforming a row costs O(entries · components). The
+    state of dense rows takes 8 · reservoir · features bytes.
     """
 
     target_kinds = ByClass()  # type: ignore[assignment]
@@ -81,7 +82,7 @@ class NPE(ReservoirMethod):
         check_number("gamma", self.gamma, 0.0)
 
     def solve_sample(self, state: Reservoir) -> Linear:
-        """Return the directions of smallest eigenvalue λ, from the sampled rows in `state`."""
+        """Return the projection to the directions of smallest eigenvalue."""
         r, d = len(state.numbers), state.n_features
         if r < 2:
             mean = np.asarray(state.kept.mean(axis=0)).ravel() if r else np.zeros(d)

@@ -15,8 +15,8 @@ from stream_dr.statistics.moments.accumulator import MomentState
 class OPLS(TargetRegression, TwoStage):
     """Find the directions that predict all targets best, in one pass.
 
-    Orthonormalised partial least squares. With all components, `predict` is ridge regression whose
-    ridge is `gamma`.
+    Orthonormalised partial least squares. With all components, `predict` is ridge regression with
+    the ridge `gamma`.
 
     >>> from stream_dr import OPLS
     >>> opls = OPLS(gamma=1.0).fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0]], [["a"], ["a", "b"], ["b"]])
@@ -24,38 +24,39 @@ class OPLS(TargetRegression, TwoStage):
     (1, 2)
 
     Targets are one or several labels a row, or numbers. Labels are learned as indicators (columns
-    of 0 and 1). There are at most as many components as labels or columns of numbers. Merges and
-    unlearns. Fitted attributes have the names of scikit-learn's PLSRegression.
+    of 0 and 1). There are at most as many components as labels or columns of numbers. States can
+    be merged, and rows can be unlearned. Fitted attributes have the names of scikit-learn's
+    PLSRegression.
 
     Notes
     -----
-    Solves `(Cxx + γI)⁻¹ XH Hᵀ Xᵀ w = λ w` [2S §2; mathematics §3]. X are the centred rows, Cxx is
-    their scatter, γ is the ridge `gamma`, and XH = Cxy is the cross-scatter of rows and targets.
-    The components span the ridge regressions of all targets, and come in the order of how much of
-    the targets they explain. Eigenvalues are in the targets' squared units, summed over rows.
+    Solves `(Cxx + γI)⁻¹ Cxy Cxyᵀ w = λ w` [2S §2; mathematics §3]. Cxx (features, features) is the
+    scatter of the centred rows, γ is the ridge `gamma`, and Cxy (features, targets) is the
+    cross-scatter of rows and targets. The component that explains most of the targets comes first.
+    Eigenvalues λ are in the squared unit of the targets, summed over rows.
 
-    State: O(d·(k + 2)) numbers for d features and k labels or columns, and d² more with exact
-    scatter. Learning a row costs O(its entries × its labels), and O(d²) with exact scatter.
-    Solving costs O(d³ + d k²), or O(d k²) from the diagonal of Cxx. `refine` makes the solution
-    from the diagonal exact.
+    The state has O(d·(k + 2)) numbers for d features and k targets (labels or columns of numbers).
+    Learning a row costs O(its entries × its labels). The exact scatter adds d² numbers to the
+    state and O(d²) to learning a row. Solving costs O(d³ + d k²), or O(d k²) from the diagonal of
+    Cxx. `refine` makes a solution from the diagonal exact.
     """
 
     limit: ClassVar[str] = "there are at most as many as targets that the rows say something about"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
-        """Return XH = Cxy (features, k), and the size of the factor H.
+        """Return the cross-scatter (features, k) of rows and targets, and the targets' norm.
 
-        Cxy is the cross-scatter of rows and targets.
-
-        X are the centred rows, and H is the factor of the targets. The size √(tr HᵀH) decides which
-        part of XH is only rounding error.
+        The norm decides which part of the cross-scatter is only rounding error.
         """
         return moments.cross, moments.target_size
 
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-        """Return wᵀ(aCxx + ρI)w (p,) for each component w.
+        """Return the scatter with its ridge along each component, wᵀ A w (p,).
 
-        Cxx is the scatter of the rows. a and ρ are the factors of the ridge.
+        A (features, features) is the matrix that the method inverts.
+
+        loadings: (features, p), the components w.
+        eigenvalues: (p,), eigenvalues of the components.
         """
         return two_stage_sizes(moments.cross, loadings, eigenvalues)

@@ -22,43 +22,51 @@ from stream_dr.statistics.protocol import State
 class PCA(LinearGaussian, ClosedForm):
     """Find the directions of largest variance, exactly and in one pass.
 
-    Principal component analysis. Unsupervised: y is ignored. Fitted attributes and scores are
-    those of scikit-learn's PCA. A row of weight 2 counts as two equal rows.
+    Principal component analysis. The method is unsupervised, so y is ignored. Fitted attributes
+    and scores have the same names and values as in scikit-learn's PCA. A row of weight 2 counts as
+    two equal rows.
 
     >>> from stream_dr import PCA
     >>> PCA(n_components=1).fit([[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]).components_.round(3).tolist()
     [[0.707, 0.707]]
 
-    There are at most min(features, rows − 1) components. Merges and unlearns. Above 4,096 features
-    only the diagonal of the scatter matrix Cxx is stored, and principal components cannot be
-    computed from the diagonal. Then transform raises NeedsRefine: call `refine`, or use CCIPCA.
+    There are at most min(features, rows − 1) components. States can be merged, and rows can be
+    unlearned. Above 4,096 features only the diagonal of the rows' scatter is stored. Principal
+    components cannot be computed from the diagonal, so `transform` raises NeedsRefine. Call
+    `refine` in this case, or use CCIPCA.
 
     Parameters
     ----------
     n_components : int, float in (0, 1) or None, default None
-        Number of components. A float is a share of all variance, and takes the fewest components
-        that explain more than this share. None takes all components.
+        Number of components. A float from 0 to 1 is a share of the total variance. The smallest
+        number of components that explain more than this share is then taken. None means all
+        components.
     standardize : bool or None, default None
-        Solve as if every feature had variance 1. None is False, except for the columns that the
-        feature map `table` makes. These columns are scaled as factor analysis of mixed data does.
-        Numbers and dates get variance 1. The column of a category is divided by the square root of
-        the category's share. Columns that mark missing values are left out.
+        True means to solve as if every feature had variance 1. None means False, except if the
+        rows are mapped by the feature map `table`. The columns of this map are scaled as in factor
+        analysis of mixed data:
+
+        - Numbers and dates get variance 1.
+        - The column of a category is divided by the square root of the category's share of rows.
+        - Columns that mark missing values are left out.
     whiten : bool, default False
-        Give every component variance 1 in `transform` (divisor N − 1). `components_` stay
-        orthonormal.
+        If true, `transform` returns components of variance 1, with the divisor N − 1 for N rows.
+        `components_` stay orthonormal.
 
     Notes
     -----
-    Components are the orthonormal eigenvectors of Cxx = Σ w (x − x̄)(x − x̄)ᵀ [mathematics §2].
-    The sum is over rows x of weight w, and x̄ is the mean. `eigenvalues_` are those of Cxx.
-    Divided by N, the sum of weights, they are variances.
+    Components are the orthonormal eigenvectors of the scatter Cxx = Σ w (x − x̄)(x − x̄)ᵀ
+    [mathematics §2]. The sum is over all rows x (features,). w is the row's weight, and x̄ the
+    mean of the rows. `eigenvalues_` are the eigenvalues of Cxx. An eigenvalue divided by the sum
+    of weights is the variance along the component.
 
-    Covariance and density do not depend on `whiten`. (In scikit-learn they do, because its
-    whitened components multiply by the variances twice.) With scaled columns (`standardize`),
-    variances are those of the scaled columns. Rows, covariance and density are in the columns' own
-    units.
+    Covariance and density do not depend on `whiten`. (In scikit-learn they do, because whitened
+    components are multiplied by the variances twice.) If columns are scaled (see `standardize`),
+    `explained_variance_` are variances of the scaled columns. Covariance and density are in the
+    columns' own units.
 
-    State: O(d²) numbers for d features. Learning a row costs O(d²), solving O(d³).
+    The state has O(d²) numbers for d features. Learning a row costs O(d²), and solving costs
+    O(d³).
     """
 
     limit: ClassVar[str] = "the rows vary in no more directions than features, or than rows less 1"
@@ -80,7 +88,7 @@ class PCA(LinearGaussian, ClosedForm):
     def check_components(self) -> None:
         """Raise InvalidParameter if n_components is outside its range.
 
-        It must be None, an integer ≥ 1, or a float in (0, 1), a share of the variance.
+        n_components must be None, an integer ≥ 1, or a float between 0 and 1.
         """
         if not isinstance(self.n_components, float):
             super().check_components()
@@ -90,10 +98,10 @@ class PCA(LinearGaussian, ClosedForm):
             )
 
     def moments(self, state: State) -> Moments:
-        """Return the moments (sums of the rows) that the components are computed from.
+        """Return the moments (sums of the rows) from which the components are computed.
 
-        If `standardize` is None, the columns of a table are scaled as in factor analysis of mixed
-        data.
+        If `standardize` is None and the rows are a table, the columns of the moments are scaled as
+        in factor analysis of mixed data.
         """
         m = super().moments(state)
         columns = table_columns(state) if self.standardize is None else None
@@ -104,17 +112,19 @@ class PCA(LinearGaussian, ClosedForm):
         varying, present = numbers[m.rounding.varying(m.diagonal)[numbers]], categories[m.mean[categories] > 0.0]
         factor = np.ones(len(m.mean))
         factor[varying] = np.sqrt(m.weight / m.diagonal[varying])
-        # If all rows of a category were unlearned, its column holds only rounding error.
+        # A category whose rows were all unlearned keeps the factor 0.
         factor[categories] = 0.0
         factor[present] = 1.0 / np.sqrt(m.mean[present])
         factor[gaps] = 0.0
         return scale_features(m, factor)
 
     def component_count(self, eigenvalues: np.ndarray, moments: Moments) -> int:
-        """Return the number of components to take.
+        """Return the number of components of the projection.
 
-        This is n_components. If n_components is a share of the variance, it is the number of
-        components that explain this share.
+        If n_components is a share of the variance, the result is the smallest number of components
+        that explain more than this share.
+
+        eigenvalues: eigenvalues of all components, largest first.
         """
         if not isinstance(self.n_components, float):
             return super().component_count(eigenvalues, moments)
@@ -122,7 +132,10 @@ class PCA(LinearGaussian, ClosedForm):
         return min(int(np.searchsorted(shares, self.n_components, side="right")) + 1, len(eigenvalues))
 
     def make_projection(self, moments: Moments, directions: Directions, solution: str) -> Linear:
-        """Return the projection, scaled to unit variances if `whiten`."""
+        """Return the projection to the given directions.
+
+        If `whiten` is true, projected rows have variance 1 along every component.
+        """
         projection = super().make_projection(moments, directions, solution)
         if not self.whiten:
             return projection
@@ -158,9 +171,10 @@ class PCA(LinearGaussian, ClosedForm):
         return Gaussian(projection.mean, axes, variances, total, m.scale, m.weight, most)
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return eigenvectors and eigenvalues of the scatter Cxx above the rank cut.
+        """Return the eigenvectors and eigenvalues of the rows' scatter.
 
-        Raises NeedsRefine if only the diagonal of Cxx is stored.
+        Eigenvalues that are only rounding error are left out. Raises NeedsRefine if only the
+        diagonal of the scatter is stored.
         """
         if moments.scatter is None:
             raise NeedsRefine(
@@ -172,8 +186,9 @@ class PCA(LinearGaussian, ClosedForm):
 
 
 def variance_divisor(moments: Moments) -> float:
-    """Return the divisor that turns summed scatter into variances.
+    """Return the number by which a sum of squares is divided to get a variance.
 
-    The divisor is N − 1 for the sum N of weights, or N if N is at most 1.
+    The number is the sum of weights minus 1. If the sum of weights is at most 1, the number is the
+    sum itself.
     """
     return moments.weight - 1.0 if moments.weight > 1.0 else moments.weight

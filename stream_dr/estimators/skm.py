@@ -18,49 +18,47 @@ from stream_dr.statistics.moments.encoding import Encoding
 class SKM(ClosedForm):
     """Find directions that separate the classes and keep each class together.
 
-    Supervised Kampong measure (Yan et al.) in closed form. The parameter `a` says how strongly the
-    rows of one class are kept together. With a = 1 only the class means matter.
+    Supervised Kampong measure (Yan et al.) in closed form. The larger the parameter `a`, the
+    closer together are the projected rows of one class. With a = 1 only the class means matter.
 
     >>> from stream_dr import SKM
     >>> SKM().fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.5]], ["a", "a", "b"]).components_.round(3).tolist()
     [[1.0, 0.0]]
 
-    Targets are one label a row. Merges and unlearns. For a ≥ 1 at most (classes − 1) eigenvalues
-    are positive. n_components=None takes the components of positive eigenvalue. If more components
-    are asked for and a ≠ 1, components of negative eigenvalue follow. `IncrementalSKM` is updated
-    row by row and stores no scatter matrix.
+    Targets are one label a row. States can be merged, and rows can be unlearned. For a ≥ 1, at
+    most (classes − 1) eigenvalues are positive. n_components=None takes the components of positive
+    eigenvalue. If n_components is larger and a ≠ 1, components of negative eigenvalue follow.
+    `IncrementalSKM` computes SKM row by row and stores no scatter matrix.
 
     Parameters
     ----------
     a : float, default 1.0
-        Weight that keeps the rows of one class together. The larger, the closer together.
+        The larger a is, the closer together are the projected rows of one class.
     unlabelled : {"skip", "use"}, default "skip"
-        What to do with rows without a label. "use" learns them, for a < 1. Class means and class
-        shares are then those of the labelled rows, and St is the scatter of all rows.
+        What to do with rows without a label. "use" learns them, for a < 1 (see Notes).
 
     Notes
     -----
-    Components are the orthonormal eigenvectors of S_c = 2 Sb + (1 − a) Sw, ordered by algebraic
-    value. Sb is the between-class scatter weighted by the classes' shares of the rows, and Sw the
-    within-class scatter divided by the number N of rows. The paper does not state this identity.
-    With the paper's weights −(a − p_l) and p_j [SKM eq. 16, 17], where p_j is the share of class
-    j, the identity holds to 6e-15 [mathematics §2].
+    Components are the orthonormal eigenvectors of 2 Sb + (1 − a) Sw, largest eigenvalue first. Sb
+    is the between-class scatter, with the classes' shares of the rows as weights. Sw is the
+    within-class scatter, divided by the number of rows. The paper defines its matrix by weights of
+    pairs of rows instead [SKM eq. 16, 17]. The two matrices are equal to 6e-15 [mathematics §2].
 
-    - a = 1 is the between-class scatter alone. Class means give it exactly after every row, while
-      the incremental form needs many rows to converge.
-    - a = 3 is twice the matrix of MMC.
-    - SKM(a) is weighted MMC with α = (a − 1)/2.
+    - With a = 1 only Sb remains. It is exact after every row, while IncrementalSKM needs many rows
+      to converge.
+    - With a = 3 the matrix is twice the matrix of MMC.
+    - SKM is weighted MMC with alpha = (a − 1)/2.
 
-    S_c is computed as (1 + a) Sb + (1 − a) St, where St = Sb + Sw is the scatter of all rows
-    divided by N. With unlabelled="use", Sb has the labelled rows alone, and St all rows.
+    The matrix is computed as (1 + a) Sb + (1 − a) St. St = Sb + Sw is the scatter of all rows,
+    divided by their number. With unlabelled="use", St is of all rows, and Sb of the labelled rows.
 
-    If only the diagonal of Cxx, the scatter of the centred rows, is stored (see `scatter`),
-    `solution_` is "diagonal". If a > 1, Sw is then taken as diagonal. If a < 1, a diagonal Sw
-    would make single features the components, so transform raises NeedsRefine.
+    Above 4,096 features only the diagonal of the rows' scatter may be stored (see `scatter`).
+    `solution_` is then "diagonal". If a > 1, Sw is taken as diagonal. If a < 1, a diagonal Sw
+    would make single features the components, so `transform` raises NeedsRefine.
 
-    State: O(d·(c + 2)) numbers for d features and c classes, and d² more with exact scatter if a ≠
-    1. Learning a row costs O(its entries), and O(d²) with exact scatter. Solving costs O(d c²) for
-    a = 1, else O(d³).
+    The state has O(d·(c + 2)) numbers for d features and c classes. Learning a row costs O(its
+    entries). If a ≠ 1, the exact scatter adds d² numbers to the state and O(d²) to learning a row.
+    Solving costs O(d c²) for a = 1, else O(d³).
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
@@ -88,13 +86,13 @@ class SKM(ClosedForm):
         return "partial" if self.unlabelled == "use" else self.encoding
 
     def reads_scatter(self) -> bool:
-        """True unless a = 1, which needs no scatter matrix Cxx of the rows."""
+        """True if the method needs the rows' scatter matrix, which is so unless a = 1."""
         return float(self.a) != 1.0
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return directions and eigenvalues, in descending algebraic order.
+        """Return directions and eigenvalues, largest eigenvalue first.
 
-        Only directions of positive eigenvalue are returned, unless n_components asks for more.
+        If n_components is None, only directions of positive eigenvalue are returned.
         """
         labelled = moments.label_weights.sum()
         if self.unlabelled == "use" and labelled > 0:

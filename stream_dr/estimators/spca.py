@@ -14,17 +14,18 @@ from stream_dr.statistics.moments.encoding import Encoding, Fourier
 
 
 class KernelKinds:
-    """Descriptor that returns the kinds of targets that SPCA's kernel is defined for.
+    """Descriptor that returns the kinds of targets for which SPCA's kernel is defined.
 
-    Read from the class, it returns all kinds.
+    If the attribute is read from the class and not from an estimator, it has all kinds.
     """
 
     def __get__(self, spca: Any, owner: type) -> tuple[str, ...]:
-        """Return the kinds of targets for the estimator's kernel.
+        """Return the kinds of targets that the estimator's kernel allows.
 
-        - delta: labels, one a row ("class").
-        - rbf: labels, one a row (where rbf is the delta kernel up to a factor), and numbers.
-        - linear: all kinds.
+        - "delta": one label a row ("class").
+        - "rbf": one label a row ("class") and numbers ("continuous"). For labels, this kernel is
+          the delta kernel up to a factor.
+        - "linear": all kinds.
         """
         kernel = "linear" if spca is None else spca.kernel
         return {"delta": ("class",), "rbf": ("class", "continuous")}.get(
@@ -34,18 +35,19 @@ class KernelKinds:
 
 @dataclass(eq=False, repr=False)
 class SPCA(DependenceMethod):
-    """Find the directions of largest dependence (HSIC) on the targets.
+    """Find the directions of largest dependence on the targets.
 
-    Supervised PCA (Barshan et al.). HSIC is the Hilbert-Schmidt independence criterion. The method
-    needs only the cross-scatter of rows and targets, so it works with any number of features.
+    Supervised PCA (Barshan et al.). The dependence is measured by the Hilbert-Schmidt independence
+    criterion (HSIC). The method needs only the cross-scatter of rows and targets, so it works with
+    any number of features.
 
     >>> from stream_dr import SPCA
     >>> SPCA().fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.5]], ["a", "a", "b"]).components_.round(3).tolist()
     [[1.0, 0.0]]
 
-    Targets are one or several labels a row, or numbers. With one label a row and c classes there
-    are at most c − 1 directions. With k columns of numbers there are at most k. Merges and
-    unlearns.
+    Targets are one or several labels a row, or numbers. With one label a row there are at most
+    (classes − 1) components. With k columns of numbers there are at most k components. States can
+    be merged, and rows can be unlearned.
 
     Parameters
     ----------
@@ -56,32 +58,30 @@ class SPCA(DependenceMethod):
     n_fourier : int ≥ 1, default 1000
         Number of random Fourier features of the "rbf" kernel.
     null_space : bool, default False
-        Add directions of eigenvalue 0 until there are n_components, as an eigensolver does. The
-        added directions are orthonormal, random (drawn from random_state) and depend on no target.
-        They preserve distances between rows. False leaves them out.
+        If true, add random directions until there are n_components. The added directions are
+        orthonormal, have eigenvalue 0 and do not depend on the targets. Like all random
+        projections, they preserve distances between rows. `random_state` is their seed.
 
     Notes
     -----
-    Components are the left singular vectors of Cxy, the cross-scatter of rows and targets. They
-    are orthonormal. Eigenvalues are those of Cxy Cxyᵀ [SRP §2; mathematics §2]. The kernel of the
-    targets y is:
+    Components are the left singular vectors of Cxy (features, targets), the cross-scatter of rows
+    and targets. `eigenvalues_` are the eigenvalues of Cxy Cxyᵀ [SRP §2; mathematics §2]. The
+    kernel of two targets y and y' is:
 
-    - "linear": y yᵀ for numbers. For one label a row this is the delta kernel. For several labels
-      a row it is the linear kernel of their indicators, which is *not* the delta kernel of label
-      sets (directions 50° apart on real data).
-    - "delta": 1 for equal labels, else 0. It is "linear" for one label a row. Other targets raise
-      an error.
-    - "rbf": exp(−|y − y'|²/(2 sigma²)) for numbers. It is approximated by `n_fourier` random
-      Fourier features drawn from random_state. The error is 14 / 3 / 0.6 % with 100 / 1,000 /
-      10,000 features. With this kernel, n_components=None means 10.
+    - "linear": the product of the numbers y and y'. For one label a row this is the delta kernel.
+      For several labels a row it is the number of common labels, which is *not* the delta kernel
+      of the sets of labels (directions are 50° apart on real data).
+    - "delta": 1 for equal labels, else 0. Only for one label a row, where "linear" is the same.
+    - "rbf": exp(−|y − y'|²/(2 sigma²)) for numbers. The kernel is approximated by `n_fourier`
+      random Fourier features, whose seed is `random_state`. The error is 14 % with 100 features, 3
+      % with 1,000 and 0.6 % with 10,000. With this kernel, n_components=None means 10.
 
-    If every row is a class of its own, the kernel matrix of the targets is I and SPCA is PCA. If
-    the targets are p columns of random ±1, SPCA is randomised PCA with p directions, in one pass
-    and without a scatter matrix of the rows.
+    If every row is a class of its own, SPCA is PCA. If the targets are p columns of random ±1,
+    SPCA is randomised PCA with p components, in one pass and without a scatter matrix of the rows.
 
-    State: O(d·(k + 2)) numbers for d features and k labels, columns or Fourier features. Learning
-    a row costs O(its entries × its labels or k), solving O(d k²). The scatter matrix of the rows
-    is not needed.
+    The state has O(d·(k + 2)) numbers for d features and k labels, columns of numbers or Fourier
+    features. Learning a row costs O(its entries × k), or for labels O(its entries × its labels).
+    Solving costs O(d k²). The scatter matrix of the rows is not needed.
     """
 
     target_kinds: ClassVar[Any] = KernelKinds()
@@ -103,20 +103,21 @@ class SPCA(DependenceMethod):
         check_choice("null_space", self.null_space, (False, True))
 
     def target_encoding(self) -> Encoding:
-        """Return how targets become the columns of the cross-scatter.
+        """Return the encoding of targets as numeric columns.
 
-        With kernel="rbf" they become random Fourier features. Otherwise labels become indicators,
-        and numbers stay as they are.
+        With kernel="rbf", numbers become random Fourier features. With another kernel, numbers are
+        unchanged. Labels become indicators (columns of 0 and 1).
         """
         return (
             Fourier(self.n_fourier, float(self.sigma), self.random_state or 0) if self.kernel == "rbf" else "indicator"
         )
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the left singular vectors of Cxy and the eigenvalues of Cxy Cxyᵀ.
+        """Return the directions and eigenvalues, largest eigenvalue first.
 
-        Cxy is the cross-scatter of rows and targets. If Cxy is only rounding error, there are no
-        directions.
+        The directions are the left singular vectors of the cross-scatter of rows and targets. The
+        eigenvalues are the squared singular values. Singular values that are only rounding error
+        are left out.
         """
         vectors, values = moments.reduced(moments.cross, moments.target_size)
         most = 10 if self.kernel == "rbf" and self.n_components is None else len(values)
@@ -132,7 +133,7 @@ class SPCA(DependenceMethod):
         count: number of directions.
         """
         drawn = np.random.default_rng(self.random_state or 0).normal(size=(len(vectors), count))
-        # One subtraction leaves a rounding error along `vectors`, and the second removes it.
+        # Subtract twice, because the first time leaves rounding errors in the span of `vectors`.
         for _ in range(2):
             drawn = np.linalg.qr(drawn - vectors @ (vectors.T @ drawn))[0]
         return drawn

@@ -20,9 +20,10 @@ from stream_dr.targets.targets import Label
 class SRP(DependenceMethod):
     """Project rows onto random combinations of directions that depend on the targets.
 
-    Supervised random projections approximate SPCA without an eigenproblem. The combinations have
-    random signs. The signs of a label follow from random_state and the label alone, so states
-    learned on several machines can be merged.
+    Supervised random projections approximate SPCA without solving an eigenproblem. Each label
+    gives one direction. Each component is the sum of these directions with random signs. A label's
+    signs depend only on `random_state` and the label, so states learned on several machines can be
+    merged.
 
     >>> from stream_dr import SRP
     >>> SRP(n_components=2).fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.5]], ["a", "a", "b"]).components_.shape
@@ -30,43 +31,46 @@ class SRP(DependenceMethod):
 
     Targets are one or several labels a row, or numbers. `transform` does not centre (`mean_` is
     zero), and components are not orthonormal. More components than classes reduce the randomness
-    but add no directions. `gamma` and `scatter` have no effect. Merges and unlearns.
+    but add no directions. `gamma` and `scatter` have no effect. States can be merged, and rows can
+    be unlearned.
 
     Parameters
     ----------
     n_components : int ≥ 1, default 10
-        Number p of random combinations of the targets.
+        Number of random combinations of the targets.
     sigma : float > 0, default 1.0
-        Width of the Gaussian kernel of targets that are numbers, in their unit.
+        Width of the Gaussian kernel for targets that are numbers, in the unit of the targets.
     scaling : {"unit", "source"}, default "unit"
-        Length of the components (see Notes). With "unit", W = (Cxy / N) R for N rows, which does
-        not grow with N. With "source", W = Cxy R, where Cxy is a sum over rows, as in the paper.
+        Length of the components. With "unit", the length does not depend on the number of rows.
+        With "source", components are sums over the rows, as in the paper, so the length grows with
+        the number of rows.
 
     Notes
     -----
-    The components are the columns of W = Cxy R [SRP eq. 13; mathematics §2]. Cxy is the
-    cross-scatter of rows and targets. R holds random signs ±1/√p, one row per label, so that
-    E[R Rᵀ] = I. Then E[W Wᵀ] = Cxy Cxyᵀ, the matrix that SPCA decomposes. The rank of W is at most
-    min(p, c − 1) for c classes. W has no eigenvalues. `eigenvalues_` are the squared lengths of
-    the columns of Cxy R, in the order of the columns.
+    The components are the columns of W = Cxy R [SRP eq. 13; mathematics §2]. Cxy (features,
+    labels) is the cross-scatter of rows and label indicators. R (labels, p) are random signs,
+    divided by √p for p components. The expected value of W Wᵀ is Cxy Cxyᵀ, the matrix whose
+    eigenvectors are SPCA's components. With scaling="unit", W is also divided by the weight of all
+    rows. `eigenvalues_` are the squared lengths of the columns of Cxy R, in the order of the
+    columns.
 
-    Targets that are numbers go through p random Fourier features ψ(y) of a Gaussian kernel of
-    width `sigma`. W is then the cross-scatter Cxψ of rows and these features. Several labels a row
-    use the linear kernel of their indicators.
+    If the targets are numbers, they are mapped to p random Fourier features of a Gaussian kernel.
+    W is then the cross-scatter of rows and these features. For several labels a row, the kernel is
+    the linear kernel of the label indicators.
 
-    With one label a row the columns of Cxy sum to zero. If the c signs of a component were all
-    equal (a chance of 1 in 2^(c−1)), the component would be zero. Such signs are drawn again until
-    they differ, and R is scaled by √(1 − 2^(1−c)), so that E[W Wᵀ] = Cxy Cxyᵀ still holds (see
-    `differing_signs`). Because of this, R depends on the set of labels seen. A new label changes
-    the scale, and may return a component to the signs of its first draw. With two classes all
-    components are ± the difference of the class means, which is one direction whatever p is.
+    With one label a row, a component whose signs are all equal would be zero. Such signs are drawn
+    again until they differ, and R is scaled such that the expected value stays the same (see
+    `differing_signs`). Therefore R depends on the set of labels learned. A new label changes the
+    scale, and may change the signs of a component that was drawn again. For c classes there are at
+    most c − 1 linearly independent components. With two classes, all components are multiples of
+    the difference of the class means.
 
-    Without targets, [SRP §2.2] sets the kernel matrix of the targets to I, which is randomised
-    PCA. `SPCA` learns randomised PCA from random numbers as targets (see its Notes).
+    Without targets, the method of the paper is randomised PCA [SRP §2.2]. `SPCA` computes
+    randomised PCA if the targets are random numbers (see the Notes of `SPCA`).
 
-    State: O(d·(k + 2)) numbers for d features and k labels or p Fourier features. Learning a row
-    costs O(its entries × its labels), solving O(d k p). The scatter matrix of the rows is not
-    needed.
+    The state has O(d·(k + 2)) numbers for d features and k labels or Fourier features. Learning a
+    row costs O(its entries × its labels), and solving costs O(d k p). The scatter matrix of the
+    rows is not needed.
     """
 
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
@@ -87,18 +91,18 @@ class SRP(DependenceMethod):
         check_choice("scaling", self.scaling, ("unit", "source"))
 
     def target_encoding(self) -> Encoding:
-        """Return how targets become the columns of the cross-scatter.
+        """Return the encoding of numbers as n_components random Fourier features.
 
-        Numbers become n_components random Fourier features. Labels become indicators, whatever is
-        returned here.
+        The encoding has no effect on labels, which always become indicators (columns of 0 and 1).
         """
         return Fourier(int(self.n_components or 10), float(self.sigma), self.random_state or 0)
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the components and their squared lengths.
+        """Return the components (features, p) and their squared lengths (p,).
 
-        The components are Cxy R for labels and Cxψ for numbers (see the class's Notes). If Cxy is
-        only rounding error, there are no components.
+        If the targets are labels, the components are random combinations of the columns of the
+        cross-scatter of rows and targets. Otherwise the components are these columns. If the
+        cross-scatter is only rounding error, there are no components.
         """
         cross = moments.cleaned(moments.cross, moments.target_size)
         if not cross.any():
@@ -110,7 +114,10 @@ class SRP(DependenceMethod):
         return cross, (cross**2).sum(axis=0)
 
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """Return loadings divided by the weight of all rows with scaling="unit"."""
+        """Return loadings (features, p) at the length that `scaling` requires.
+
+        With scaling="unit", the loadings are divided by the weight of all rows.
+        """
         return loadings / moments.weight if self.scaling == "unit" and moments.weight > 0 else loadings
 
     def centre(self, moments: Moments) -> np.ndarray:
@@ -119,17 +126,15 @@ class SRP(DependenceMethod):
 
 
 def differing_signs(labels: Sequence[Label], p: int, seed: int) -> np.ndarray:
-    """Return the signs R (labels, p) for one label a row, centred and scaled.
+    """Return random signs (labels, p) for one label a row, centred and scaled.
 
-    The columns are those of `random_signs`, except that no column has only equal signs. A column
-    of equal signs is replaced by the next draw of the same seed and labels until its signs differ.
-    So the result depends on the set of labels and not on their order. For fewer than two labels R
-    is zero. Costs O(labels · p).
+    No column has only equal signs. A column of equal signs is replaced by further draws until its
+    signs differ. The result depends on the set of labels and not on their order. For fewer than
+    two labels, the result is zero. Costs O(labels · p).
 
-    The scale makes the expected product right. If the signs of a column differ, E[r_i r_j] =
-    −(1/p) / (2^(c−1) − 1) for the signs r_i, r_j of two of the c labels, by symmetry. So
-    E[H R Rᵀ H] = H / (1 − 2^(1−c)), where H is the centring matrix of c labels. The scale
-    √(1 − 2^(1−c)) turns the right side into H, and Cxy H = Cxy.
+    Let R be the result, H the centring matrix of the c labels, and E the expected value. Without
+    scaling, E[R Rᵀ] would be H / (1 − 2^(1−c)), because columns of equal signs are excluded. The
+    scale √(1 − 2^(1−c)) makes E[R Rᵀ] equal to H.
 
     p: number of columns.
     seed: seed of the draws.
@@ -145,12 +150,12 @@ def differing_signs(labels: Sequence[Label], p: int, seed: int) -> np.ndarray:
 
 
 def random_signs(labels: Sequence[Label], p: int, seed: int, draw: int = 0) -> np.ndarray:
-    """Return random signs (labels, p) of ±1/√p.
+    """Return random signs (labels, p), each +1/√p or −1/√p.
 
-    The signs of a label depend only on the seed, the label and the number of the draw.
+    The signs of a label depend only on the label, the seed and the number of the draw.
 
     p: number of signs per label.
-    draw: number of the draw, 0 for the first.
+    draw: number of the draw. Another number gives other signs.
     """
     redrawn = f":{draw}" if draw else ""
     rows = [_bits(f"{seed}{redrawn}:{type(label).__name__}:{label}", p) for label in labels]

@@ -22,11 +22,11 @@ from stream_dr.targets.label_codes import Label
 
 @dataclass(eq=False, repr=False)
 class WMV(ClosedForm):
-    """Find directions that spread pairs of rows by weights of their classes.
+    """Find directions that draw some pairs of classes together and others apart.
 
-    Weighted maximum variance. Every pair of classes has a weight. Rows of a pair of negative
-    weight are drawn together, and rows of a pair of positive weight are driven apart. PCA and MMC
-    are special cases.
+    Weighted maximum variance. Every pair of classes has a weight. If the weight is negative, the
+    projected rows of the two classes are drawn together. If the weight is positive, they are
+    driven apart. PCA and MMC are special cases.
 
     >>> from stream_dr import WMV
     >>> wmv = WMV(n_components=1).fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.0], [4.0, 2.0]], ["a", "a", "b", "b"])
@@ -34,52 +34,48 @@ class WMV(ClosedForm):
     [[1.0, 0.0]]
 
     Targets are one label a row. n_components=None takes the components of positive eigenvalue.
-    Merges and unlearns.
+    States can be merged, and rows can be unlearned.
 
     Parameters
     ----------
     alpha : float, default -1.0
-        Weight α of two rows of the same class. Must be below 0 with pairs="equal".
+        Weight of two rows of the same class. Must be below 0 with pairs="equal".
     beta : float > 0, default 1.0
-        Weight β of two rows of different classes.
+        Weight of two rows of different classes.
     pairs : {"equal", "share"}, default "equal"
-        How α and β become weights of pairs. With "equal", α and β are the weights. With "share",
-        every pair weighs β/N for N rows, and two rows of class k weigh α/n_k more for n_k rows of
-        the class.
+        How alpha and beta become weights of pairs of rows. With "equal", alpha and beta are the
+        weights. With "share", every pair of rows has the weight beta / N for N rows. If both rows
+        are of the same class, alpha / n is added for a class of n rows.
     pair_weights : list of (label, label, float) or None, default None
-        Weights of rows of these two classes, in either order. They replace the weights that follow
-        from alpha, beta and pairs.
+        Weights of pairs of rows of the two classes, in any order of the labels. They replace the
+        weights computed from alpha, beta and pairs.
     unlabelled : {"skip", "use"}, default "skip"
-        What to do with rows without a label. "use" learns them. Every pair with such a row then
-        has the weight of rows of different classes.
+        What to do with rows without a label. "use" learns them. A pair of rows of which one has no
+        label has the weight of two rows of different classes.
 
     Notes
     -----
-    Maximises ½ Σ_ij C_ij (wᵀ(x_i − x_j))² [WMV; mathematics §2]. C_ij is the weight of the classes
-    of the rows i and j, times the rows' own weights. Components are the orthonormal eigenvectors
-    of Xᵀ L X, ordered by algebraic value, where L = D − C and D are the row sums of C.
-
-    The matrix is computed from sums over classes, Xᵀ L X = Σ_k d_k T_k − Cxy C Cxyᵀ:
-
-    - T_k is the sum of (x − x̄)(x − x̄)ᵀ over the rows of class k.
-    - C is (classes, classes), with one weight per pair of classes. d_k = Σ_l C_kl n_l.
-    - Cxy is the cross-scatter of rows and class indicators.
+    A direction w maximises ½ Σ_ij C_ij (wᵀ(x_i − x_j))² [WMV; mathematics §2]. The sum is over all
+    pairs of rows x_i and x_j. C_ij is the weight of the rows' classes times the rows' own weights.
+    Components are the orthonormal eigenvectors of the matrix of this sum, largest eigenvalue
+    first. The matrix is computed from sums over classes, without reading pairs of rows.
 
     Special cases:
 
-    - pairs="equal" is the two-parameter form, with α < 0 for two rows of the same class and β > 0
-      for rows of different classes.
-    - pairs="share" with β = 1 is PCA for α = 0, MMC for α = −2, and weighted MMC Sb − a Sw for α =
-      −1 − a. The eigenvalues are N times those of these methods.
+    - pairs="equal" is the two-parameter form of the source.
+    - pairs="share" with beta=1 is PCA for alpha=0 and MMC for alpha=−2. With alpha = −1 − a it is
+      weighted MMC, where a is the weight of the within-class scatter. The eigenvalues are N times
+      the eigenvalues of these methods.
 
-    If only the diagonal of Cxx, the scatter of the centred rows, is stored (see `scatter`),
-    `solution_` is "diagonal". All classes are then taken to have the same diagonal
-    scatter. If the weights say that this scatter is to be maximised, single features would be the
-    components, so transform raises NeedsRefine.
+    Above 4,096 features only the diagonal of the rows' scatter may be stored (see `scatter`).
+    `solution_` is then "diagonal". The method assumes that all classes have the same diagonal
+    scatter. If the weights are such that this scatter is maximised, single features would be the
+    components, so `transform` raises NeedsRefine.
 
-    State: Cxx and c class matrices, 8·(c + 1)·d² bytes (170 MB for 20 classes at d = 1,000). With
-    pairs="share" only Cxx, or above 4,096 features its diagonal. Learning a row costs O(d²), or
-    O(its entries) for the diagonal. Solving costs O(d³ + c d²).
+    The state has a scatter matrix of all rows and one for each class, 8·(c + 1)·d² bytes for c
+    classes and d features (170 MB for 20 classes and 1,000 features). With pairs="share" only the
+    matrix of all rows is stored, or above 4,096 features its diagonal. Learning a row costs O(d²),
+    or O(its entries) if only the diagonal is stored. Solving costs O(d³ + c d²).
     """
 
     fixed: ClassVar[tuple[str, ...]] = (*ClosedForm.fixed, "unlabelled")
@@ -109,7 +105,8 @@ class WMV(ClosedForm):
     def keeps_class_scatter(self) -> bool:
         """True if the state stores a scatter matrix for each class.
 
-        This is needed if the rows of different classes have different factors.
+        These matrices are needed if the classes' scatters have different factors in the sum that
+        is solved.
         """
         return self.pairs == "equal" or bool(self.pair_weights) or self.unlabelled == "use"
 
@@ -118,9 +115,11 @@ class WMV(ClosedForm):
         return "partial" if self.unlabelled == "use" else self.encoding
 
     def class_pairs(self, moments: Moments) -> np.ndarray:
-        """Return the weights C (classes, classes) of pairs of rows, symmetric.
+        """Return the weights (classes, classes) of pairs of rows, by the rows' classes.
 
-        moments: moments with one more class for rows without a label, if there are any.
+        The matrix is symmetric.
+
+        moments: centred sums, with one more class for the rows without a label, if there are any.
         """
         n = moments.label_weights
         several = self.beta if self.pairs == "equal" else self.beta / n.sum()
@@ -134,11 +133,10 @@ class WMV(ClosedForm):
         return C
 
     def row_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
-        """Return the factor d_k of the rows of each class k in the scatter.
+        """Return the factor of each class's rows in the scatter that `refine` uses.
 
-        `refine` multiplies columns with this scatter. The key None is for rows without a label. If
-        all classes have the same factor, labels with fewer than `min_class_rows` rows get this
-        factor, too.
+        The key None is for rows without a label. If all classes have the same factor, labels with
+        fewer than `min_class_rows` rows get this factor, too.
         """
         moments = self._all_classes(moments)
         factors = (self.class_pairs(moments) @ moments.label_weights).tolist()
@@ -146,9 +144,9 @@ class WMV(ClosedForm):
         return dict(zip((*moments.labels, None), factors, strict=False)) | waiting
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return eigenvectors and eigenvalues of Xᵀ L X (see the class's Notes).
+        """Return directions and eigenvalues, largest eigenvalue first.
 
-        Only eigenvectors of positive eigenvalue are returned, unless n_components asks for more.
+        If n_components is None, only directions of positive eigenvalue are returned.
         """
         if not len(moments.label_weights):
             return np.zeros((len(moments.mean), 0)), np.zeros(0)
@@ -160,18 +158,20 @@ class WMV(ClosedForm):
         if not isinstance(state.class_scatter, ClassScatter):
             return self.directions_on(moments._replace(scatter=factors[0] * m.scatter), state)
 
-        # If there are rows without a label, their scatter is what the classes leave of Cxx.
+        # The scatter of rows without a label is what the classes leave of the scatter of all rows.
         unlabelled = factors[-1] if len(factors) > len(m.labels) else 0.0
         total = unlabelled * m.scatter
+        # The scatter of a class about the mean of all rows is its own scatter plus a rank-1 term.
         total += (m.cross * ((factors - unlabelled) / m.label_weights)) @ m.cross.T
         for j, factor in zip(np.flatnonzero(m.present), factors - unlabelled, strict=False):
             total += factor * state.scale * state.class_scatter.scatter[j] * m.scale[:, None] * m.scale
         return self.directions_on(moments._replace(scatter=total), state)
 
     def directions_on(self, moments: Moments, state: MomentState) -> Directions:
-        """Return directions if the scatter of `moments` is already Σ_k d_k T_k.
+        """Return directions and eigenvalues, largest eigenvalue first.
 
-        T_k is the scatter of class k about the mean of all rows, and d_k the factor of the class.
+        moments: centred sums of the rows. The caller has replaced their scatter by the sum of all
+            classes' scatters about the mean of all rows, each times the class's factor.
         """
         moments = self._all_classes(moments)
         C = self.class_pairs(moments)
@@ -190,9 +190,11 @@ class WMV(ClosedForm):
         return m._replace(label_weights=np.append(m.label_weights, weight), cross=cross)
 
     def _diagonal(self, moments: Moments, factors: np.ndarray) -> Directions:
-        """Return directions if only the diagonal of the rows' scatter is stored.
+        """Return directions and eigenvalues from the diagonal of the rows' scatter.
 
-        factors: (classes,), factor of each class in the scatter.
+        Raises NeedsRefine if single features would be the components.
+
+        factors: (classes,), factor of each class's scatter.
         """
         n = moments.label_weights
         within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
@@ -210,9 +212,11 @@ class WMV(ClosedForm):
 
 
 def _between_eigenpairs(moments: Moments, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return eigenvalues (r,) and eigenvectors (features, r) of cross · weights · crossᵀ.
+    """Return eigenvalues (r,) and eigenvectors (features, r) of a product of three matrices.
 
-    cross: (features, classes), cross-scatter of rows and class indicators in `moments`.
+    The product is cross @ weights @ cross.T, where cross (features, classes) is the cross-scatter
+    of rows and class indicators in `moments`.
+
     weights: (classes, classes), symmetric.
     """
     basis, _ = moments.reduced(moments.cross, moments.cross.shape[1] ** 0.5)

@@ -1,34 +1,27 @@
 """Feature maps, which transform rows before an estimator learns or projects them.
 
-An estimator takes a feature map as its spec, a plain dict that travels in JSON, over HTTP and in
-snapshots: `LDA(feature_map=random_fourier(500, gamma=0.1))`, or `{"map": "random_fourier",
-"n_features": 500, "gamma": 0.1}`.
+An estimator has a parameter `feature_map`, whose value is a spec of a map. A spec is a dict that
+can be sent as JSON and stored in files. For example, `random_fourier(500, gamma=0.1)` returns a
+dict with the entries `"map": "random_fourier", "n_features": 500, "gamma": 0.1` and defaults.
 
-- `random_fourier`: random Fourier features of the RBF or the Laplace kernel (fourier.py). With
-  these features PCA, SPCA, SRP, LDA … approximate kernel PCA, KSPCA, KSRP and the kernel two-stage
-  methods.
+- `random_fourier`: random Fourier features for the RBF, Laplace or Matérn kernel (fourier.py). An
+  estimator with this map approximates a kernel method, for example kernel PCA.
 - `nystroem`: coordinates of rows on landmarks, which are some of the rows (nystroem.py). If all
-  rows are landmarks, the estimator is the kernel method itself.
-- `polynomial`: products of features, exact or sketched, for the polynomial kernel (polynomial.py).
-- `hashing`: any number of named features to a fixed number of columns (hashing.py).
-- `table`: rows of a table (categories, dates, texts, missing values) to numbers (table.py).
-- `text`: texts to weighted words (table.py).
+  rows are landmarks, the estimator is exactly the kernel method.
+- `polynomial`: products of features, for the polynomial kernel (polynomial.py).
+- `hashing`: hashing of any number of named features to a fixed number of columns (hashing.py).
+- `table`: encoding of a table (categories, dates, texts, missing values) as numbers (table.py).
+- `text`: encoding of texts as weighted words (table.py).
 
-How states of mapped rows merge depends on the map:
+Whether states of mapped rows can be merged depends on the map:
 
-- `random_fourier`, `polynomial`, `hashing`, and `nystroem` with landmarks in the spec depend only
-  on the spec and the features. The maps of two machines are equal, so states merge as without a
-  map.
-- `table` and `text` have running statistics, which are part of a model's state and merge with it.
-- If `gamma` of `random_fourier` is None, the first batch decides γ. γ is stored in the state, and
-  states with different γ do not merge.
-- Landmarks that `nystroem` draws from a stream are part of the state. Such states merge only if
-  their landmarks are equal, since coordinates on other landmarks mean something else.
-
-The cost is the cost of the map for each row that is learned or projected.
-
-Why this way: the spec is the parameter, so nothing has to convert it. Random numbers that a map
-draws are cached here, by spec and width.
+- `polynomial`, `hashing`, `random_fourier` with a number `gamma`, and `nystroem` with landmarks in
+  the spec: states can be merged as without a map.
+- `table` and `text`: the map has running statistics, which are merged with the state.
+- `random_fourier` with gamma=None: the first batch decides the value of gamma. States can be
+  merged only if these values are equal.
+- `nystroem` that draws landmarks from the stream: states can be merged only if their landmarks are
+  equal.
 """
 
 import inspect
@@ -53,7 +46,7 @@ MAPS: dict[str, Any] = {
     "table": Table,
     "text": Text,
 }
-"""Classes of feature maps by their name in a spec."""
+"""Classes of feature maps, by the name of the map in a spec."""
 
 P = ParamSpec("P")
 
@@ -63,7 +56,7 @@ def _spec_maker(name: str, kind: Callable[P, FeatureMap], what: str, example: st
 
     name: name of the function and of the map.
     kind: class of the map.
-    what: what the map computes, for the function's docstring.
+    what: description of what the map computes, for the function's docstring.
     example: code of an example, for the function's docstring.
     """
 
@@ -144,8 +137,11 @@ def nystroem(
 ) -> dict[str, Any]:
     """Return the spec of a map to coordinates on landmark rows (Nyström).
 
-    landmarks: number of landmarks, or the rows (landmarks, features) as an array, sparse matrix or
-    table. See nystroem.Nystroem for the other parameters. Raises InvalidParameter.
+    Landmarks are rows with which other rows are compared. See nystroem.Nystroem for the other
+    parameters. Raises InvalidParameter.
+
+    landmarks: number of landmarks, or the landmarks themselves (landmarks, features) as an array,
+        sparse matrix or table.
 
     >>> from stream_dr import nystroem
     >>> nystroem(2, kernel="linear")["landmarks"]
@@ -155,7 +151,9 @@ def nystroem(
 
 
 def feature_map(spec: Any) -> Any:
-    """Return the feature map that a spec describes. Raises InvalidParameter.
+    """Return the feature map that a spec describes.
+
+    Raises InvalidParameter if the spec is not valid.
 
     spec: a dict of the map's name and parameters, or the JSON of this dict.
     """
@@ -178,7 +176,7 @@ def feature_map(spec: Any) -> Any:
 
 
 def canonical_spec(spec: dict[str, Any] | str | FeatureMap) -> str:
-    """Return a spec as JSON text that is the same for equal maps.
+    """Return a spec as JSON text. Specs of equal maps give the same text.
 
     spec: a feature map, a dict of its name and parameters, or the JSON of this dict.
     """
@@ -186,7 +184,9 @@ def canonical_spec(spec: dict[str, Any] | str | FeatureMap) -> str:
 
 
 def whole_spec(spec: dict[str, Any] | str) -> dict[str, Any]:
-    """Return a spec with its defaults filled in. Raises InvalidParameter.
+    """Return a spec with all parameters, including those that have their default value.
+
+    Raises InvalidParameter if the spec is not valid.
 
     spec: a dict of the map's name and parameters, or the JSON of this dict.
     """
@@ -194,7 +194,7 @@ def whole_spec(spec: dict[str, Any] | str) -> dict[str, Any]:
 
 
 def brief_spec(spec: Any) -> Any:
-    """Return a spec, for display, without the values that are defaults of its map.
+    """Return a spec without parameters that have their default value, for display.
 
     A value that is not the spec of a map is returned unchanged.
     """

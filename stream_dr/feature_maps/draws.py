@@ -1,11 +1,11 @@
 """Random numbers keyed by (seed, purpose, index), independent of earlier draws.
 
-Philox is a counter-based generator. Block i of its output is a function of the key and of i alone.
-An index, such as the number of a row or feature, always uses the same blocks. So any range of
-indices can be drawn in any order, and again.
+The index is, for example, the number of a row or feature. The random numbers of an index do not
+depend on which other indices are drawn, or in which order. So a state depends only on its rows and
+the seed, and not on how the rows are divided into batches.
 
-Why this way: a state that depends only on its rows and a seed can be replayed, batched differently
-and widened later.
+The generator is Philox, a counter-based generator. Block i of its output is a function of the key
+and i.
 """
 
 import math
@@ -23,7 +23,8 @@ def open_uniforms(seed: int, purpose: int, first: int, count: int, each: int = 1
     Row i belongs to index first + i, and does not depend on other rows.
 
     seed: seed from the user.
-    purpose: number of the use. Different uses of one seed get different random numbers.
+    purpose: number that identifies the use of the random numbers. Two uses with the same seed get
+        different random numbers.
     first: first index.
     count: number of indices.
     each: number of random numbers for each index.

@@ -53,12 +53,15 @@ class FeatureMap(ABC):
         return self
 
     def warn_if_unsuitable(self, X: Rows) -> None:  # noqa: B027
-        """Warn if the map does not suit the first rows X (rows, features)."""
+        """Issue a warning if the map does not suit the first rows of the stream.
+
+        X: (rows, features).
+        """
 
     def is_decided_as(self, other: "FeatureMap") -> bool:
-        """Return True if `decided` can have turned this map into `other`.
+        """Return True if two maps differ only in parameters computed from the first batch.
 
-        The two maps then differ only in parameters that are computed from the first batch.
+        `decided` may then have made `other` from this map.
         """
         return False
 

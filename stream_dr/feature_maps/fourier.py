@@ -1,23 +1,24 @@
 """Random Fourier features, whose inner products approximate a shift-invariant kernel.
 
-The method is that of Rahimi and Recht (2007). The features of a row x are φ(x) = √(2/D) [cos Ωᵀx,
-sin Ωᵀx], and the kernel is k(x, x') ≈ φ(x)ᵀφ(x'). Ω holds D/2 frequencies, drawn from the spectrum
-of the kernel k [SRP eq. 15]:
+The method is that of Rahimi and Recht (2007). The mapped row of a row x (d,) has D numbers
 
-- RBF, exp(−γ|x − x'|²): Ω ~ N(0, 2γ). The orthogonal variant draws blocks of frequencies that are
-  orthogonal and have the lengths of independent ones. This gives a smaller error for the same D
-  (Yu, Suresh, Choromanski, Holtmann-Rice, Kumar 2016).
-- Laplace, exp(−γ|x − x'|₁): Ω ~ Cauchy(0, γ).
-- Matérn (matern.py): Ω ~ √(2γ) times a multivariate t distribution of 2ν degrees of freedom.
+    φ(x) = √(2/D) [cos Ωᵀx, sin Ωᵀx]
 
-The error of k is about 1/√D. Cost per row: O(nonzeros · D / 2) products and D cosines. Memory of
-the map: 4 · features · D bytes.
+and the kernel of two rows x and x' is approximately φ(x)ᵀφ(x'). Ω (d, D/2) are random frequencies.
+Their distribution depends on the kernel and its parameter γ [SRP eq. 15]:
 
-Why this way: the features have both sine and cosine of each frequency. With a cosine and a random
-phase instead, k(x, x) would not be exactly 1, and the error would be larger for nearby rows. Row i
-of Ω is drawn from (seed, i), so a stream may get more features without a change of earlier rows of
-Ω. In the orthogonal variant all rows of Ω depend on each other, so the number of features must be
-known at the start.
+- RBF, exp(−γ|x − x'|²): a normal distribution of variance 2γ. In the orthogonal variant,
+  frequencies are also orthogonal within blocks, which makes the error smaller (Yu, Suresh,
+  Choromanski, Holtmann-Rice, Kumar 2016).
+- Laplace, exp(−γ|x − x'|₁): a Cauchy distribution of scale γ.
+- Matérn (matern.py): √(2γ) times a multivariate t distribution of 2ν degrees of freedom.
+
+The error of the kernel is about 1/√D. Mapping a row costs O(nonzeros · D). The map takes
+4 · features · D bytes.
+
+Row i of Ω depends only on the seed and i. So a stream may get more features, and earlier rows of Ω
+do not change. In the orthogonal variant all rows of Ω depend on each other, so the number of
+features must be known at the start.
 """
 
 import warnings
@@ -36,15 +37,15 @@ from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.sparse_rows import is_sparse
 
 SPECTRUM, LENGTHS, FREEDOM = 21, 22, 24
-"""Numbers that make the random numbers of different uses differ (see draws.py).
+"""Numbers that identify the uses of random numbers (parameter `purpose` in draws.py).
 
-Block b of the orthogonal variant adds 100 · b to SPECTRUM.
+Block b of the orthogonal variant uses SPECTRUM + 100 · b.
 """
 FARTHEST = 1e9
-"""Largest |ωᵀx| for a row x and a frequency ω.
+"""Largest angle |ωᵀx| for a row x and a frequency ω.
 
-Beyond this value, sine and cosine would be rounding errors, so they are set to 0. The kernel of
-rows so far apart is 0, too. Scale such rows, or lower gamma.
+The sine and cosine of a larger angle would be rounding errors, so they are set to 0. To avoid such
+angles, scale the rows or choose a smaller gamma.
 """
 LEAST_MEDIAN, MEDIAN_ROWS = 0.01, 200
 """Limits for the warning about the kernel of a first batch.
@@ -70,9 +71,8 @@ class RandomFourier(FeatureMap):
     kernel : "rbf", "laplace" or "matern"
         exp(−γ|x − x'|²), exp(−γ|x − x'|₁) or the Matérn kernel (matern.py) for rows x and x'.
     gamma : float or None
-        γ > 0, in the inverse unit of |x|² (rbf, matern) or |x|₁ (laplace). If None, γ is computed from the
-        first batch: 1/d for dense rows of d features or sparse rows of a declared width d, and 1
-        for sparse rows of undeclared width.
+        Parameter γ > 0 of the kernel. None means 1/d, where d is the number of features of the
+        first batch. For sparse rows without a declared width, None means 1.
     seed : int
         Seed of the random numbers.
     orthogonal : bool
@@ -101,9 +101,8 @@ class RandomFourier(FeatureMap):
     def decided(self, block: Block) -> "RandomFourier":
         """Return the map with a number as gamma.
 
-        A gamma of None becomes 1/d. d is the number of features of dense rows, or the declared
-        number of features of sparse rows. For sparse rows without a declared number, gamma becomes
-        1.
+        None becomes 1/d, where d is the number of features of the batch. For sparse rows without a
+        declared width, None becomes 1.
 
         block: the first batch.
         """
@@ -114,9 +113,9 @@ class RandomFourier(FeatureMap):
         return replace(self, gamma=1.0 / max(1, block.features) if declared else 1.0)
 
     def warn_if_unsuitable(self, X: Rows) -> None:
-        """Warn (NarrowKernel) if most kernel values of two rows are near 0.
+        """Issue the warning NarrowKernel if most pairs of rows have a kernel value near 0.
 
-        X: (rows, features) the first rows of the stream.
+        X: (rows, features), the first rows of the stream.
         """
         gamma = float(self.gamma or 0.0)
         distance = _median_distance(X, self.kernel)
@@ -181,20 +180,22 @@ class RandomFourier(FeatureMap):
         return out
 
     def bytes(self, width: int) -> int:
-        """Return the bytes of the frequencies, 4 · features · D.
+        """Return the memory of the frequencies, 4 · features · n_features bytes.
 
-        D is the number of columns of mapped rows. Unless the frequencies are orthogonal, the
-        number of features is rounded up to a power of 2.
+        n_features is the number of columns of mapped rows. The number of features is rounded up to
+        a power of 2, except in the orthogonal variant.
+
+        width: number of features.
         """
         return 4 * self.n_features * (width if self.orthogonal else _next_power_of_2(width))
 
 
 @lru_cache(maxsize=8)
 def frequencies(spec: RandomFourier, width: int) -> np.ndarray:
-    """Return the frequencies Ω (width, D/2) float64, read-only.
+    """Return the random frequencies (width, n_features / 2) float64, read-only.
 
-    D is the number of columns of mapped rows. Row i depends only on (seed, i), except if the
-    frequencies are orthogonal.
+    n_features is the number of columns of mapped rows. Row i depends only on the seed and i,
+    except in the orthogonal variant.
 
     spec: the map. Its gamma must be a number.
     width: number of features.
@@ -206,7 +207,7 @@ def frequencies(spec: RandomFourier, width: int) -> np.ndarray:
     elif spec.kernel == "rbf":
         omega = np.sqrt(2.0 * gamma) * normals(spec.seed, SPECTRUM, 0, width, half)
     elif spec.kernel == "matern":
-        # χ² of 2ν degrees of freedom, one for each frequency, makes normals a multivariate t.
+        # Normals divided by the root of a χ² variable have a multivariate t distribution.
         freedom = 2.0 * gammaincinv(spec.nu, open_uniforms(spec.seed, FREEDOM, 0, half)[:, 0])
         omega = np.sqrt(4.0 * gamma * spec.nu / freedom) * normals(spec.seed, SPECTRUM, 0, width, half)
     else:
@@ -243,10 +244,10 @@ def _median_distance(X: Rows, kernel: str) -> float:
 
 
 def _orthogonal_frequencies(width: int, count: int, seed: int) -> np.ndarray:
-    """Return orthogonal frequencies (width, count).
+    """Return random frequencies (width, count) that are orthogonal within blocks.
 
-    Their lengths are distributed as those of standard normal vectors. Columns are orthogonal
-    within blocks of at most `width` columns. Raises InvalidParameter if the width is too large.
+    A block has at most `width` columns. The lengths of the columns have the same distribution as
+    the lengths of standard normal vectors. Raises InvalidParameter if the width is too large.
 
     width: number of features.
     count: number of frequencies.
@@ -267,7 +268,7 @@ def _orthogonal_frequencies(width: int, count: int, seed: int) -> np.ndarray:
 def _next_power_of_2(width: int) -> int:
     """Return the smallest power of 2 that is at least `width`.
 
-    Frequencies are drawn for this number of features, so a stream that gets wider seldom draws
-    them again.
+    Frequencies are drawn for this number of features. So they are seldom drawn again if the number
+    of features of a stream grows.
     """
     return 1 << max(0, int(width) - 1).bit_length()

@@ -11,9 +11,8 @@ feature "f=v" with value 1. A bool becomes 0 or 1.
 Cost per row: O(nonzeros), and a hash for each name that is not in the cache. The map needs no
 memory of its own.
 
-Why this way: with random signs, two features that share a column cancel on average instead of
-adding up, so inner products are right on average. The default of 4,096 columns is the largest
-number for which exact scatter is computed.
+The signs are random, so the errors of features that share a column cancel on average. The default
+of 4,096 columns is the largest number for which the whole scatter matrix is stored.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence

@@ -1,8 +1,12 @@
-"""Matérn kernel, a family between exp(−|x − x'|) and the RBF kernel.
+"""Matérn kernel of pairs of rows, with the parameters γ and ν (smoothness).
 
-With s = √(4νγ)·|x − x'|, the kernel is 2^(1−ν)/Γ(ν) · s^ν · K_ν(s), where K_ν is the modified Bessel
-function of the second kind (Rasmussen and Williams 2006, eq. 4.14, of length scale 1/√(2γ)). Its
-limit for ν → ∞ is the RBF kernel exp(−γ|x − x'|²). ν = 1/2 gives exp(−√(2γ)·|x − x'|).
+For two rows x and x', let s = √(4νγ)·|x − x'|. The kernel is
+
+    2^(1−ν)/Γ(ν) · s^ν · K_ν(s)
+
+where K_ν is the modified Bessel function of the second kind (Rasmussen and Williams 2006, eq.
+4.14, with the length scale 1/√(2γ)). For ν = 1/2 the kernel is exp(−√(2γ)·|x − x'|). For ν → ∞ it
+approaches the RBF kernel exp(−γ|x − x'|²).
 """
 
 import numpy as np
@@ -12,7 +16,10 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.feature_maps.draws import finite_number
 
 LARGEST_NU = 100.0
-"""Largest ν. From there on the kernel differs from the RBF kernel by less than 1 %."""
+"""Largest allowed smoothness ν.
+
+For larger values the kernel differs from the RBF kernel by less than 1 %.
+"""
 
 
 def check_nu(name: str, nu: object) -> None:
@@ -30,8 +37,8 @@ def matern(squared: np.ndarray, gamma: float, nu: float) -> np.ndarray:
     """Return the Matérn kernel of pairs of rows.
 
     squared: squared Euclidean distances of the pairs, of any shape.
-    gamma: γ, the parameter of the RBF kernel that is the limit for ν → ∞.
-    nu: ν.
+    gamma: parameter γ, which is that of the RBF kernel exp(−γ|x − x'|²) for ν → ∞.
+    nu: smoothness ν.
     """
     s = np.sqrt(4.0 * nu * gamma * squared)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

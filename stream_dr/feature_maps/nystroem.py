@@ -1,21 +1,23 @@
 """Coordinates of rows on landmark rows, whose inner products are those of a kernel.
 
-The method is that of Williams and Seeger (2001). The landmarks Z are some of the rows. K = k(Z, Z)
-= L Lᵀ is their kernel matrix with its Cholesky factor L, and a row x has the coordinates φ(x) =
-L⁻¹ k(Z, x). If two rows lie in the span of the landmarks in feature space, φ(x)ᵀφ(x') = k(x, x').
-For other rows, φ(x)ᵀφ(x') is the kernel of their projections onto the span. An estimator with this
-map is the kernel method with directions restricted to the span. If all rows are landmarks, the
-estimator is the kernel method itself.
+The method is that of Williams and Seeger (2001). Landmarks are some of the rows, with which all
+rows are compared by a kernel k. Let Z be the landmarks and L the Cholesky factor of their kernel
+matrix k(Z, Z). The coordinates (landmarks,) of a row x are
 
-Landmarks are in the spec, or are drawn from the first rows. A draw depends on (seed, row number),
-and so does not depend on the batches. The remainder of a row is its part outside the span of the
-earlier landmarks. A row whose remainder is at most 1e-8 is skipped, because rounding errors are
-divided by the remainder.
+    φ(x) = L⁻¹ k(Z, x)
 
-Why this way: a landmark has the coordinate 0 on all later landmarks. So rows that were learned
-before a landmark was drawn remain correct, and no row has to wait until all landmarks are known.
+The inner product φ(x)ᵀφ(x') of two rows approximates their kernel k(x, x'). If all rows are
+landmarks, the inner products are exact, and an estimator with this map is the kernel method.
 
-Cost per row: k(Z, x), and O(landmarks²). Memory: the landmarks, and 8 · landmarks² bytes.
+Landmarks are in the spec, or are drawn from the first rows of the stream. Which rows are drawn
+does not depend on how the rows are divided into batches. A row is skipped if nearly all of it (up
+to 1e-8) is in the span of the earlier landmarks, because rounding errors would be amplified.
+
+Landmarks are added while rows are learned. A row that was learned before a landmark was added
+counts as having the coordinate 0 on this landmark.
+
+Mapping a row costs the kernel values with all landmarks, and O(landmarks²). The map takes the
+memory of the landmarks, and 8 · landmarks² bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +56,7 @@ The Cholesky factor of their kernel matrix takes 8 · landmarks² bytes.
 _LANDMARK_DRAW, _AT_ONCE = 23, 256
 """Constants for drawing landmarks (rows that other rows are compared with).
 
-_LANDMARK_DRAW: number that makes these random numbers differ from others (see draws.py).
+_LANDMARK_DRAW: number that identifies this use of random numbers (`purpose` in draws.py).
 _AT_ONCE: largest number of rows that are added to the landmarks at a time.
 """
 
@@ -67,15 +69,15 @@ _WIDEST_DENSE = 4096
 class Landmarks(NamedTuple):
     """Landmark rows so far, with the Cholesky factor of their kernel matrix.
 
-    Landmarks are the rows of the stream that all other rows are compared with by the kernel.
+    Landmarks are rows of the stream with which all rows are compared by the kernel.
 
     Attributes
     ----------
     seen : int
         Number of rows of the stream that could have become landmarks.
     picked : int
-        Number of rows drawn. This includes drawn rows that were skipped because they lie in the
-        span of the landmarks.
+        Number of rows that were drawn as landmarks. Some of them were then skipped, because they
+        lie in the span of the other landmarks.
     n_features : int
         Number of features of the rows.
     factor : ndarray (landmarks, landmarks)
@@ -140,13 +142,14 @@ class Nystroem(FeatureMap):
         "rbf" exp(−γ|x − x'|²), "laplace" exp(−γ|x − x'|₁), "matern" (matern.py), "polynomial"
         (γ xᵀx' + coef0)^degree, or "linear" xᵀx'.
     gamma : float
-        γ > 0.
+        Parameter γ of the kernel, above 0.
     degree : int
         Degree of the polynomial kernel.
     coef0 : float
         Constant of the polynomial kernel.
     first : int or None
-        Number of first rows to draw from. None takes the first `landmarks` rows.
+        Number of rows at the start of the stream from which landmarks are drawn. None means as
+        many rows as landmarks, so that each of these rows is drawn.
     seed : int
         Seed of the draws.
     nu : float
@@ -164,10 +167,7 @@ class Nystroem(FeatureMap):
 
     @property
     def draws_landmarks(self) -> bool:
-        """True if landmarks are drawn from the stream.
-
-        Otherwise the spec has the landmarks.
-        """
+        """True if landmarks are drawn from the stream, False if the spec lists them."""
         return isinstance(self.landmarks, int | np.integer)
 
     @property
@@ -202,11 +202,13 @@ class Nystroem(FeatureMap):
             landmark_rows(self.landmarks)
 
     def bytes(self, width: int) -> int:
-        """Return the largest number of bytes of the landmark rows and of their factor.
+        """Return the largest memory of the landmarks, in bytes.
 
-        The factor is the Cholesky factor of the landmarks' kernel matrix. The result is 8 ·
-        landmarks · (features + landmarks). Rows of more than 4,096 features count as sparse rows
-        with 4,096 entries.
+        The memory is that of the landmark rows and of the Cholesky factor of their kernel matrix,
+        8 · landmarks · (features + landmarks) bytes. Rows of more than 4,096 features are assumed
+        to be sparse, with 4,096 entries each.
+
+        width: number of features.
         """
         return self.most * ((8 * width if width <= _WIDEST_DENSE else 12 * _WIDEST_DENSE) + 8 * self.most)
 
@@ -220,12 +222,13 @@ class Nystroem(FeatureMap):
         return nothing if self.draws_landmarks else _add_landmarks(self, nothing, landmark_rows(self.landmarks))
 
     def grown(self, landmarks: Landmarks, block: Block) -> Landmarks:
-        """Return the landmark rows together with new ones drawn from a batch.
+        """Return the landmarks so far, and further landmarks that are drawn from a batch.
+
+        Raises WidthMismatch if the batch has another number of features than landmarks in the
+        spec. Raises NotFinite if the kernel of two rows is too large.
 
         landmarks: landmarks so far.
         block: the batch.
-
-        Raises WidthMismatch. Raises NotFinite if the kernel of two rows is too large.
         """
         width = max(landmarks.n_features, block.features)
         if not self.draws_landmarks:
@@ -251,17 +254,15 @@ class Nystroem(FeatureMap):
         if n and X.shape[0]:
             values = self.values(X, landmarks.rows)
             out[:, :n] = solve_triangular(landmarks.factor, values.T, lower=True, check_finite=False).T
-            # Rounding errors become 0, the coordinate before the landmark was drawn.
+            # Set rounding errors to 0, which is the coordinate of rows on later landmarks.
             out[np.abs(out) <= n * _EPS * np.linalg.norm(out, axis=1, keepdims=True)] = 0.0
         return out
 
     def values(self, A: Rows, B: Rows) -> np.ndarray:
-        """Return the kernel of each row of A with each row of B.
+        """Return the kernel values (rows of A, rows of B) float64 of two arrays of rows.
 
-        The result is (rows of A, rows of B) float64.
-
-        A, B: (rows, features), dense or CSR. If one has fewer features, its missing features are
-        0.
+        A, B: (rows, features), dense or CSR. If the numbers of features differ, missing features
+            count as 0.
         """
         from sklearn.metrics import pairwise as kernels
 
@@ -284,11 +285,12 @@ class Nystroem(FeatureMap):
         return np.asarray(kernel(A, B, gamma=self.gamma))
 
     def _drawn_rows(self, landmarks: Landmarks, block: Block) -> tuple[np.ndarray, int]:
-        """Return the indices of the batch's rows that are drawn, and the number drawn so far.
+        """Return the indices of the batch's rows that are drawn as landmarks, and a count.
 
-        From the first `first` rows of the stream, `most` rows are drawn, each with the same
-        probability (Knuth's algorithm S). Some drawn rows may be skipped because they lie in the
-        span of the landmarks. Then all later rows are drawn until there are `most` landmarks.
+        The count is the number of rows drawn so far. Rows are drawn from the start of the stream
+        (the first `self.first` rows), each with the same probability (Knuth's algorithm S). If
+        fewer than `self.most` of them become landmarks, all later rows are drawn, too, until there
+        are enough landmarks.
 
         landmarks: landmarks so far.
         block: the batch.
@@ -360,12 +362,13 @@ def landmarks_json(rows: Any) -> int | list[Any]:
 
 
 def _add_landmarks(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
-    """Add rows of X (rows, features) as landmarks, up to the largest number of landmarks.
+    """Return the landmarks with rows added, up to the largest number of landmarks.
 
     Rows that lie in the span of the landmarks are skipped.
 
     spec: the map.
     landmarks: landmarks so far.
+    X: (rows, features), rows to add.
     """
     n = len(landmarks.factor)
     room = spec.most - n

@@ -1,19 +1,14 @@
 """Products of features, whose inner products are the polynomial kernel (γ xᵀx' + c)^degree.
 
-- The map is exact if there are at most n_features products. These are all products of `degree`
-  factors from √γ x_1 … √γ x_d and √c. Each product is multiplied by the square root of the number
-  of orders in which its factors can be written.
-- Otherwise the map is a tensor sketch (Pham and Pagh 2013): `degree` count sketches of the row,
-  convolved by FFT. A count sketch adds each feature, with a random sign, to a random column. The
-  inner products are on average those of the kernel, with an error of about 1/√n_features.
+If there are at most n_features different products, the map returns all products, and inner
+products of mapped rows are exact. Mapping a row then costs O(n_features · degree), and the map
+takes 8 · degree bytes for each product.
 
-Cost per row: O(n_features · degree) if exact, O(degree · (nonzeros + n_features log n_features))
-if sketched. Memory: 8 · degree bytes per product if exact, 12 · degree bytes per feature if
-sketched.
-
-Why this way: the column and sign of feature i are drawn from (seed, i), so the maps of narrower
-and wider batches agree. The default of n_features is the largest number for which exact scatter is
-computed.
+Otherwise the map returns a tensor sketch (Pham and Pagh 2013), a random projection of the
+products. Inner products of mapped rows then have an error of about 1/√n_features. Mapping a row
+costs O(degree · (nonzeros + n_features log n_features)), and the map takes 12 · degree bytes for
+each feature. Random numbers of feature i depend only on the seed and i, so sparse batches of
+different widths are mapped in the same way.
 """
 
 from dataclasses import dataclass
@@ -31,7 +26,7 @@ from stream_dr.feature_maps.nystroem import check_kernel
 from stream_dr.rows.block import Rows, check_finite
 
 SKETCH = 24
-"""Number that makes these random numbers differ from those of other uses (see draws.py)."""
+"""Number that identifies this use of random numbers (parameter `purpose` in draws.py)."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +36,14 @@ class Polynomial(FeatureMap):
     Attributes
     ----------
     degree : int
-        From 1 to 20.
+        Degree of the polynomial, from 1 to 20.
     n_features : int
         Largest number of columns of mapped rows.
     gamma : float
-        γ > 0.
+        Parameter γ of the kernel, above 0.
     coef0 : float
-        c ≥ 0. With 0 there are no products of fewer than `degree` features.
+        Constant c of the kernel, at least 0. With 0 there are no products of fewer than `degree`
+        features.
     seed : int
         Seed of the tensor sketch, a random projection of the products. It is used if there are
         more than n_features products.

@@ -1,27 +1,27 @@
-"""Map of rows with mixed columns to numbers, and map of texts to weighted words.
+"""Feature maps for tables: `table` for mixed columns, and `text` for one column of texts.
 
-The kind of a column (number, date, category, text …) is inferred from the first batch that has a
-value of the column. It does not change afterwards. `describe` reports the kinds before anything is
-learned.
+The kind of a column (number, date, category, text and so on) is inferred from the first batch that
+has a value in this column. The kind does not change afterwards. `describe` reports the kinds
+before anything is learned.
 
-Running statistics of the columns (categories, means, document frequencies) are part of a model's
-state. A batch is added to the statistics first, and then mapped with them. A published projection
-contains the statistics of its time.
+The maps have running statistics of the columns (categories, means, document frequencies). A batch
+is first added to the statistics and then mapped. A published projection contains the statistics at
+the time of publication.
 
-- An unknown category is zero in all columns, and is counted as unseen.
-- A column that a batch lacks counts as missing values.
-- Values of a column that the first batch did not have are skipped and counted as unseen.
-- A value of another type is converted if nothing is lost, as between 3 and "3". Otherwise it
-  raises an error.
-- States merge. Columns are matched by name, and categories by value. Categories that one state has
-  hashed stay hashed.
-- Rows can be unlearned exactly, except rows with missing values that were filled with a mean, and
-  rows of `text` that were weighted by idf. The means and document frequencies of that time are not
-  stored. Unlearning such rows raises an error, and models in a directory are rebuilt from the log
-  instead. With a constant `impute`, or idf=False, all rows can be unlearned.
+- A new category in a row to project is encoded as zeros, and is counted as unseen.
+- If a batch does not have a column, all values of this column are missing.
+- If the first batch did not have a column, values of this column are skipped and counted as
+  unseen.
+- A value of another type is converted if the conversion is exact, as from "3" to 3. Otherwise an
+  error is raised.
+- States can be merged. Columns are matched by name, and categories by value. If one state has
+  hashed a category, the merged state hashes it, too.
+- Rows can be unlearned, with two exceptions. The first is rows with missing values that were
+  filled with a mean. The second is texts that were weighted by inverse document frequency. The
+  statistics at the time of learning are not stored, so unlearning such rows raises an error. With
+  a constant `impute` and idf=False, all rows can be unlearned.
 
-Cost per row: O(columns), and O(words) of a text. Why this way: all statistics are sums, so the
-states of parts of a stream agree.
+Mapping a row costs O(columns), and O(words) for texts.
 """
 
 from collections.abc import Sequence
@@ -70,8 +70,8 @@ class TableState(NamedTuple):
     columns : tuple of TableColumn
         Statistics of each column, in order of appearance.
     mixed : bool
-        True if two states were merged and one of them had hashed a category that the other had
-        not.
+        True if two states were merged that had encoded a category in different ways, one hashed
+        and the other one-hot.
     """
 
     rows: int = 0
@@ -80,9 +80,11 @@ class TableState(NamedTuple):
     mixed: bool = False
 
     def check(self, spec: "Table | Text") -> None:
-        """Raise DamagedFile unless the statistics fit each other and the map.
+        """Raise DamagedFile unless the statistics are consistent and fit the map.
 
         Each of the `width` columns of mapped rows must encode exactly one column of the table.
+
+        spec: the map.
         """
         check_within(self, 0, MOST_ROWS, "rows")
         check_within(self, 0, WIDEST, "width")
@@ -113,21 +115,24 @@ class Table(FeatureMap):
     Attributes
     ----------
     max_categories : int
-        Largest number of categories of a column that are one-hot (a column of 0 and 1 each).
+        Largest number of one-hot categories of a column. A one-hot category has its own column of
+        0 and 1.
     n_hashed : int
-        Number of hashed columns that all further categories of a column share.
+        Number of columns to which all further categories of a column are hashed.
     n_words : int or None
-        Number of hashed words of a text. If None, the texts of the table share 1,024 equally.
+        Number of columns to which the words of a text column are hashed. None means that all text
+        columns of the table share 1,024 columns equally.
     one_hot : sequence of str
-        Columns of which up to 1,000 categories are one-hot.
+        Names of columns that may have up to 1,000 one-hot categories.
     hash : sequence of str
-        Columns whose categories are all hashed.
+        Names of columns whose categories are all hashed.
     drop : sequence of str
-        Columns to skip.
+        Names of columns to skip.
     keep : sequence of str
-        Columns to encode even if they look like ids or constants.
+        Names of columns to encode even if they look like ids or constants.
     as_ : dict of str to str, or None
-        Kind of columns by name: "number", "date", "time", "category" or "text".
+        Kinds of columns by name, "number", "date", "time", "category" or "text". The kinds of
+        other columns are inferred.
     impute : "mean" or float
         Replacement of missing numbers.
     """
@@ -149,7 +154,9 @@ class Table(FeatureMap):
     def out_features(self, width: int) -> int:
         """Return the largest number of columns of mapped rows.
 
-        width: number of columns of the table, which may be of any kind.
+        The number is an upper bound for columns of any kind.
+
+        width: number of columns of the table.
         """
         most = max(7, self.max_categories + self.n_hashed, self.n_words or 0, MOST_ONE_HOT if self.one_hot else 0)
         return width * (most + 1) + (WORDS_IN_ALL if width and not self.n_words else 0)
@@ -182,7 +189,10 @@ class Table(FeatureMap):
         return EncodingSpec(self.max_categories, self.n_hashed, Words(self.n_words or 0), self.impute, one_hot, hashed)
 
     def begin(self, rows: RawRows) -> TableState:
-        """Return the statistics before the first row, for the columns of `rows`."""
+        """Return empty statistics for the columns of a table.
+
+        rows: rows of the table.
+        """
         return TableState(columns=tuple(TableColumn(name) for name in rows.names))
 
     def overrides(self) -> ColumnOverrides:
@@ -191,7 +201,7 @@ class Table(FeatureMap):
         return ColumnOverrides(*named, tuple((self.as_ or {}).items()))
 
     def bytes(self, width: int) -> int:
-        """Return an estimate of the bytes of the statistics.
+        """Return an estimate of the memory of the statistics, in bytes.
 
         width: number of columns of the table.
         """
@@ -200,18 +210,17 @@ class Table(FeatureMap):
 
 @dataclass(frozen=True)
 class Text(FeatureMap):
-    """Map of texts, one column of strings, to hashed words or n-grams.
+    """Map of a column of texts to hashed words or n-grams.
 
-    The attributes not listed here are parameters of scikit-learn's HashingVectorizer and
-    TfidfVectorizer.
+    The other attributes are parameters of scikit-learn's HashingVectorizer and TfidfVectorizer.
 
     Attributes
     ----------
     idf : bool
-        True to weigh words by inverse document frequency, as TfidfVectorizer does.
+        If true, words are weighted by inverse document frequency, as in TfidfVectorizer.
     column : str or None
-        Name of the column. None is the column "text" if there is one, else the only column of
-        strings.
+        Name of the column of texts. None means the column "text". If there is no such column, None
+        means the only column of strings.
     """
 
     n_features: int = 65536
@@ -250,9 +259,11 @@ class Text(FeatureMap):
         return EncodingSpec(0, 1, Words(**settings | {"ngram_range": tuple(self.ngram_range)}), "mean")
 
     def begin(self, rows: RawRows) -> TableState:
-        """Return the statistics before the first row, for the column of texts.
+        """Return empty statistics for the column of texts.
 
-        Raises InvalidRows if there is no such column.
+        Raises InvalidRows if the column of texts cannot be found.
+
+        rows: rows of the table that has the column.
         """
         texts = [name for name, kind in rows.kinds.items() if kind == "text"]
         name = self.column or ("text" if "text" in texts else texts[0] if len(texts) == 1 else None)
@@ -263,22 +274,23 @@ class Text(FeatureMap):
         return TableState(columns=(TableColumn(str(name)),))
 
     def overrides(self) -> ColumnOverrides:
-        """Return the setting that the column is a text."""
+        """Return the settings for single columns, which declare the column of texts."""
         return ColumnOverrides(kinds=((self.column or "text", "text"),))
 
     def bytes(self, width: int) -> int:
-        """Return an estimate of the bytes of the statistics."""
+        """Return an estimate of the memory of the statistics, in bytes."""
         return 16 * self.n_features
 
 
 def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int = 1) -> TableState:
-    """Return the statistics with rows added, or removed if sign is −1.
-
-    spec: the map.
-    state: statistics so far, None before the first batch.
-    rows: the batch.
+    """Return the statistics of a table's columns with a batch added or removed.
 
     Raises SchemaMismatch, InvalidRows or CannotUnlearn.
+
+    spec: the map.
+    state: statistics so far, or None before the first batch.
+    rows: the batch.
+    sign: 1 to add the batch, −1 to remove it.
     """
     state = state or spec.begin(rows)
     encoding = spec.encoding()
@@ -304,15 +316,15 @@ def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int =
 
 
 def columns_by_kind(state: TableState, encoding: EncodingSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the indices of the mapped columns that encode numbers, categories and gaps.
+    """Return the indices of the columns of mapped rows, by what they encode.
 
-    The result is three int64 arrays of column indices of mapped rows:
+    The result is three int64 arrays:
 
     1. columns that encode numbers and dates,
     2. columns that encode categories,
     3. columns that mark missing values.
 
-    Columns of words are in none of the three.
+    The columns that encode words are in none of the three arrays.
     """
     none = np.zeros(0, dtype=np.int64)
     gaps = np.array([c.missing for c in state.columns if c.missing >= 0], dtype=np.int64)
@@ -322,7 +334,10 @@ def columns_by_kind(state: TableState, encoding: EncodingSpec) -> tuple[np.ndarr
 
 
 def without_statistics(state: TableState) -> TableState:
-    """Return the same columns with empty statistics, so that rows can be learned again."""
+    """Return statistics without rows, with the same columns of mapped rows.
+
+    Rows that are learned again then get the same columns.
+    """
     nothing = [c._replace(present=0, total=0.0, counts=np.zeros_like(c.counts)) for c in state.columns]
     return state._replace(rows=0, columns=tuple(nothing))
 
@@ -342,9 +357,10 @@ def check_columns(spec: FeatureMap | None, rows: RawRows) -> None:
 
 
 def table_parts(spec: Table | Text, table: TableState, rows: RawRows) -> list[slice]:
-    """Return slices of rows, each short enough to be mapped at one time.
+    """Return slices of rows, each small enough to be mapped at a time.
 
-    Tables with many columns or long texts get shorter slices, because each word needs memory.
+    A slice has fewer rows if the table has many columns or long texts, because each word takes
+    memory.
     """
     longest = (max(map(len, column.labels), default=0) for column in rows.columns)
     most = spec.encoding().words.n_features or WORDS_IN_ALL
@@ -406,10 +422,10 @@ def feature_names_of(spec: Table | Text, state: TableState) -> tuple[str, ...]:
 
 
 def is_mapping_fixed(spec: Table | Text, state: TableState, rows: RawRows) -> bool:
-    """Return True if these rows are mapped in the same way with any statistics.
+    """Return True if the mapping of given rows does not depend on the statistics.
 
-    This is true if no missing value is filled with a mean and no word is weighted by inverse
-    document frequency.
+    The mapping depends on the statistics if a missing value is filled with a mean or a word is
+    weighted by inverse document frequency.
     """
     encoding = spec.encoding()
     if state.mixed:
@@ -431,7 +447,7 @@ def depends_on_others(spec: Table | Text, state: TableState) -> bool:
 
     * A missing value was filled with a mean.
     * Words were weighted by inverse document frequency.
-    * Two states were merged, and one of them had hashed a category that the other had not.
+    * Two states were merged that had encoded a category in different ways.
     """
     encoding = spec.encoding()
     filled = encoding.impute == "mean" and any(
@@ -442,10 +458,11 @@ def depends_on_others(spec: Table | Text, state: TableState) -> bool:
 
 
 def merge_tables(spec: Table | Text, a: TableState, b: TableState) -> tuple[TableState, np.ndarray]:
-    """Return the merged statistics, and new indices of b's numeric columns.
+    """Return the merged statistics, and the new indices of b's numeric columns.
 
-    A numeric column is a column of mapped rows. The indices are (b.width,). The numeric columns of
-    `a` have the same indices as before. Raises CannotMerge.
+    Numeric columns are the columns of mapped rows. The indices are an array (b.width,). The
+    numeric columns of `a` have the same indices as before the merge. Raises CannotMerge if the
+    tables have different columns.
     """
     encoding = spec.encoding()
     width = a.width

@@ -2,19 +2,20 @@
 
 A map of tables encodes a column by its kind:
 
-- number, boolean: the value. A missing value is filled with the mean so far or a given constant,
-  and a further column `age missing` is 1.
-- date, time: years since 2000, and sine and cosine of the year, of the week and, for times, of the
-  day. A missing value is filled as for numbers.
-- category: a column of 0 and 1 for each category, such as `sex=female`, in order of appearance,
-  while there are few. Further categories are hashed to columns such as `cabin #5`.
-- text: hashed words in columns such as `name #5`.
+- number, boolean: one column with the value. A missing value is filled with the mean so far or
+  with a given constant. A second column, such as `age missing`, is 1 for missing values.
+- date, time: one column with the years since 2000, and columns with the sine and cosine of the
+  position in the year and in the week. A time also has the position in the day. Missing values are
+  filled as for numbers.
+- category: a column of 0 and 1, such as `sex=female`, for each of the first categories. Further
+  categories are hashed to columns such as `cabin #5`.
+- text: columns such as `name #5`, to which words are hashed.
 
-Columns of mapped rows are added when they are needed, after the existing ones. A category gets its
-column when it first appears. The column for missing values is added with the first missing value.
+Columns of mapped rows are added when they are needed, after the existing columns. For example, a
+category gets its column when the category first appears.
 
-Cost per row: O(columns) and the words of a text. Memory: name and count of each category, and 8
-bytes per hashed word.
+Mapping a row costs O(columns), and O(words) for texts. The statistics take the name and count of
+each category, and 8 bytes for each column of hashed words.
 """
 
 from typing import NamedTuple
@@ -31,13 +32,16 @@ LEFT_OUT = ("dropped", "id", "constant")
 """Kinds of columns that are not encoded."""
 
 SIZES = {"number": 1, "date": 5, "time": 7}
-"""Number of numeric columns that encode a value, by kind."""
+"""Number of numeric columns that encode a column, by the kind of the column."""
 
 _EPOCH, _YEAR = 10957.0, 365.2425
 """Number of days from 1970 to 2000, and mean number of days in a year."""
 
 _CYCLES = {"date": (("year", _YEAR), ("week", 7.0)), "time": (("year", _YEAR), ("week", 7.0), ("day", 1.0))}
-"""Name and number of days of each cycle that is encoded by sine and cosine, by kind."""
+"""Cycles that are encoded by sine and cosine, by the kind of the column.
+
+Each cycle has a name and a length in days.
+"""
 
 MOST_ONE_HOT = 1_000
 """Largest number of one-hot categories of a column named in `one_hot`.
@@ -52,10 +56,10 @@ This number applies if the map does not set the number of words for each text co
 """
 
 FREQUENT = 0.01
-"""Share of a batch's rows from which a new category may be one-hot.
+"""Smallest share of a batch's rows with which a new category counts as frequent.
 
-A one-hot category has a column of 0 and 1. The share matters only if the new categories exceed the
-number that may be one-hot. Rarer categories are then hashed.
+If a batch has more new categories than may be one-hot (have their own column of 0 and 1), only
+frequent categories become one-hot. The other new categories are hashed.
 """
 
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -106,16 +110,16 @@ class TableColumn(NamedTuple):
     total : float
         Sum of the values. Dates count in years.
     categories : tuple of str
-        Categories that have a numeric column each, in the order of these numeric columns.
+        Categories that have their own numeric column, in the order of these numeric columns.
     counts : ndarray
-        int64 number of rows of each of these categories. For a text, number of documents with
-        each hashed word.
+        int64 number of rows with each of these categories. For a text, number of documents that
+        have a word in each hashed column.
     places : ndarray
         int64 indices of the numeric columns that encode values.
     missing : int
-        Index of the numeric column that marks missing values, −1 if there is none.
+        Index of the numeric column that marks missing values. −1 if there is no such column.
     hashed : int
-        Index of the first of the numeric columns for hashed categories, −1 if there is none.
+        Index of the first numeric column for hashed categories. −1 if there is no such column.
     """
 
     name: str
@@ -164,7 +168,7 @@ class TableColumn(NamedTuple):
         return np.array([*self.places.tolist(), *hashed, *missing], dtype=np.int64)
 
     def words(self, encoding: EncodingSpec) -> Words:
-        """Return the settings by which this column's texts become weighted words."""
+        """Return the settings for texts, with this column's number of hashed words."""
         return encoding.words._replace(n_features=len(self.places))
 
     @property
@@ -179,10 +183,13 @@ class TableColumn(NamedTuple):
 
 
 def with_kind(column: TableColumn, kind: str, words: int, width: int) -> tuple[TableColumn, int]:
-    """Return the column with this kind, and the new number of numeric columns.
+    """Return a column with its kind set, and the new number of numeric columns.
 
-    Numeric columns are the columns of mapped rows. The kind's first numeric columns are added.
+    Numeric columns are the columns of mapped rows. Numbers, dates, times and texts get their
+    numeric columns here.
 
+    column: column without a kind.
+    kind: kind of the column.
     words: number of hashed words, if the kind is "text".
     width: number of numeric columns of the whole table so far.
     """
@@ -194,15 +201,14 @@ def with_kind(column: TableColumn, kind: str, words: int, width: int) -> tuple[T
 def with_values(
     column: TableColumn, values: RawColumn, encoding: EncodingSpec, width: int, sign: int = 1
 ) -> tuple[TableColumn, int]:
-    """Return the column with a batch's values added, and the new number of numeric columns.
+    """Return a column with a batch's values added, and the new number of numeric columns.
 
-    Numeric columns are the columns of mapped rows.
+    Numeric columns are the columns of mapped rows. Raises CannotUnlearn if more values would be
+    removed than were learned.
 
-    values: values of the column's own kind, as `converted_values` returns them.
+    values: values of the batch, as `converted_values` returns them.
     width: number of numeric columns of the whole table so far.
-    sign: −1 to remove the values instead.
-
-    Raises CannotUnlearn if more values would be removed than were learned.
+    sign: 1 to add the values, −1 to remove them.
     """
     missing = values.missing
     present = int(len(missing) - missing.sum())
@@ -229,9 +235,9 @@ def with_values(
 def encoded_entries(column: TableColumn, values: RawColumn, encoding: EncodingSpec) -> Entries:
     """Return the entries of the mapped rows that encode a batch's values.
 
-    The entries are row numbers, column numbers and values of a sparse matrix.
+    The entries are row indices, column indices and values of a sparse matrix.
 
-    values: values of the column's own kind, as `converted_values` returns them.
+    values: values of the batch, as `converted_values` returns them.
     """
     missing = values.missing
     at = np.flatnonzero(missing) if column.missing >= 0 else np.zeros(0, dtype=np.int64)
@@ -260,11 +266,11 @@ def encoded_entries(column: TableColumn, values: RawColumn, encoding: EncodingSp
 
 
 def places_of(column: TableColumn, labels: tuple[str, ...], encoding: EncodingSpec) -> np.ndarray:
-    """Return the index of the numeric column of each category.
+    """Return the index (labels + 1,) of the numeric column that encodes each category.
 
-    Numeric columns are the columns of mapped rows. The result is (labels + 1,). The index is −1
-    for an unknown category. The last index is also −1, because the code −1 of a missing value
-    selects the last entry.
+    Numeric columns are the columns of mapped rows. The index is −1 for an unknown category. The
+    last entry, which is −1, is for missing values. (A missing value has the code −1, which selects
+    the last entry.)
 
     labels: the categories.
     """
@@ -305,10 +311,12 @@ def feature_names(column: TableColumn, encoding: EncodingSpec) -> dict[int, str]
 def converted_values(column: TableColumn, values: RawColumn | None, rows: int) -> RawColumn:
     """Return a batch's values converted to the kind of the column.
 
-    Raises SchemaMismatch, with the column and the row, if a value would change in the conversion.
+    Raises SchemaMismatch if a value cannot be converted exactly.
 
-    values: the values, or None for a batch without this column. Then all values are missing.
-    rows: number of rows.
+    column: column with its kind.
+    values: values of the batch. If the batch does not have this column, None, and all values are
+        missing.
+    rows: number of rows of the batch.
     """
     family = {"category": "text", "text": "text", "date": "date", "time": "date"}.get(column.kind, "number")
     read = missing_column(family, rows) if values is None else convert_column(column.name, values, family)

@@ -1,7 +1,8 @@
 """Inference of the kind of a table's column from its first values.
 
-A column needs at least 20 values to count as an id or a constant. There is one exception: a column
-of distinct whole numbers with a name that is usual for ids counts as an id with fewer values.
+The kinds are number, date, time, category and text. A column that looks like an id or is constant
+is not encoded. At least 20 values are needed to recognise ids and constants. A column of distinct
+integers whose name is usual for ids is recognised with fewer values.
 """
 
 import re
@@ -16,13 +17,13 @@ AS = ("number", "date", "time", "category", "text")
 """Kinds that the user can declare for a column."""
 
 ENOUGH = 20
-"""Smallest number of rows with a value to recognise ids and constants."""
+"""Smallest number of values by which a column is recognised as an id or a constant."""
 
 WORDS = 3.0
-"""Smallest mean number of words from which a column of strings counts as texts.
+"""Smallest mean number of words with which a column of strings is a column of texts.
 
-Columns of strings with fewer words, and columns in which half of the strings are repetitions, are
-categories.
+If the strings have fewer words, or if at least half of the strings are repetitions, the column is
+a column of categories.
 """
 
 _ID = re.compile(r"((.*[_\-. ])?(id|uuid|guid|key|rowid|index|pk))|(unnamed: ?\d+)", re.IGNORECASE)

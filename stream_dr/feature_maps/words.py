@@ -1,9 +1,8 @@
 """Hashed and weighted counts of words or n-grams, by scikit-learn's HashingVectorizer.
 
-Weights are those of TfidfVectorizer. The idf of hashed column t is ln((1 + n) / (1 + df(t))) + 1.
-n is the number of documents so far. df(t) is the number of documents that have a word in column t.
-
-Cost: each distinct text of a batch is hashed one time.
+Weights are the same as in scikit-learn's TfidfVectorizer. The inverse document frequency of a
+hashed column is ln((1 + n) / (1 + df)) + 1. n is the number of documents so far, and df is the
+number of documents that have a word in this column. Each distinct text of a batch is hashed once.
 """
 
 from functools import lru_cache
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
 class Words(NamedTuple):
     """Settings for the encoding of texts as weighted words.
 
-    The fields are parameters of scikit-learn's HashingVectorizer, except `sublinear_tf` and `idf`,
-    which are those of TfidfVectorizer (`idf` is its `use_idf`). If n_features is 0, the texts of a
-    table share 1,024 columns equally (table_columns.py).
+    `sublinear_tf` and `idf` are the parameters `sublinear_tf` and `use_idf` of scikit-learn's
+    TfidfVectorizer. The other fields are parameters of scikit-learn's HashingVectorizer. If
+    n_features is 0, the text columns of a table share 1,024 hashed columns equally.
     """
 
     n_features: int = 0
@@ -58,12 +57,14 @@ def count_words(words: Words, texts: tuple[str, ...]) -> sp.csr_matrix:
 
 
 def weight_words(words: Words, counts: sp.csr_matrix, frequencies: np.ndarray, documents: int) -> sp.csr_matrix:
-    """Return weighted counts, each row scaled to length 1 in the chosen norm.
+    """Return weighted counts (texts, n_features) of hashed words.
 
-    With `idf`, counts are multiplied by the inverse document frequency.
+    The settings decide whether counts are multiplied by the inverse document frequency, and
+    whether rows are scaled to length 1.
 
-    counts: (texts, n_features) counts of hashed words.
-    frequencies: (n_features,) number of documents so far with a word in each column.
+    words: settings.
+    counts: (texts, n_features), counts of hashed words.
+    frequencies: (n_features,), number of documents so far that have a word in each column.
     documents: number of documents so far.
     """
     from sklearn.preprocessing import normalize

@@ -2,14 +2,19 @@
 
 Each row is close to a weighted mean of its k nearest other rows. The embedding gives the rows
 coordinates such that each row's coordinates are the same weighted mean of the neighbours'
-coordinates. W (r, r) holds the weights (barycentric weights), and each of its rows sums to 1
-[GLPLS eq. 2.31]. The coordinates are the eigenvectors of (I − W)ᵀ(I − W) with the smallest
-eigenvalues [eq. 2.34], of length 1. The matrix has one zero eigenvalue for each connected
-component of the neighbour graph. The eigenvectors of these zeros are skipped.
+coordinates. The weights (called barycentric) are the matrix W (r, r) for r rows. Each row of W
+sums to 1 [GLPLS eq. 2.31].
 
-The weights cost O(r k² features + r k³) for r rows. They are computed for a chunk of rows at a
-time that takes 32 MB, or the memory of one row's neighbours if that is more. The coordinates cost
-O(r³), dense. Applying costs O(r · features + k² features + k³) a row.
+The coordinates are eigenvectors of the matrix (I − W)ᵀ(I − W), scaled to length 1. The
+eigenvectors of the smallest eigenvalues are taken [eq. 2.34]. The matrix has one zero eigenvalue
+for each connected component of the neighbour graph. The eigenvectors of these zeros are skipped.
+
+Costs, for r rows:
+
+* The weights cost O(r k² features + r k³) time. They are computed for a chunk of rows at a time,
+  in about 32 MB. A chunk has at least one row, even if this row's neighbours need more.
+* The coordinates cost O(r³) time, because the eigenproblem is dense.
+* Projecting a new row costs O(r · features + k² features + k³) time.
 """
 
 from typing import NamedTuple
@@ -40,8 +45,9 @@ class LocallyLinearEmbedding(NamedTuple):
     """Locally linear embedding of landmarks (the rows of a reservoir).
 
     A reservoir is a random sample of the stream's rows. The coordinates of a new row are the
-    weighted mean of its nearest landmarks' coordinates. The weights are barycentric: with them,
-    the weighted mean of the landmarks themselves is as close to the new row as possible.
+    weighted mean of its nearest landmarks' coordinates. The weights sum to 1. They are chosen such
+    that the weighted mean of the nearest landmarks themselves is as close to the new row as
+    possible (barycentric weights).
 
     Attributes
     ----------
@@ -54,8 +60,8 @@ class LocallyLinearEmbedding(NamedTuple):
     neighbours : int
         Number of landmarks that count as neighbours of a new row.
     reg : float
-        Regularisation of the weights. This share of the trace of a row's Gram matrix is added to
-        the diagonal of the Gram matrix.
+        Regularisation of the weights. `reg` times the trace of a row's Gram matrix is added to the
+        diagonal of the Gram matrix.
     """
 
     landmarks: SampledLandmarks
@@ -77,7 +83,10 @@ class LocallyLinearEmbedding(NamedTuple):
 
     @property
     def kind(self) -> ProjectionKind:
-        """Kind of projection. "landmarks" places rows by their distances to sampled rows."""
+        """Kind of the projection, "landmarks".
+
+        Landmarks are sampled rows. New rows are placed by their distances to the landmarks.
+        """
         return "landmarks"
 
     @property
@@ -126,9 +135,10 @@ def locally_linear(
     """Return the embedding of rows (r, features) in at most `n_components` dimensions.
 
     n_neighbors: number of other rows that count as a row's neighbours. At most r − 1 are used.
-    reg: share of a row's Gram trace that is added to the diagonal of the Gram matrix.
-    unit: if true, coordinates have variance 1 along every component. Otherwise each component's
-        coordinates have length 1.
+    reg: regularisation of the weights. `reg` times the trace of a row's Gram matrix is added to
+        the diagonal of the Gram matrix.
+    unit: if true, the coordinates are scaled to variance 1 along every component. Otherwise each
+        component's coordinates (r,) have Euclidean length 1.
     """
     r = rows.shape[0]
     if r < 2:
@@ -164,7 +174,10 @@ def weight_matrix(rows: Rows, n_neighbors: int, reg: float, codes: np.ndarray | 
 
 
 def lle_alignment(W: sp.csr_matrix) -> sp.csr_matrix:
-    """Return (I − W)ᵀ(I − W) [GLPLS eq. 2.34] for the weights W (r, r)."""
+    """Return the matrix (I − W)ᵀ(I − W) of locally linear embedding, as CSR.
+
+    W (r, r) are the barycentric weights of r rows [GLPLS eq. 2.34].
+    """
     M = sp.eye_array(W.shape[0], format="csr") - W
     return sp.csr_matrix(M.T @ M)
 
@@ -176,7 +189,8 @@ def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: floa
     weighted mean of the k landmarks is as close to the row as possible.
 
     near: (rows, k) indices of each row's landmarks.
-    reg: share of the Gram matrix's trace that is added to its diagonal.
+    reg: regularisation. `reg` times the trace of a row's Gram matrix is added to the diagonal of
+        the Gram matrix.
     """
     n, k = near.shape
     weights = np.empty((n, k))
@@ -185,7 +199,7 @@ def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: floa
         part = slice(start, start + step)
         gram = _local_gram(rows[part], landmarks, near[part])
 
-        # Division by the trace makes weights independent of the unit. A trace of 0 becomes 1.
+        # Divide by the trace, so that the weights do not depend on the unit of the rows' values.
         trace = np.einsum("nii->n", gram)
         gram /= np.where(trace > 0, trace, 1.0)[:, None, None]
         gram[:, np.arange(k), np.arange(k)] += max(reg, k * EPS)
@@ -196,8 +210,11 @@ def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: floa
 def _local_gram(rows: Rows, landmarks: Rows, near: np.ndarray) -> np.ndarray:
     """Return the Gram matrices (rows, k, k) of the landmarks near each row.
 
-    Entry (i, a, b) is the inner product of two differences, landmark a minus row i and landmark b
-    minus row i.
+    Matrix i has the inner products of k vectors. The vectors are the differences between the k
+    landmarks of row i and row i itself.
+
+    landmarks: (landmarks, features), sampled rows of the stream.
+    near: (rows, k), indices of each row's landmarks.
     """
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows

@@ -1,35 +1,45 @@
 """Block conjugate gradient: solve (Cxx + γI) W1 = XH for all columns together.
 
-Cxx (features, features) is the scatter of the centred rows, γ a ridge, and XH (features, k) the
-right-hand sides. The matrix A = Cxx + γI is never formed. The caller computes its product with the
-current search directions, which reads the data once per step. Between two steps the state is the
-solution, an orthonormal basis of the residual and the search directions, each (features, r), and
-three small matrices of at most k rows and columns. r is at most the rank of B = XH. The rest of a
-step costs O(features · r²).
+Symbols:
 
-There is no preconditioner. Jacobi's preconditioner does not help on text. At γ = 0 it would also
-converge to a solution that is not of minimum norm. Without it, a solve that starts from 0 stays in
-the range of A, and so converges to the minimum-norm solution [mathematics §4].
+* Cxx (features, features) is the scatter of the centred rows, and γ is a ridge.
+* A = Cxx + γI is the matrix of the linear system. A is never formed.
+* B = XH (features, k) are the right-hand sides.
+* W1, or W for short, is the solution (features, k).
+
+In each step, the caller computes the product of A and the current search directions, which reads
+the data once. The rest of a step costs O(features · r²), where r is the number of search
+directions. r is at most the rank of B. Between two steps, the state has three arrays
+(features, r): the solution, an orthonormal basis of the residual, and the search directions. It
+also has small matrices of at most k rows and columns.
+
+There is no preconditioner. Jacobi's preconditioner does not help on text. With γ = 0 it would also
+lead to a solution that is not of minimum norm. Without a preconditioner, a solve that starts from
+0 stays in the range of A, and so converges to the minimum-norm solution [mathematics §4].
 
 The method is Dubrulle's BCGrQ (*Retooling the method of block conjugate gradients*, ETNA 12,
-2001), changed so that the number of directions may shrink:
+2001), changed so that the number of search directions may shrink:
 
     [Q, C] = svd(B); P = Q; W = 0
     loop:
         T = A P;  a = (PᵀT)⁻¹;  s = a PᵀQ;  W += P s C
         [Q, z] = qr(Q − T s);  C = z C;  P = orth(Q − P a TᵀQ)
 
-P are the search directions, W is the solution, and the residual B − A W is stored as its factors Q
-and C. Because of the factors, the residual may lose rank without a division by zero (for example,
-if columns are equal or a column has converged). Q and C are then rotated to the singular vectors
-of the residual, and directions whose singular value is only rounding error are dropped.
+P (features, r) are the search directions. The residual B − A W is stored as the product of Q
+(features, r) and C (r, k). a, s and z are small matrices of one step.
 
-The search directions are orthonormalised (the breakdown-free form of Ji and Li, BIT 57, 2017). A
-combination of directions in the null space of A then has a small eigenvalue in PᵀT and is dropped.
-Dubrulle's own update P = Q + P zᵀ would hide such a combination once P has grown.
+The residual may lose rank, for example if two right-hand sides are equal or one has converged.
+Because the residual is stored as two factors, this causes no division by zero. If a singular value
+of the residual is only rounding error, Q and C are rotated to the singular vectors, and the
+direction is dropped.
 
-`solve_step` takes the product as an array. So the caller decides where the rows come from. The
-caller may also stop, save the state and continue in another process.
+The search directions are orthonormalised (the breakdown-free form of Ji and Li, BIT 57, 2017). If
+a combination of the directions lies in the null space of A, PᵀT then has a small eigenvalue, by
+which the combination is recognised and dropped. Dubrulle's own update P = Q + P zᵀ would hide the
+combination, because P may have large columns.
+
+`solve_step` takes the product A P as an array, so the caller decides where the rows come from. The
+caller may also save the state between two steps and continue in another process.
 """
 
 from typing import NamedTuple
@@ -43,32 +53,37 @@ from stream_dr.solve.tall_qr import tall_qr
 from stream_dr.statistics.protocol import nested_state
 
 RANK_CUT = 1e-10
-"""Share of the largest value up to which a value counts as zero.
+"""Relative size up to which a value counts as zero.
 
-The values are singular values of the right-hand sides, or eigenvalues of components.
+A singular value of the right-hand sides is compared with the largest singular value. A component's
+eigenvalue is compared with the largest eigenvalue.
 """
 
 NOISE = 1e-14
-"""Share of the right-hand sides' norm ‖B‖ up to which a residual is rounding error.
+"""Size up to which a residual is rounding error, relative to the right-hand sides.
 
-A direction of the residual is dropped if its singular value is smaller. The caller of
-`start_solve` may pass a larger share.
+The size is relative to the Frobenius norm ‖B‖ of the right-hand sides B. A direction of the
+residual is dropped if its singular value is smaller. The caller of `start_solve` may pass a larger
+relative size.
 """
 
 
 @nested_state
 class BlockSolve(NamedTuple):
-    """State of a solve of A W = B between two steps.
+    """State of a conjugate gradient solve of A W = B between two steps.
+
+    A is a symmetric matrix (features, features), B (features, k) are the right-hand sides, and W
+    (features, k) is the solution.
 
     Attributes
     ----------
     solution : (features, r0) float64
         Solution for the right-hand sides compressed to their rank r0.
     directions : (features, r) float64
-        Search directions. The next step needs the product of A with them. With r = 0 the solve has
-        ended.
+        Search directions. The next step needs the product of A and these directions. If r = 0, the
+        solve has ended.
     basis : (features, r) float64
-        Orthonormal basis of the residual. The residual is basis @ coefficients.
+        Orthonormal basis of the residual B − A W. The residual is basis @ coefficients.
     coefficients : (r, r0) float64
         Coefficients of the residual in the basis.
     expand : (r0, k) float64
@@ -76,9 +91,9 @@ class BlockSolve(NamedTuple):
     size : float
         Frobenius norm ‖B‖ of the right-hand sides.
     noise : float
-        Share of `size` up to which a residual is rounding error.
+        Norm up to which a residual is rounding error, divided by `size`.
     largest : float
-        Largest eigenvalue of A that the directions have shown so far.
+        Estimate of A's largest eigenvalue, from the search directions so far.
     steps : int
         Number of steps so far.
     guessing : bool
@@ -99,7 +114,7 @@ class BlockSolve(NamedTuple):
     def check(self, features: int | None = None) -> None:
         """Raise DamagedFile unless the arrays have the shapes of one solve.
 
-        features: number of features, or None to take it from the directions.
+        features: number of features, or None for the number of rows of `directions`.
         """
         features = len(self.directions) if features is None else features
         (r0, k), r = require_matrix(self, "expand"), require_matrix(self, "basis")[1]
@@ -113,22 +128,23 @@ class BlockSolve(NamedTuple):
 
 
 def start_solve(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | None = None) -> BlockSolve:
-    """Return the state that starts the solve of A W = right from W = 0.
+    """Return the first state of a conjugate gradient solve of A W = right.
 
-    `right` is compressed to its rank. If `right` is zero or has no columns, the solve has already
-    ended. Costs O(features · k²).
+    A (features, features) is the matrix of the linear system and W (features, k) the solution,
+    which starts from 0. `right` is compressed to its rank. If `right` is zero or has no columns,
+    the solve has already ended. Costs O(features · k²).
 
     Parameters
     ----------
     right : (features, k)
         Right-hand sides B.
     noise : float
-        Relative size of the rounding errors in `right` (8·eps·max|x̄|/σ for sums about a mean x̄
-        of rows with standard deviation σ). It matters if A is singular, because rounding errors
-        outside A's range would be divided by almost zero.
+        Relative size of the rounding errors in `right`. If `right` are sums over rows with mean x̄
+        and standard deviation σ, this size is 8·eps·max|x̄|/σ. The size matters if A is singular,
+        because rounding errors outside A's range would be divided by almost zero.
     guess : (features, p) or None
-        Columns that span a guess of the solution. The first step searches W in this span. Later
-        search directions are conjugate gradients.
+        Columns that span a guess of the solution. The first step searches for W in this span.
+        Later search directions are conjugate gradients.
     """
     vectors, values, expand = thin_svd(right)
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
@@ -148,9 +164,12 @@ def start_solve(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | Non
 
 
 def solve_step(state: BlockSolve, product: np.ndarray) -> BlockSolve:
-    """Return the state after one more step.
+    """Return the state after one more step of conjugate gradient.
 
-    product: A @ state.directions (features, r). Costs O(features · r²).
+    product: (features, r), the product A @ state.directions, where A is the matrix of the linear
+        system.
+
+    Costs O(features · r²).
     """
     if state.directions.shape[1] == 0:
         return state
@@ -173,8 +192,8 @@ def solve_step(state: BlockSolve, product: np.ndarray) -> BlockSolve:
 def solve_residual(state: BlockSolve) -> float:
     """Return the relative residual ‖B − A W‖ / ‖B‖, or 0 if B is zero.
 
-    B − A W is not computed again from A and W. Each step updates the residual in the state, and
-    this residual is used.
+    The linear system is A W = B. The residual B − A W is part of the state and is updated by each
+    step, so it is not computed from A and W here.
     """
     return float(np.linalg.norm(state.coefficients) / state.size) if state.size else 0.0
 
@@ -182,24 +201,26 @@ def solve_residual(state: BlockSolve) -> float:
 def second_stage(
     first: np.ndarray, right: np.ndarray, expand: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return loadings W (features, p) and eigenvalues Σ (p,), largest first.
+    """Return loadings (features, p) and eigenvalues (p,), largest first.
 
-    This is the second stage of a two-stage method [2S, Algorithm 2]. The first stage solves (Cxx +
-    γI) W1 = XH. Cxx (features, features) is the scatter of the centred rows, γ is a ridge, and XH
-    is the product of the centred rows and the method's factor of the targets.
+    This is the second stage of a two-stage method [2S, Algorithm 2]. The first stage is a linear
+    system with the solution `first` and the right-hand sides `right`. The second stage is the
+    small eigenproblem firstᵀ right = U Σ Uᵀ. The loadings are
 
-    U and Σ are the eigenvectors and eigenvalues of D = W1ᵀ XH = U Σ Uᵀ, and W = W1 U Σ^(−1/2).
-    Components with Σ_i ≤ 1e-10 Σ_1 are dropped [mathematics §3, rule 4]. Costs O(features · k²).
+        first @ U Σ^(−1/2)
+
+    Components whose eigenvalue is at most 1e-10 of the largest are dropped [mathematics §3, rule
+    4]. Costs O(features · k²).
 
     Parameters
     ----------
     first : (features, k), or (features, r0) with `expand`
-        Solution W1 of the first stage. An approximate W1, from a solve that has not ended, may be
-        passed. D is positive semidefinite for this W1, too.
+        Solution of the first stage. The solve need not have ended. firstᵀ right is positive
+        semidefinite for an approximate solution, too.
     right : (features, k)
-        Right-hand sides XH.
+        Right-hand sides of the first stage.
     expand : (r0, k) or None
-        If given, the solution is W1 = first @ expand, as in a BlockSolve.
+        If given, the solution of the first stage is first @ expand, as in a BlockSolve.
     """
     expand = np.eye(right.shape[1]) if expand is None else expand
     small = expand.T @ (first.T @ right)
@@ -211,32 +232,35 @@ def second_stage(
 
 
 def largest_angle(before: np.ndarray, after: np.ndarray) -> float:
-    """Return the largest principal angle between two spans, in radians from 0 to π/2.
+    """Return the largest principal angle between two column spans, in radians.
 
-    before, after: (features, p), orthonormal bases of the spans. If their shapes differ, the angle
-    is π/2. Costs O(features · p²).
+    before, after: (features, p), orthonormal bases of the two spaces.
+
+    The angle is from 0 to π/2. If the shapes of the matrices differ, the angle is π/2. Costs
+    O(features · p²).
     """
     if before.shape != after.shape:
         return float(np.pi / 2)
     if after.shape[1] == 0:
         return 0.0
 
-    # The cosine of a small angle loses its digits [Björck, Golub 1973]. So the sine is used.
+    # Use the sine, because the cosine of a small angle is inexact [Björck, Golub 1973].
     rest = after - before @ (before.T @ after)
     sine = np.sqrt(max(0.0, float(np.linalg.eigvalsh(rest.T @ rest)[-1])))
     return float(np.arcsin(min(1.0, sine)))
 
 
 def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: float) -> tuple[np.ndarray, float]:
-    """Return (PᵀAP)⁻¹ (r, r) and A's largest eigenvalue so far.
+    """Return (PᵀAP)⁻¹ (r, r) and an estimate of A's largest eigenvalue.
 
-    P (features, r) are the orthonormal search directions. Let s be a combination of the directions
-    with sᵀAs / sᵀs ≤ features·eps·largest. Up to rounding, s lies in the null space of A (rule 1
-    of mathematics §3). The inverse leaves s out, because dividing by its eigenvalue would amplify
-    the rounding errors of the right-hand sides.
+    A (features, features) is the matrix of the linear system and P are the search directions. An
+    eigenvalue of PᵀAP up to features·eps·largest is rounding error: its direction lies in the null
+    space of A [mathematics §3, rule 1]. The inverse leaves this direction out, because a division
+    by the eigenvalue would amplify the rounding errors of the right-hand sides.
 
+    directions: P (features, r), orthonormal.
     product: A P (features, r).
-    largest: largest eigenvalue of A in earlier steps.
+    largest: estimate of A's largest eigenvalue from earlier steps.
     """
     gram = directions.T @ product
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
@@ -246,10 +270,14 @@ def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: fl
 
 
 def _new_residual(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the residual rest @ coefficients as an orthonormal basis and new coefficients.
+    """Return a new basis (features, r) and new coefficients (r, k) of the residual.
 
-    The residual is (features, k). The basis (features, r) times the new coefficients (r, k) equals
-    the residual. Directions whose singular value is at most `noise` are dropped.
+    The residual (features, k) is rest @ coefficients. It equals the new orthonormal basis times
+    the new coefficients, except that directions whose singular value is at most `noise` are
+    dropped.
+
+    rest: (features, r0), not orthonormal.
+    coefficients: (r0, k).
     """
     basis, turn = tall_qr(rest)
     coefficients = turn @ coefficients

@@ -1,21 +1,23 @@
-"""Eigenvectors of b·Sb + w·St, for SKM and (weighted) maximum margin criteria.
+"""Eigenvectors of a weighted sum of two scatter matrices.
 
-St = Cxx/N is the total scatter of N rows, where Cxx (features, features) is the scatter of the
-centred rows. St = Sb + Sw, where Sb is the scatter between classes and Sw the scatter within
-classes. b and w are numbers:
+SKM (supervised Kampong measure) and MMC (maximum margin criterion) are solved with these
+eigenvectors. The sum is b·Sb + w·St, with numbers b and w. All matrices are (features, features):
 
-* SKM's matrix 2 Sb + (1 − a) Sw is b·Sb + w·St with b = 1 + a and w = 1 − a.
-* Weighted MMC's matrix Sb − α Sw is b·Sb + w·St with b = 1 + α and w = −α.
+* Sb is the scatter between classes, divided by the number N of rows.
+* Sw is the scatter within classes, divided by N.
+* St = Sb + Sw is the total scatter of the centred rows, divided by N.
 
-Sb is passed as a factor G (features, c) with G Gᵀ = Sb, for c classes. G is exact at any number of
-features, because it follows from the class means [mathematics §2].
+SKM's matrix 2 Sb + (1 − a) Sw is the sum with b = 1 + a and w = 1 − a, where a is a parameter.
+Weighted MMC's matrix Sb − α Sw is the sum with b = 1 + α and w = −α, where α is a parameter.
 
-* With w = 0 the answer is the eigenvectors of Sb.
-* With all of Cxx the problem is a symmetric eigenproblem, which costs O(d³) for d features.
-* With only the diagonal of Cxx, Sw is taken as diag(Cxx)/N − diag(Sb). Lanczos' method computes
-  the positive eigenpairs, which costs O(d c) a step.
+Sb is passed as a factor G (features, c) with G Gᵀ = Sb, for c classes. G is computed from the
+class means, so G is exact for any number of features [mathematics §2].
 
-Components are ordered by algebraic value and not by size, because a direction with a negative
+`combined_eigenpairs` uses the whole St, which costs O(d³) for d features.
+`combined_eigenpairs_diagonal` uses only the diagonal of St. Lanczos' method then computes the
+positive eigenpairs, which costs O(d c) a step.
+
+Components are ordered by eigenvalue and not by absolute value, because a direction with a negative
 eigenvalue is worse than none. Directions whose eigenvalue is only rounding error are dropped.
 """
 
@@ -29,39 +31,40 @@ from stream_dr.solve.spectral import EPS, indefinite_eigenpairs
 SEEDED: dict[str, int] = {"rng": 0} if "rng" in signature(eigsh).parameters else {}
 """Argument of scipy's Lanczos solver that makes its random vectors repeatable.
 
-If Lanczos' method has used up its space, it continues from a random vector. Since version 1.17,
-scipy takes this vector from the system's random numbers unless `rng` is passed.
+If Lanczos' method cannot extend its search space, it continues from a random vector. Since version
+1.17, scipy takes this vector from the system's random numbers unless `rng` is passed. Earlier
+versions have no such argument, so the dict is empty.
 """
 
 
 def combined_eigenpairs(
     G: np.ndarray, b: float, total: np.ndarray, w: float, floor: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the eigenpairs of b·G Gᵀ + w·St by descending algebraic value.
+    """Return the eigenpairs of b·G Gᵀ + w·total, largest eigenvalue first.
 
-    G Gᵀ is the scatter between classes and St the total scatter. Returns eigenvectors (features,
-    r) and eigenvalues (r,). Eigenvalues within rounding of zero are dropped. Costs O(d³) time and
-    O(d²) memory for d features.
+    G Gᵀ is the scatter between classes. Returns eigenvectors (features, r) and eigenvalues (r,).
+    Eigenvalues may be negative. Eigenvalues within rounding of zero are dropped. Costs O(d³) time
+    and O(d²) memory for d features.
 
     G: (features, c), factor of the between-class scatter, for c classes.
-    b, w: factors of the two terms.
-    total: (features, features), the total scatter St of the rows, divided by their number.
-    floor: size up to which eigenvalues of St are rounding error.
+    b, w: weights of the two scatter matrices.
+    total: (features, features), total scatter of the rows, divided by the number of rows.
+    floor: absolute value up to which eigenvalues of `total` are rounding error.
     """
     values, vectors = indefinite_eigenpairs(b * (G @ G.T) + w * total, abs(w) * floor)
     return vectors, values
 
 
 def combined_eigenpairs_diagonal(G: np.ndarray, b: float, total: np.ndarray, w: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positive eigenpairs of (b + w)·G Gᵀ − D, for w < 0.
+    """Return the positive eigenpairs of (b + w)·G Gᵀ + w·diag(Sw), for w < 0.
 
-    G Gᵀ is the scatter between classes. D = −w·diag(Sw) ≥ 0, where Sw is the scatter within
-    classes, of which only the diagonal is used. Returns at most c eigenvectors (features, r) and
-    eigenvalues (r,), largest first. Costs O(d c) a Lanczos step for d features and c classes.
+    G Gᵀ is the scatter between classes. Sw is the scatter within classes, of which only the
+    diagonal is used. Returns eigenvectors (features, r) and eigenvalues (r,), r ≤ c, largest
+    first. A step of Lanczos' method costs O(d c) for d features and c classes.
 
     G: (features, c), factor of the between-class scatter.
-    b, w: factors of the between-class scatter and of the total scatter St.
-    total: (features,), diagonal of St.
+    b, w: weights of the between-class scatter and of the total scatter.
+    total: (features,), diagonal of the total scatter, divided by the number of rows.
     """
     within = -w * np.maximum(total - np.einsum("ij,ij->i", G, G), 0.0)
     d, c = G.shape

@@ -1,16 +1,23 @@
 """Laplacian eigenmaps: smooth coordinates of a neighbourhood graph, and Nyström's formula.
 
-For a graph of r rows, S (r, r) holds the weights of the edges, D (r, r) is the diagonal matrix of
-the degrees and L = D − S is the Laplacian. The coordinates z solve L z = λ D z [GLPLS eq. 2.29]
-with zᵀ D z = 1 [eq. 2.28]. The eigenvalues λ are also those of I − D^-1/2 S D^-1/2.
+The nodes of the graph are r landmarks (sampled rows of the stream):
+
+* S (r, r) are the weights of the edges.
+* D (r, r) is the diagonal matrix of the degrees, which are the row sums of S.
+* L = D − S is the Laplacian.
+
+The coordinates z (r,) of a component solve L z = λ D z [GLPLS eq. 2.29] with zᵀ D z = 1 [eq.
+2.28]. λ is the component's eigenvalue. The eigenproblem that is solved is that of
+I − D^-1/2 S D^-1/2, which has the same eigenvalues.
 
 The graph has one zero eigenvalue for each of its connected components. The eigenvectors of these
 zeros only show in which connected component a row is, and are skipped by default.
 
-Landmarks are the rows of the graph. On the landmarks D⁻¹ S z = (1 − λ) z holds. Therefore
-Nyström's formula returns exactly z for a landmark, if a new row gets its edges by the same rule as
-the rows of the graph. A component with μ = 1 − λ ≤ 1e-6 cannot be extended to new rows in this way
-and is dropped. Solving costs O(r³), dense. Applying costs O(r · features) a row.
+The coordinates of a new row follow from Nyström's formula. The formula divides by μ = 1 − λ, so a
+component with μ ≤ 1e-6 is dropped. For a landmark, the formula gives exactly the landmark's own
+coordinates, because D⁻¹ S z = μ z. New rows get edges by the same rule as landmarks.
+
+Solving costs O(r³), because the eigenproblem is dense. Projecting a new row costs O(r · features).
 """
 
 from typing import NamedTuple
@@ -37,7 +44,10 @@ from stream_dr.solve.spectral import with_fixed_signs
 from stream_dr.statistics.protocol import nested_state
 
 SMALLEST_MU = 1e-6
-"""Value of μ = 1 − λ, for an eigenvalue λ, up to which a component is dropped."""
+"""Smallest μ = 1 − λ of a component. λ is the component's eigenvalue.
+
+Nyström's formula divides by μ, so components with a smaller μ are dropped.
+"""
 
 
 @nested_state
@@ -130,7 +140,7 @@ class Eigenmap(NamedTuple):
             0 is the row itself, so the row has no edge to this landmark.
         """
         squared = np.where(squared > 0, squared, np.inf)
-        # Count the ends of each edge (row and landmark) that have the other end as a neighbour.
+        # `ends` counts in how many of the two directions row and landmark are neighbours.
         ends = (squared <= self.radii).astype(np.float64)
         if self.neighbours:
             near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]
@@ -146,11 +156,13 @@ class Eigenmap(NamedTuple):
 def laplacian_eigenmaps(
     rows: Rows, graph: Graph, n_components: int, unit: bool = False, drop_first: bool = True
 ) -> Eigenmap:
-    """Return the embedding of rows (r, features) by their graph.
+    """Return the Laplacian eigenmaps of rows (r, features).
+
+    graph: neighbourhood graph of the rows.
 
     n_components: maximum number of components.
-    unit: if true, coordinates have variance 1 along every component. Otherwise zᵀ D z = 1 for the
-        coordinates z (r,) of a component and the diagonal matrix D (r, r) of the graph's degrees.
+    unit: if true, coordinates have variance 1 along every component. If false, zᵀ D z = 1. z (r,)
+        are a component's coordinates, and D (r, r) is the diagonal matrix of the graph's degrees.
     drop_first: if true, skip one zero eigenvector for each connected component of the graph.
     """
     r = rows.shape[0]

@@ -1,22 +1,21 @@
-"""Weighted neighbourhood graph of a reservoir's rows, for LaplacianEigenmaps and LPP.
+"""Weighted neighbourhood graph of rows, for LaplacianEigenmaps and LPP.
 
-A reservoir is a random sample of the stream's rows. An edge joins two rows if at least one of
-the two rows is among the k nearest rows of the other row. If a radius ε is set, an edge joins two
-rows that are at most ε apart instead.
+The rows are a reservoir (a random sample of the stream). By default, an edge joins two rows if at
+least one of the two rows is among the k nearest rows of the other row. If a radius is set, an edge
+instead joins two rows whose distance is at most the radius.
 
 The weight of an edge is 1 [GLPLS eq. 2.25] or the heat kernel exp(−|x_i − x_j|²/t) [GLPLS eq.
 2.35] for the rows x_i and x_j and a parameter t.
 
 An edge is one-sided if row j is among the k nearest rows of row i, but row i is not among the k
-nearest rows of row j. The parameter `edges` has two values:
+nearest rows of row j. The parameter `edges` decides the weight of one-sided edges:
 
-* "average" halves the weight of a one-sided edge. A row counts as the first of its own k nearest
-  rows. scikit-learn's SpectralEmbedding does the same, so the results can be compared.
-* "or" does not reduce the weight of a one-sided edge. A row has k neighbours other than itself,
-  as in the equations above.
+* "average" halves the weight. A row counts as the first of its own k nearest rows. scikit-learn's
+  SpectralEmbedding does the same, so the results can be compared.
+* "or" does not change the weight. A row does not count as one of its own k nearest rows.
 
-If there are classes, edges between rows of different classes are removed. The graph costs the
-search for neighbours and O(r k features) for r rows.
+If there are classes, edges between rows of different classes are removed. After the search for
+neighbours, the graph of r rows costs O(r k features).
 """
 
 from typing import Literal, NamedTuple
@@ -36,12 +35,12 @@ Edges = Literal["average", "or"]
 SLACK = 1.0 + 1e-9
 """Factor by which squared radii are enlarged.
 
-Rounding then never excludes a row whose distance is equal to the radius.
+Without this factor, a rounding error could exclude a row whose distance equals the radius.
 """
 
 
 class Graph(NamedTuple):
-    """Neighbourhood graph of r rows, and the numbers that attach a new row to it.
+    """Neighbourhood graph of r rows, with what is needed to join new rows to it.
 
     Attributes
     ----------
@@ -51,7 +50,7 @@ class Graph(NamedTuple):
         Row sums of the weights.
     radii : (r,) float64
         Squared distance of each row to the farthest of its k nearest rows. If the graph was made
-        with a radius, the squared radius for every row.
+        with a radius, every value is the squared radius.
     temperature : float or None
         Parameter t of the heat kernel. None means that all edges have weight 1.
     neighbours : int

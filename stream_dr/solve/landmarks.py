@@ -6,9 +6,9 @@ coordinates. The coordinates of any other row follow from the method's rule. `Ei
 (eigenmap.py) uses Nyström's formula, and `LocallyLinearEmbedding` (barycentre.py) the weighted
 mean of the nearest landmarks' coordinates.
 
-Placing a row costs O(r · features), for its distances to all r landmarks. Dense landmarks take
-8 · r · features bytes. They are stored as plain arrays, as in the reservoir's State, so that a
-projection can be written to a file without conversion.
+Placing a row costs O(r · features), for the row's distances to all r landmarks. Dense landmarks
+take 8 · r · features bytes. Landmarks are stored as plain arrays, so that a projection can be
+written to a file without conversion.
 """
 
 from collections.abc import Callable
@@ -79,13 +79,16 @@ class SampledLandmarks(NamedTuple):
 
 
 def to_landmarks(rows: Rows) -> SampledLandmarks:
-    """Return rows (r, features) as landmarks (the rows that a projection compares rows with)."""
+    """Return rows (r, features) as landmarks.
+
+    Landmarks are the rows with which a projection compares new rows.
+    """
     if not rows.shape[0]:
         medians, same = np.zeros(rows.shape[1]), 0.0
     else:
         medians = column_medians(rows)
-        # A feature map may return the same row with different last digits.
-        # Rows count as equal up to 1e-10 of the landmarks' distance from their medians.
+        # A feature map may return the same row with different last digits, so allow a tolerance.
+        # It is 1e-10 of the landmarks' root mean square distance from the column medians.
         same = 1e-20 * float(squared_norms(subtract_shift(rows, medians)).mean())
     if sp.issparse(rows):
         return SampledLandmarks(
@@ -97,7 +100,8 @@ def to_landmarks(rows: Rows) -> SampledLandmarks:
 def to_unit_variance(places: np.ndarray) -> np.ndarray:
     """Return coordinates scaled to variance 1 along each component.
 
-    places: (r, components). Components that are constant are returned unchanged.
+    places: (r, components), coordinates of r rows. A component that is constant is returned
+        unchanged.
     """
     if not len(places):
         return places

@@ -1,21 +1,25 @@
 """Linear projections computed from a graph of rows.
 
-`largest_form` solves GraphWMV, and `locality_projection` solves LPP (locality preserving
-projections) and NPE (neighbourhood preserving embedding).
-X (r, features) are the centred rows, and w is a direction in their row space. The projection
-minimises wᵀ Xᵀ A X w / wᵀ Xᵀ B X w. A and B are (r, r) [mathematics §7]:
+`largest_form` solves GraphWMV. LPP (locality preserving projections) and NPE (neighbourhood
+preserving embedding) use `locality_projection`. X (r, features) are the centred rows. It searches
+for directions w (features,) in the row space of X that minimise the ratio
 
-* For LPP, A is the graph's Laplacian L, and B is the diagonal matrix D of its degrees.
-* For NPE, A is (I − W)ᵀ(I − W), where W are barycentric weights, and B is I.
+    wᵀ Xᵀ A X w / wᵀ Xᵀ B X w
 
-A ridge ρ is added to numerator and denominator. If only the denominator had the ridge, a direction
-in which the rows do not vary would have the ratio 0/ρ, the smallest of all. With the ridge in
-numerator and denominator, this direction has the ratio 1, the largest. The problem is then the
-same as maximising wᵀ Xᵀ(B − A)X w / wᵀ(Xᵀ B X + ρI)w.
+with two matrices A and B (r, r) [mathematics §7]:
 
-The singular value decomposition X = U s Vᵀ is scaled by 1/√(s² + ρ), so directions of small s lose
-no precision. Solving costs O(r features min(r, features)) and a dense eigenproblem of order
-min(r, features).
+* For LPP, A is the Laplacian of the neighbourhood graph, and B is the diagonal matrix of the
+  graph's degrees.
+* For NPE, A is (I − W)ᵀ(I − W), and B is the identity. W (r, r) are barycentric weights, by which
+  each row is a mean of its neighbours.
+
+A ridge ρ is added to the numerator and to the denominator. With a ridge in the denominator alone,
+a direction in which the rows do not vary would have the ratio 0/ρ, the best of all. With both
+ridges, this direction has the ratio 1, the worst of all.
+
+The solver computes the singular value decomposition X = U s Vᵀ and scales it by 1/√(s² + ρ), so
+that directions of small s lose no precision. Solving costs O(r features min(r, features)), and a
+dense eigenproblem of order min(r, features).
 """
 
 from collections.abc import Callable
@@ -43,25 +47,28 @@ B (r, r) is the matrix of the denominator.
 def locality_projection(
     rows: Rows, A: SparseMatrix, B: SparseMatrix, n_components: int, gamma: float, unit: bool = False
 ) -> Linear:
-    """Return the projection to the directions of smallest ratio.
+    """Return the linear projection to the directions of smallest ratio.
 
-    A direction w (features,) has the ratio wᵀ(Xᵀ A X + ρI)w / wᵀ(Xᵀ B X + ρI)w, for the centred
-    rows X (r, features) and a ridge ρ.
+    The ratio of a direction w (features,) is
+
+        wᵀ(Xᵀ A X + ρI)w / wᵀ(Xᵀ B X + ρI)w
+
+    where X (r, features) are the centred rows and ρ is a ridge.
 
     Parameters
     ----------
     rows : (r, features)
-        Dense or CSR.
+        Rows before centring, dense or CSR.
     A, B : sparse (r, r)
         Matrices of the numerator and the denominator.
     n_components : int
         Maximum number of directions.
     gamma : float
-        Ridge ρ in the units of Xᵀ B X. If gamma is 0, there is no ridge, except that RIDGE is used
-        if r ≤ features.
+        Ridge ρ in the units of Xᵀ B X. If gamma is 0 and r > features, there is no ridge. If gamma
+        is 0 and r ≤ features, the ridge is RIDGE times the mean eigenvalue of Xᵀ B X.
     unit : bool
-        If true, projected rows have variance 1 along every component. Otherwise
-        wᵀ(Xᵀ B X + ρI)w = 1.
+        If true, directions are scaled such that projected rows have variance 1 along every
+        component. If false, directions are scaled such that wᵀ(Xᵀ B X + ρI)w = 1.
     """
     r, d = rows.shape
     mean = np.asarray(rows.mean(axis=0)).ravel()
@@ -83,7 +90,7 @@ def locality_projection(
         subset_by_index=[0, min(n_components, len(s)) - 1],
     )
     if unit:
-        # The projected rows are U @ (f ∘ vectors). They are scaled to variance 1.
+        # The projected rows are U @ (f ∘ vectors), with f as a column. Scale them to variance 1.
         vectors = vectors * np.sqrt(r / (f**2 @ vectors**2))
     return Linear(mean, with_fixed_signs(V @ (vectors / scale[:, None])), values, "exact")
 
@@ -137,9 +144,12 @@ def _thin_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
 
 
 def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the U (r, k), s (k,) and V (features, k) of `_thin_svd` for wide rows.
+    """Return the thin singular value decomposition of centred rows with many features.
 
-    They come from the inner products of the rows, so CSR rows are never made dense.
+    U is (r, k), s is (k,) and V is (features, k). They are computed from the inner products of the
+    rows, so CSR rows are never made dense.
+
+    mean: (features,), mean of the rows, which is subtracted.
     """
     r = rows.shape[0]
     if not sp.issparse(rows):
@@ -156,8 +166,8 @@ def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndar
 def _rounding_cut(s: np.ndarray, r: int, offset: float) -> float:
     """Return the size up to which a singular value is rounding error.
 
-    This size is the rounding error of the decomposition plus the rounding error of the centring.
-    The error of the centring grows with the offset of the rows from zero.
+    Both the decomposition and the centring of the rows cause rounding errors. The error of the
+    centring grows with the rows' distance from zero.
 
     s: (k,) singular values.
     r: number of rows.

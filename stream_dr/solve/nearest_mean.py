@@ -1,8 +1,8 @@
 """Nearest-mean classifier: assign each row to the class whose mean is nearest.
 
-The accuracy of this classifier scores a model while the model learns, and scores a projection
-when the projection is evaluated. Computing the means costs O(rows p) for rows (rows, p). Distances
-of the rows to k means cost O(rows k p).
+The accuracy of this classifier is a score of a model while the model learns, and a score of a
+projection in an evaluation. For rows (rows, p), computing the means costs O(rows p). Computing the
+distances of the rows to k means costs O(rows k p).
 """
 
 import numpy as np
@@ -30,7 +30,9 @@ def means_by_class(Z: Rows, codes: np.ndarray, labels: int) -> np.ndarray:
 def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
     """Return the squared Euclidean distances (rows, points), never negative.
 
-    The distance to a point that is not finite is infinite.
+    Z: (rows, p), dense or CSR.
+    points: (points, p), dense or CSR. If a point has a value that is not finite, all distances to
+        the point are infinite.
     """
     products = Z @ points.T
     products = products.toarray() if sp.issparse(products) else np.asarray(products)
@@ -39,7 +41,7 @@ def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
 
 
 def nearest_mean(Z: Rows, means: np.ndarray) -> np.ndarray:
-    """Return the code (rows,) of the mean nearest to each row.
+    """Return the index (rows,) of the mean that is nearest to each row.
 
     Z: (rows, p).
     means: (labels, p), one row per class. If several means are equally near, the first is taken.

@@ -1,18 +1,18 @@
-"""Nearest landmarks of landmarks, and distances of new rows to landmarks.
+"""Nearest neighbours among landmarks, and distances of new rows to landmarks.
 
-Landmarks are the rows (r, features) of a reservoir (a random sample of the stream), dense or CSR.
-All distances are Euclidean. Functions that return distances return squared distances.
+Landmarks are r sampled rows (r, features) of the stream, dense or CSR. All distances are
+Euclidean. Functions that return distances return squared distances.
 
-* The nearest landmarks of a landmark are searched by scikit-learn's `NearestNeighbors`.
-* A new row needs its distances to all landmarks, because the new row may itself be one of a
-  landmark's neighbours. The distances cost O(r · features) for a dense row and O(r · entries) for
-  a sparse row. They are computed for a chunk of rows at a time, in at most 32 MB of memory.
+The nearest neighbours of a landmark are found by scikit-learn's `NearestNeighbors`. For a new row,
+the distances to all landmarks are computed, because the new row may be nearer to a landmark than
+the landmark's own neighbours. The distances cost O(r · features) for a dense row and
+O(r · entries) for a sparse row. They are computed for a chunk of rows at a time, in at most 32 MB
+of memory.
 
-Distances of dense rows are sums of squared differences. The product form |x|² + |y|² − 2 xᵀy would
-lose the digits of distances that are small compared with the lengths of the rows. Distances of
-sparse rows do use the product form. To limit the loss, a column in which at least half of the
-landmarks have a value is first shifted by its median. The computed distance of a landmark to
-itself is zero up to rounding (`SampledLandmarks.same`).
+Distances of dense rows x and y are sums of squared differences. Distances of sparse rows are
+computed as |x|² + |y|² − 2 xᵀy. This formula is inexact if the distance is small compared with the
+lengths of the rows. So a column in which at least half of the landmarks have a value is first
+shifted by its median, which makes the rows shorter.
 """
 
 from collections.abc import Iterator
@@ -31,10 +31,10 @@ SEARCH_CHUNK = 1 << 20
 def nearest_landmarks(landmarks: Rows, k: int, with_self: bool) -> np.ndarray:
     """Return the indices (r, k) of each landmark's k nearest landmarks.
 
-    Landmarks are sampled rows of the stream.
-
+    landmarks: (r, features), sampled rows of the stream.
     k: number of nearest landmarks.
-    with_self: if true, each landmark is the first of its own k nearest landmarks.
+    with_self: if true, each landmark counts as the first of its own k nearest landmarks. If false,
+        a landmark is not one of its own k nearest landmarks.
     """
     # scikit-learn's search computes |x|² + |y|² − 2 xᵀy, which is exact only for rows near zero.
     landmarks = subtract_shift(landmarks, column_medians(landmarks))
@@ -73,11 +73,11 @@ def pair_distances(landmarks: Rows, i: np.ndarray, j: np.ndarray) -> np.ndarray:
 def column_medians(landmarks: Rows) -> np.ndarray:
     """Return the median (features,) of each column.
 
-    With an even number of rows the upper of the two middle values is taken. For sparse rows, the
-    median is 0 in columns where fewer than half of the rows have a value, so that the shifted rows
-    stay sparse.
+    If the number of rows is even, the larger of the two middle values is taken. For sparse rows,
+    the result is 0 in each column in which fewer than half of the rows have a value. Rows from
+    which the medians are subtracted then stay sparse.
     """
-    # The median is one of the values, so integers stay integers and equal distances stay equal.
+    # Take one of the values and not a mean, so that differences of integers stay integers.
     half = landmarks.shape[0] // 2
     if not sp.issparse(landmarks):
         return np.asarray(np.partition(landmarks, half, axis=0)[half])
@@ -100,10 +100,12 @@ def subtract_shift(rows: Rows, shift: np.ndarray) -> Rows:
 def distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield the rows' squared distances to all landmarks, a chunk of rows at a time.
 
-    Landmarks are sampled rows of the stream. Each item is the slice of the rows in the chunk, and
-    their squared distances (rows of the chunk, r) to the r landmarks.
+    Each item is a slice, which selects the rows of the chunk, and their squared distances (rows of
+    the chunk, r) to the r landmarks.
 
-    shift: (features,), vector that is first subtracted from sparse rows and sparse landmarks.
+    landmarks: (r, features), sampled rows of the stream.
+    shift: (features,). If the landmarks are sparse, this vector is first subtracted from the
+        landmarks and from the rows.
     """
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[0]))
     landmarks = subtract_shift(landmarks, shift) if sp.issparse(landmarks) else landmarks
@@ -128,8 +130,9 @@ def fit_width(rows: Rows, width: int) -> Rows:
 def _all_distances(rows: Rows, landmarks: Rows, shift: np.ndarray) -> np.ndarray:
     """Return the squared distances (rows, r) of rows to r landmarks (sampled rows).
 
-    shift: (features,), vector that is subtracted from sparse rows here. The caller must already
-        have subtracted this vector from sparse landmarks.
+    landmarks: (r, features). If sparse, the caller has already subtracted `shift` from them.
+    shift: (features,). If the landmarks are sparse, this function subtracts the vector from the
+        rows.
     """
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows.astype(np.float64, copy=False)
@@ -145,9 +148,9 @@ def _distances_from_products(a: np.ndarray, b: np.ndarray, products: np.ndarray)
 
     Distances within rounding of zero are set to zero.
 
-    a: squared lengths |x|² of the first rows.
-    b: squared lengths |y|² of the second rows.
-    products: inner products xᵀy.
+    a: (rows, 1), squared length |x|² of each row x.
+    b: (r,), squared length |y|² of each row y.
+    products: (rows, r), inner products xᵀy.
     """
     squares = a + b
     out = squares - 2.0 * products

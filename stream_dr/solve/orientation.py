@@ -1,16 +1,17 @@
 """Order and signs of components that agree with the previous projection.
 
-The sign of an eigenvector is arbitrary, and two components of nearly equal eigenvalue may be
-swapped from one solution to the next. `orient` chooses the signs. It also chooses the order of
-components whose eigenvalues differ by at most 5 %, so that each component agrees best with the
-same component of the previous projection. The remaining rotation is described by
-`least_squares_map`, which returns the least-squares map from one projection to the other
-[mathematics §9].
+The sign of an eigenvector is arbitrary. Two components of nearly equal eigenvalue may also change
+places from one solution to the next. `orient` chooses signs and order such that each component
+agrees best with the same component of the previous projection. Only components whose eigenvalues
+differ by at most 5 % are reordered.
 
-The agreement of two components w and w' is the correlation of the rows' projections onto them,
-which follows from wᵀ Cxx w'. Cxx (features, features) is the scatter of the centred rows. To
-compare loadings (d, q) with loadings (d, p) costs O(d p q) and the product of Cxx with p + q
-columns.
+`least_squares_map` returns the linear map by which one projection's components come closest to the
+other's. It describes the rotation that signs and order do not remove [mathematics §9].
+
+Two components w and w' (features,) agree if the rows' projections onto them are correlated. The
+correlation is computed from wᵀ Cxx w', where Cxx (features, features) is the scatter of the
+centred rows. Comparing q components with p components costs O(d p q) for d features, and the
+product of Cxx and p + q columns.
 """
 
 from collections.abc import Callable
@@ -36,9 +37,10 @@ GAP = 0.05
 def orient(
     loadings: np.ndarray, eigenvalues: np.ndarray, previous: np.ndarray | None, product: Product | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the order and signs in which components agree best with `previous`.
+    """Return the order and signs by which components agree best with `previous`.
 
-    Returns order (p,) int and signs (p,) of ±1.0. The new loadings are loadings[:, order] * signs.
+    The order (p,) are indices of components, and the signs (p,) are ±1.0. The components that
+    agree best are loadings[:, order] * signs.
 
     Parameters
     ----------
@@ -47,8 +49,9 @@ def orient(
     eigenvalues : (p,)
         Eigenvalues of the components.
     previous : (d', q) float64 or None
-        Previous loadings. If d and d' differ, the array with fewer rows is extended by rows of
-        zeros. If None, the entry of largest absolute value in each component is made positive.
+        Previous loadings of d' features in q components. If d and d' differ, the array with fewer
+        rows is extended by rows of zeros. If None, the signs make the entry of largest absolute
+        value in each component positive.
     product : callable or None
         Function that multiplies columns (features, m) by the scatter (features, features) of the
         centred rows. Components are then compared by their correlation over the rows. If None, the
@@ -67,15 +70,18 @@ def orient(
 
 
 def oriented(projection: Projection, previous: Projection | None, product: Product | None = None) -> Projection:
-    """Return `projection` with the order and signs of the components of `previous`.
+    """Return `projection` with components that agree best with those of `previous`.
 
-    * A linear projection is compared with `previous` by its loadings.
-    * A projection of a reservoir method is compared by the coordinates of its landmarks (r sampled
-      rows). `previous` projects the same rows, which costs O(r² · features).
+    The components are reordered and their signs are changed.
+
+    * Two linear projections are compared by their loadings.
+    * Two projections that place rows by landmarks (r sampled rows) are compared by coordinates.
+      `previous` projects the landmarks of `projection`, which costs O(r² · features).
     * Any other projection is returned unchanged.
 
-    product: function that multiplies columns (features, m) by the scatter of the rows from which
-        `projection` was solved. Loadings are compared with it.
+    product: function that multiplies columns (features, m) by the scatter (features, features) of
+        the rows from which `projection` was solved. If given, components of linear projections are
+        compared by their correlation over these rows.
     """
     now, before = _compared_columns(projection, previous)
     if now is None:
@@ -87,11 +93,11 @@ def oriented(projection: Projection, previous: Projection | None, product: Produ
 
 
 def feature_places(previous: Projection, projection: Projection) -> np.ndarray:
-    """Return the index in `projection` of each feature of `previous`.
+    """Return the index (previous features,) in `projection` of each feature of `previous`.
 
-    Returns (previous features,) int64. If both projections have a feature map that names its
-    columns, features match by name. Otherwise features match by number. Features that `projection`
-    lacks get indices after all its own features.
+    Features are matched by name if both projections have a feature map that names its columns.
+    Otherwise feature i of one projection is feature i of the other. Features that `projection`
+    does not have get the indices after its last feature.
     """
     old, new = _feature_names(previous), _feature_names(projection)
     if old is None or new is None:
@@ -123,16 +129,15 @@ def _compared_columns(
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Return the columns by which two projections are compared, one column per component.
 
-    The columns are the loadings, or the coordinates of the landmarks (sampled rows). The first
-    result has the columns of `projection`, or is None if `projection` has neither. The second
-    result has the columns of `previous`, or is None if the first result is None, or if `previous`
-    is None or has neither.
+    The columns of a linear projection are its loadings. The columns of a projection by landmarks
+    (sampled rows) are the landmarks' coordinates. Returns the columns of `projection` and of
+    `previous`. A projection that can be compared in neither way has None instead of columns.
     """
     now, before = linear_part(projection), linear_part(previous)
     if now is not None:
         if before is None or previous is None:
             return now.loadings, None
-        # Rows of features that `projection` lacks come last and are cut off.
+        # Loadings of features that `projection` does not have come last and are cut off.
         return now.loadings, move_rows(before.loadings, feature_places(previous, projection))[: len(now.loadings)]
 
     embedding, last = _embedding(projection), _embedding(previous)
@@ -152,10 +157,11 @@ def _feature_names(projection: Projection) -> tuple[str, ...] | None:
 
 
 def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return the map from `old` to `new` by least squares, and its error.
+    """Return the least-squares map from `old` to `new`, and its relative error.
 
-    The map (q, p) minimises ‖old · map − new‖. The error is this norm divided by ‖new‖. The error
-    is 0 if new lies in the span of old, and 1 if new is orthogonal to it.
+    The map is the matrix M (q, p) that minimises ‖old @ M − new‖. The error is this norm divided
+    by ‖new‖. The error is 0 if the columns of `new` lie in the span of the columns of `old`. The
+    error is 1 if the two spans are orthogonal.
 
     old: (d', q) float64.
     new: (d, p) float64. If d and d' differ, the array with fewer rows is extended by rows of
@@ -184,9 +190,11 @@ def column_norms(array: np.ndarray) -> np.ndarray:
 def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     """Return the order (p,) of components that agrees best with the previous components.
 
-    Two components may be swapped only if their eigenvalues differ by at most GAP.
+    The order is an array of indices of components. Two components may be swapped only if the
+    relative difference of their eigenvalues is at most GAP.
 
-    cosines: (q, p), agreement of q previous components with p components.
+    cosines: (q, p), cosine of the angle between each of q previous components and each of p
+        components.
     eigenvalues: (p,), eigenvalues of the p components.
     """
     from scipy.optimize import linear_sum_assignment
@@ -206,16 +214,17 @@ def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
 def _cosines(old: np.ndarray, new: np.ndarray, product: Product | None = None) -> np.ndarray:
     """Return the cosines (q, p) of the angles between columns of old and new.
 
-    old: (d', q), new: (d, p).
-    product: function that multiplies columns by the rows' scatter. If given, the cosines are the
-        correlations of the rows' projections onto these columns.
+    old: (d', q), previous loadings. Missing rows count as zeros.
+    new: (d, p), loadings. Missing rows count as zeros.
+    product: function that multiplies columns by the rows' scatter. If given, the correlations of
+        the rows' projections onto the columns are returned instead of the cosines.
     """
     old, new = _same_rows(old, new)
     if product is None:
         sizes = np.outer(column_norms(old), column_norms(new))
         return (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
 
-    # The largest loadings may be noise of features of small variance. The scatter corrects this.
+    # The scatter reduces the influence of features of small variance, whose loadings are noisy.
     both = np.hstack([old, new])
     q = old.shape[1]
     products = both.T @ product(both)

@@ -1,18 +1,21 @@
 """Partial least squares from moments, by Dayal and MacGregor's kernel algorithm.
 
-The algorithm is from J. Chemometrics 11, 1997 [mathematics §5]. Cxx (features, features) is the
-scatter of the centred rows, and Cxy (features, k) the cross sums of the centred rows and k
-targets. The matrix S starts as Cxy. Each component computes
+The algorithm is from J. Chemometrics 11, 1997 [mathematics §5]. It needs two sums over the rows:
+
+* Cxx (features, features), the scatter of the centred rows,
+* Cxy (features, k), the products of the centred rows and k targets, summed over the rows.
+
+The matrix S starts as Cxy. For each component, the algorithm computes a weight vector w, a
+rotation r and a loading ℓ, each (features,), and changes S:
 
     w = leading left singular vector of S
     r = w − Σ_j (ℓ_jᵀ r) r_j
     c = Cxx r;  t = rᵀ c
     ℓ = c / t;  S ← S − ℓ (rᵀ S)
 
-with the rotations r_j and loadings ℓ_j of the earlier components j. Centred rows times the
-rotations are the scores, so the scores need no deflation and rows are never read again. It is
-enough to deflate S and leave Cxx unchanged, because each r is made orthogonal to the earlier
-loadings.
+The sum is over the earlier components j. The scores are the centred rows times the rotations, so
+the rows are not read again. Cxx stays unchanged, because each rotation is orthogonal to the
+loadings of the earlier components.
 
 p components of d features cost O(p (d² + d k min(d, k))) with Cxx, and O(p d k min(d, k)) with its
 diagonal only. Memory is O(d k).
@@ -23,16 +26,19 @@ import numpy as np
 from stream_dr.solve.spectral import EPS, left_singular
 
 _SMALLEST = 1e-12
-"""Share of the largest covariance up to which a component's covariance is rounding error."""
+"""Relative covariance up to which a component is rounding error.
+
+The component's covariance is compared with the largest covariance of all components so far.
+"""
 
 
 def pls_rotations(
     spread: np.ndarray, cross: np.ndarray, most: int, noise: np.ndarray | float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return rotations r (features, p) and squared covariances σ² (p,).
+    """Return the rotations (features, p) and squared covariances (p,) of p components.
 
-    Returns fewer components than `most` if the remaining cross sums, or the variance along the
-    next rotation, are only rounding error.
+    Centred rows times the rotations are the scores. There are fewer components than `most` if the
+    remaining cross sums, or the variance along the next rotation, are only rounding error.
 
     Parameters
     ----------
@@ -41,14 +47,14 @@ def pls_rotations(
     cross : (features, k)
         Cross sums Cxy, the products of the centred rows and k targets, summed over the rows.
     most : int
-        Maximum number of components p.
+        Maximum number of components.
     noise : (features,) or float
-        Size up to which a column's cross sums are rounding error.
+        Euclidean norm up to which a feature's k cross sums are rounding error.
 
     Notes
     -----
-    The weight vectors w have length 1 and their largest entry is positive. The rotations r in
-    general have another length.
+    The first rotation has length 1, and its entry of largest absolute value is positive. Later
+    rotations may have another length.
     """
     S = cross.copy()
     largest = 0.0

@@ -1,14 +1,15 @@
 """Bounds on the rounding errors of centred sums.
 
-A centred sum is a sum over rows whose mean was subtracted, so it is only as exact as this mean.
-Its error grows with the distance of the rows from zero (`shift`). Unlearning rows subtracts large
-numbers, which adds a further error (`lost`). The error decides what counts as zero:
+A centred sum is a sum over rows from which the mean was subtracted. The farther the rows are from
+zero, the larger is the rounding error of this subtraction (`Rounding.shift`). Unlearning rows
+subtracts large sums, which causes a further error (`Rounding.lost`).
 
-* A column whose scatter is below the error does not vary.
-* An eigenvalue below the error is zero.
-* A cross sum (of rows times targets) below the error means nothing.
+A number that is smaller than its rounding error is treated as zero. Otherwise components would be
+computed from noise [mathematics §3, rules 1 and 3]. There are three kinds of such numbers:
 
-Components made of such numbers would be noise [mathematics §3, rules 1 and 3].
+* the scatter of a column, which then counts as constant,
+* an eigenvalue of the scatter,
+* a cross sum (the sum over the rows of a feature times a target).
 """
 
 from typing import NamedTuple
@@ -20,16 +21,17 @@ from stream_dr.solve.spectral import EPS
 
 
 class Rounding(NamedTuple):
-    """Sizes of the rounding errors in the sums of N rows.
+    """Sizes of the rounding errors in centred sums over N rows.
 
     Attributes
     ----------
     shift : (features,) float64
-        √N·|x̄| for the mean x̄ of the rows. It measures the rows' distance from zero.
+        √N·|x̄| for the mean x̄ (features,) of the rows, a measure of the rows' distance from zero.
     lost : float
-        Relative error of the scatter that unlearning rows has caused. 0 if no row was unlearned.
+        Relative error of the scatter caused by unlearning rows. 0 if no row was unlearned.
     cancelled : float
-        Factor √(N before / N now) by which unlearning raised the error of the cross sums.
+        Factor by which unlearning rows increased the error of the cross sums of features and
+        targets, √(number of rows before unlearning / number of rows now).
     """
 
     shift: np.ndarray
@@ -39,31 +41,32 @@ class Rounding(NamedTuple):
     def varying(self, diagonal: np.ndarray) -> np.ndarray:
         """Return the mask (features,) of the columns that vary.
 
-        diagonal: (features,) scatter of each column. The scatter of a constant column is only
-        rounding.
+        A column does not vary if its scatter is only rounding error.
+
+        diagonal: (features,), scatter of each column.
         """
         return np.asarray(diagonal > (8 * EPS * self.shift) ** 2)
 
     def floor(self, diagonal: np.ndarray) -> float:
         """Return the size up to which eigenvalues of the scatter are rounding error.
 
-        The size is eps·‖√N x̄‖·√(tr Cxx) plus the error by unlearning. Cxx is the scatter of the N
-        centred rows and x̄ their mean. The size is below the rank cut of `spectral.rank_cut`
-        unless the rows' offset from zero is large compared with their standard deviation.
+        The size matters if the rows' distance from zero is large compared with their standard
+        deviation. Otherwise it is smaller than the size that `spectral.rank_cut` returns.
 
-        diagonal: (features,) diagonal of Cxx.
+        diagonal: (features,), diagonal of the scatter.
         """
+        # The first term is the error of centring, the second is the error of unlearning rows.
         total = float(diagonal.sum())
         return EPS * float(np.linalg.norm(self.shift)) * float(np.sqrt(total)) + self.lost * total
 
     def cross_floor(self, target_size: float, diagonal: np.ndarray) -> float:
         """Return the norm up to which cross sums are rounding error [mathematics §3, rule 3].
 
-        Cross sums are the sums of rows times targets. If every row has the same class, all cross
-        sums are only rounding error.
+        Cross sums are products of features and targets, summed over the rows. For example, if
+        every row has the same class, all cross sums are only rounding error.
 
-        target_size: √(tr HᵀH) for the targets H (rows, k) before centring.
-        diagonal: (features,) scatter of each column.
+        target_size: Frobenius norm of the targets (rows, k) before centring.
+        diagonal: (features,), scatter of each column.
         """
         spread = float(np.sqrt(diagonal.sum()))
         offset = float(np.abs(self.shift).max(initial=0.0))
@@ -73,40 +76,40 @@ class Rounding(NamedTuple):
     def noise(self, diagonal: np.ndarray) -> np.ndarray:
         """Return the rounding error (features,) of each column's cross sums.
 
-        A cross sum is the sum of a column's values times a target, over all rows. The returned
-        errors are for targets of Euclidean norm 1. For other targets, multiply the errors by the
-        targets' norm. Each column's error is computed from the column's own size.
+        A cross sum is the sum over all rows of the column's value times a target. The returned
+        errors are for targets of norm 1. For other targets, multiply the errors by the norm of the
+        targets.
 
-        diagonal: (features,) scatter of each column.
+        diagonal: (features,), scatter of each column.
         """
         own = 1e-12 * np.sqrt(np.count_nonzero(self.varying(diagonal)) * diagonal) + 8 * EPS * np.abs(self.shift)
         return np.asarray(self.cancelled * (own + 8 * np.sqrt(EPS * self.lost * float(diagonal.sum()))))
 
     def cleaned(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
-        """Return cross sums with zeros in columns that are only rounding error.
+        """Return the cross sums, with zeros for features that have only rounding error.
 
-        cross: (features, k), sums of rows times targets.
-        target_size: norm √(tr HᵀH) of the targets H (rows, k).
-        diagonal: (features,) scatter of each column.
+        cross: (features, k), products of features and targets, summed over the rows.
+        target_size: Frobenius norm of the targets (rows, k).
+        diagonal: (features,), scatter of each column.
 
         Costs O(d k) for d features.
         """
-        # A column's error may exceed the true sums of another column, so each has its own limit.
+        # The error of a feature with large values may exceed the sums of one with small values.
         shows = np.linalg.norm(cross, axis=1) > self.noise(diagonal) * target_size
         return cross if shows.all() else np.where(shows[:, None], cross, 0.0)
 
     def significant(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
-        """Return cross sums without the combinations of targets that are only rounding error.
+        """Return cross sums without combinations of targets that are rounding error.
 
-        The result M (features, r), r ≤ k, is the cross sums times a rotation. M Mᵀ is the same as
-        before the rotation, up to rounding. Each column is compared with its own rounding error,
-        so true cross sums of columns of small values remain next to columns of large values. Costs
-        O(d k min(d, k)) for d features.
+        The result (features, r), r ≤ k, is `cross` times a matrix of orthonormal columns (k, r).
+        The product `cross @ cross.T` stays the same up to rounding. Costs O(d k min(d, k)) for d
+        features.
 
-        cross: (features, k), sums of rows times targets.
-        target_size: norm √(tr HᵀH) of the targets H (rows, k).
-        diagonal: (features,) scatter of each column.
+        cross: (features, k), products of features and targets, summed over the rows.
+        target_size: Frobenius norm of the targets (rows, k).
+        diagonal: (features,), scatter of each column.
         """
+        # Sums are divided by their feature's own error, so large features do not hide small ones.
         varying = self.varying(diagonal)
         noise = self.noise(diagonal)[varying]
         _, values, targets = thin_svd(cross[varying] / noise[:, None])
@@ -115,8 +118,8 @@ class Rounding(NamedTuple):
 
 
 def exact_rounding(features: int) -> Rounding:
-    """Return the error sizes for rows whose mean is exactly zero.
+    """Return the rounding errors of centred sums over rows whose mean is zero.
 
-    Centring these rows changes nothing, so it causes no rounding error.
+    Subtracting a mean of zero causes no rounding error, so all errors are zero.
     """
     return Rounding(np.zeros(features))

@@ -1,21 +1,23 @@
-"""Product of a scatter matrix with columns, summed over a stream of blocks of rows.
+"""Product of a scatter matrix and given columns, summed over blocks of rows.
 
-A = Σ w (x − x̄)(x − x̄)ᵀ is the scatter (features, features) of rows x with weights w about the
-mean x̄. P (features, r) are the columns. A is never formed. The state is the product so far
-(features, r) and the sum of the projected rows (r,). A block of rows X (rows, features) with the
-weights w (rows,) adds [mathematics §4]:
+The scatter matrix A (features, features) is the sum of w (x − x̄)(x − x̄)ᵀ over all rows x. w is
+the row's weight, and x̄ (features,) is the mean. P (features, r) are the columns. A is never
+formed. A block of rows X (rows, features) with the weights w (rows,) adds the following to the
+product A P [mathematics §4]:
 
-    Z = X P − 1 (x̄ᵀP)
-    A P = Xᵀ(w ∘ Z) − x̄ (wᵀZ)
+    Xᵀ(w ∘ Z) − x̄ (wᵀZ),  where Z = X P − 1 (x̄ᵀP)
 
-The factors on both sides are centred. If only Z were centred, the error would grow with the square
-of the rows' offset from zero (9e-4 at an offset of 1e6). A would also become indefinite if x̄ is
-not exactly the rows' mean. With both sides centred, A is positive semidefinite for any x̄.
+The first term and wᵀZ (r,) are summed over the blocks. x̄ is multiplied by the second sum once, at
+the end.
 
-The compiled kernel adds each sparse row directly to the result. `X.T @ Z` would allocate a
-(features, r) array for every block, which costs more than the product itself at 1,000 rows a
-block. Dense rows are centred before the product, CHUNK values at a time. A block costs
-O(entries · r), and sparse rows are never made dense.
+The left and the right factor of A are both centred. If only the right factor Z were centred, the
+error would grow with the square of the rows' distance from zero (9e-4 at a distance of 1e6). A
+would also not be positive semidefinite if x̄ is not exactly the rows' mean.
+
+A block costs O(entries · r), and sparse rows are never made dense. A compiled function adds each
+sparse row directly to the sum. `X.T @ Z` would allocate a (features, r) array for every block,
+which costs more than the product itself at 1,000 rows a block. Dense rows are centred before the
+product, CHUNK values at a time.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,23 +33,24 @@ CHUNK = 1 << 20
 
 
 class ScatterProduct:
-    """Product A P of a scatter matrix and columns, summed over blocks of rows.
+    """Product of a scatter matrix and given columns, summed over blocks of rows.
 
-    A (features, features) is the sum of (x − x̄)(x − x̄)ᵀ over all rows x, where x̄ is `mean`. A
-    is never formed. Use an object of this class in a with-block, because the end of the with-block
-    stops the threads.
+    The scatter matrix A (features, features) is the weighted sum of (x − x̄)(x − x̄)ᵀ over all
+    rows x, where x̄ is `mean`. A is never formed. Use an object of this class in a with-block, at
+    whose end the threads are stopped.
 
     Parameters
     ----------
     mean : (features,)
         Mean x̄ about which the rows are centred.
     columns : (features, r)
-        Columns P.
+        Columns by which A is multiplied.
     scale : (features,) or None
-        If given, A is diag(scale) A diag(scale), the scatter of standardised features.
+        Factor of each feature. If given, A is the scatter of the features times these factors, for
+        example of standardised features.
     threads : int
-        Number of threads, which take the blocks in turn. Each thread adds to a (features, r) sum
-        of its own, so results with different numbers of threads differ by rounding.
+        Number of threads, which take the blocks in turn. Each thread adds to its own sum
+        (features, r), so results with different numbers of threads differ by rounding errors.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class ScatterProduct:
     def add(self, block: Block, weights: np.ndarray | None = None) -> None:
         """Add the rows of one block.
 
-        block: rows (rows, features), with at most as many features as `mean`.
+        block: block of rows. Sparse rows may have fewer features than `mean`.
         weights: (rows,) weight of each row. None means 1 for each row.
         """
         if self._pool is None:
@@ -97,7 +100,10 @@ class ScatterProduct:
 
 
 class _PartialProduct:
-    """Scatter matrix times columns, of some of the blocks. One thread at a time uses it."""
+    """Product of scatter matrix and columns, summed over one thread's blocks.
+
+    Two threads must not use the same object at the same time.
+    """
 
     def __init__(self, mean: np.ndarray, columns: np.ndarray) -> None:
         self._mean, self._columns = mean, columns
@@ -113,7 +119,7 @@ class _PartialProduct:
             self._add_dense(block.X, weights)
 
     def result(self) -> np.ndarray:
-        """Return the sum (features, r) of the blocks added here, before the scaling."""
+        """Return the product (features, r), summed over the blocks added to this object."""
         return self._out - np.outer(self._mean, self._total)
 
     def _add_sparse(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
@@ -128,21 +134,23 @@ class _PartialProduct:
             z = centred @ self._columns
             if weights is not None:
                 z *= weights[at : at + rows, None]
-            # The rows are centred already, so no product with the mean is subtracted at the end.
+            # Nothing is added to `_total`, because the left factor `centred` has no mean.
             self._out += centred.T @ z
 
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
 def _add_sparse_product(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
-    """Add sparse rows X to the sums, row by row.
+    """Add sparse rows to the two sums `out` and `total`, row by row.
 
-    Xᵀ(w ∘ Z) is added to `out` and wᵀZ to `total`, for Z = X columns − shift and the weights w.
+    Let x be a row with the weight w, and z = x @ columns − shift. The row adds w x zᵀ to `out` and
+    w z to `total`.
 
-    indptr, indices, data: CSR arrays of X, (rows + 1,), (entries,) and (entries,).
-    weights: (rows,).
-    columns, out: (features, r).
-    shift: (r,) mean of the rows times the columns.
-    total: (r,) weighted sum of the projected rows.
+    indptr, indices, data: CSR arrays (rows + 1,), (entries,) and (entries,) of the rows.
+    weights: (rows,), weight of each row.
+    columns: (features, r), columns by which the scatter is multiplied.
+    shift: (r,), mean of the rows times the columns.
+    out: (features, r), sum that is changed in place.
+    total: (r,), sum that is changed in place.
     """
     r = columns.shape[1]
     z = np.empty(r)

@@ -1,13 +1,14 @@
 """Symmetric eigenproblems and thin singular value decompositions.
 
-All functions share one rank cut (the size up to which an eigenvalue is only rounding error) and
-one convention for signs. Everything is float64, and the largest values come first. For a matrix of
-order m, an eigenvalue counts as nonzero if it is above m · eps times the largest eigenvalue. A
-smaller eigenvalue is the rounding error of the sums from which the matrix was computed.
+All arrays are float64. The functions share three conventions, so that no solver has to decide them
+again:
 
-numpy's linear algebra functions release the GIL and give the same bits for the same input. The
-order, the signs and the rank differ between libraries. They are fixed here, so that no solver has
-to decide them again.
+* Order: the largest values come first.
+* Signs: `with_fixed_signs` makes the entry of largest absolute value in each column positive.
+* Rank: for a matrix of order m, an eigenvalue up to m · eps times the largest eigenvalue is
+  treated as zero. It is only a rounding error of the sums from which the matrix was computed.
+
+numpy's linear algebra functions release the GIL, and return the same bits for the same input.
 """
 
 from itertools import pairwise
@@ -25,8 +26,8 @@ def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.
     """Return the nonzero eigenpairs of a positive semidefinite matrix.
 
     matrix: (m, m).
-    floor: size up to which eigenvalues are dropped as rounding errors. Eigenvalues up to the size
-        that `rank_cut` returns are always dropped.
+    floor: size up to which eigenvalues are dropped as rounding errors. Eigenvalues up to m · eps
+        times the largest are always dropped.
 
     Returns the eigenvalues (r,), largest first, and the eigenvectors (m, r). Costs O(m³).
     """
@@ -39,26 +40,28 @@ def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.
 def rank_cut(values: np.ndarray, floor: float = 0.0) -> float:
     """Return the size up to which eigenvalues are only rounding error.
 
+    The size is m · eps times the largest eigenvalue [mathematics §3, rule 1], or `floor` if
+    `floor` is larger.
+
     values: all m eigenvalues of a positive semidefinite matrix (m, m).
     floor: smallest size to return.
-
-    The size is m · eps times the largest eigenvalue [mathematics §3, rule 1].
     """
     return max(floor, len(values) * EPS * max(float(values.max(initial=0.0)), 0.0))
 
 
 def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return left singular vectors (m, r) and singular values (r,).
+    """Return the left singular vectors (m, r) and singular values (r,) of a matrix.
 
-    matrix: (m, k). Only singular values above the rank cut are returned, so r ≤ min(m, k). Costs
-    O(m k min(m, k)).
+    The largest values come first. Singular values that are only rounding error are dropped, so r ≤
+    min(m, k). Costs O(m k min(m, k)).
+
+    matrix: (m, k).
     """
     m, k = matrix.shape
     if min(m, k) == 0:
         return np.zeros((m, 0)), np.zeros(0)
 
-    # For a large tall matrix, the Gram matrix MᵀM (k, k) is faster, but squares singular values.
-    # LAPACK factorises the matrix itself if a singular value is close to the rank cut.
+    # For a large tall matrix, the Gram matrix (k, k) is faster, if its digits are sufficient.
     pairs = _left_singular_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if pairs is None:
         vectors, values, _ = thin_svd(matrix)
@@ -70,14 +73,16 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _left_singular_by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return left singular vectors (m, r) and values (r,) by the Gram matrix.
+    """Return left singular vectors (m, r) and singular values (r,), or None.
 
-    The matrix M (m, k) is factorised as Q R by two Gram steps (CholeskyQR2), after which Q is
-    orthogonal to 1e-15. With the singular value decomposition R = u s vᵀ, the left singular
-    vectors of M are Q u. Costs O(4 m k²).
+    Only products of matrices as tall as `matrix` (m, k) are computed, and factorisations of order
+    k. The matrix is factorised as Q R by two Gram matrices (CholeskyQR2), after which Q is
+    orthonormal to 1e-15. Let R = u s vᵀ be the singular value decomposition of R. Then the left
+    singular vectors of the matrix are Q u. Costs O(4 m k²).
 
-    Returns None if a singular value is below 1e-5 of the largest but is not a rounded zero. The
-    square of such a value in the Gram matrix would have lost digits.
+    The result is None if a singular value is small (below 1e-5 of the largest) but not so small
+    that it is a rounding error of zero. A small value has lost digits in the Gram matrix, which
+    contains the squares of the singular values.
     """
     values, vectors = np.linalg.eigh(matrix.T @ matrix)
     nonzero = values > 1e-10 * values[-1]
@@ -98,8 +103,8 @@ def indefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.nd
     floor: absolute value up to which eigenvalues are dropped. Eigenvalues within rounding of zero
         are always dropped.
 
-    Returns the eigenvalues (r,), in descending algebraic order, and the eigenvectors (m, r). Costs
-    O(m³).
+    Returns the eigenvalues (r,) and the eigenvectors (m, r). The largest eigenvalue comes first,
+    and negative eigenvalues come last. Costs O(m³).
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -113,15 +118,17 @@ def canonical_basis(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray
     loadings: (features, components).
     eigenvalues: (components,).
 
-    If several components have the same eigenvalue, any basis of their space solves the problem,
-    and rounding errors decide which basis a solver returns. For example, LDA of perfectly
-    separated classes has only eigenvalues 1.
+    If several components have the same eigenvalue, any basis of their span is a solution. Rounding
+    errors would then decide which basis a solver returns. For example, LDA of perfectly separated
+    classes has only eigenvalues 1.
 
-    The unique basis comes from a pivoted QR of the space. The first component alone has a loading
-    on the feature whose row of loadings is the longest. The second component takes all that
-    remains of the next longest row, and so on. Costs O(d m²) for d features and m equal
-    eigenvalues. Two eigenvalues count as equal if they differ by less than 1e-9 of their size, or
-    by less than the rounding error of the largest eigenvalue.
+    The unique basis is found by a QR decomposition with pivoting. Of the components with the same
+    eigenvalue, only the first has a loading on the feature with the longest row of loadings. Only
+    the first two have a loading on the next feature, and so on.
+
+    Two eigenvalues count as equal if their relative difference is less than 1e-9, or if their
+    difference is less than the rounding error of the largest eigenvalue. Costs O(d m²) for d
+    features and m equal eigenvalues.
     """
     gap = np.abs(np.diff(eigenvalues))
     equal = gap <= np.maximum(1e-9 * np.abs(eigenvalues[:-1]), 100 * EPS * np.abs(eigenvalues[:1]).sum())
@@ -148,11 +155,13 @@ def with_fixed_signs(loadings: np.ndarray) -> np.ndarray:
 
 
 def largest_entries(loadings: np.ndarray) -> np.ndarray:
-    """Return the entry of largest absolute value of each column.
+    """Return the entry (p,) of largest absolute value in each column, with its sign.
 
-    loadings: (d, p). The result (p,) keeps the entries' signs. If several entries have the same
-    absolute value, the first is taken. Without rows, the entries are 0. Costs two passes over the
-    loadings and no copy.
+    If several entries of a column have the same absolute value, the first is returned. If there
+    are no rows, 0 is returned for each column. The cost is two passes over the loadings, without a
+    copy.
+
+    loadings: (d, p), d features and p columns.
     """
     if len(loadings) == 0:
         return np.zeros(loadings.shape[1])
@@ -174,7 +183,7 @@ def _column_extremes(extreme: np.ufunc, array: np.ndarray) -> np.ndarray:
     if not array.flags.c_contiguous or not columns:
         return np.asarray(extreme.reduce(array, axis=0))
 
-    # numpy is slow for rows of few columns, so several rows are first joined into one long row.
+    # numpy reduces short rows slowly, so several rows are first joined into one long row.
     together = min(rows, max(1, 256 // columns))
     whole = rows // together * together
     long = extreme.reduce(array[:whole].reshape(-1, together * columns), axis=0).reshape(together, columns)

@@ -1,19 +1,19 @@
 """Growing orthonormal basis on which the scatter of the rows is known exactly.
 
-PCA, SKM, MMC and PLSDA are not linear systems. They need the products of the scatter Cxx
-(features, features) with the directions of their solution. These products are stored for a block
-Krylov basis V (features, m), which grows by one product with Cxx a step. The small scatter VᵀCxxV
-(m, m) is exact, and the method is solved with it as if the columns of V were the features.
+PCA, SKM, MMC and PLSDA can be solved by passes over the rows without forming the scatter Cxx
+(features, features) of the centred rows. The state is an orthonormal basis V (features, m), called
+a block Krylov basis, and the product Cxx V. In each step, the caller computes the product of Cxx
+and some new directions, and the directions are added to V.
 
-Let X be the method's solution, in the span of V. The part of Cxx X that lies outside V,
-(I − VVᵀ) Cxx X, shows how far the solution is from exact and in which directions V must grow.
-PLSDA with p components is exact after p steps, because its rotations span the Krylov space of Cxy,
-the cross sums of rows and targets. The other methods converge [mathematics §4].
+The small scatter VᵀCxxV (m, m) is exact. Each method is solved with the small scatter, as if the
+columns of V were the features. So the method needs no second solver.
 
-The state is V and Cxx V, (features, m) each. When m reaches a maximum, the caller cuts the basis
-down to the span of its solution and continues (thick restart).
+Let X (features, p) be the method's solution, whose columns lie in the span of V. The part of Cxx X
+outside this span shows how far the solution is from exact, and in which directions V must grow.
+PLSDA with p components is exact after p steps. The other methods converge [mathematics §4].
 
-The basis knows nothing of the methods. So each of the four methods has only one solver.
+When m reaches a maximum, the caller cuts the basis down to the span of the solution and continues
+(thick restart).
 """
 
 from typing import NamedTuple
@@ -25,9 +25,9 @@ from stream_dr.solve.singular import thin_svd
 from stream_dr.statistics.protocol import nested_state
 
 _NOISE = 1e-13
-"""Relative length up to which a new direction is rounding error.
+"""Length up to which a new direction is rounding error.
 
-The length is relative to the column from which the direction was computed.
+The direction is computed from columns that are scaled to length 1 first.
 """
 
 
@@ -40,13 +40,13 @@ class Subspace(NamedTuple):
     Attributes
     ----------
     basis : (features, m) float64
-        V, orthonormal.
+        Basis V, orthonormal.
     images : (features, m) float64
-        Products Cxx V.
+        Product Cxx V.
     directions : (features, r) float64
-        Directions by which the basis grows next, orthonormal and orthogonal to V. The next step
-        needs the product of Cxx and these directions. If r = 0, Cxx maps the span of V to itself,
-        and solutions in this span are exact.
+        Directions that the next step adds to the basis. They are orthonormal, and orthogonal to V.
+        The next step needs the product of Cxx and these directions. If r = 0, the basis cannot
+        grow, and solutions in the span of V are exact.
     """
 
     basis: np.ndarray
@@ -56,7 +56,7 @@ class Subspace(NamedTuple):
     def check(self, features: int | None = None) -> None:
         """Raise DamagedFile unless the arrays have the shapes of one basis.
 
-        features: number of features, or None to take it from the directions.
+        features: number of features, or None for the number of rows of `directions`.
         """
         features = len(self.directions) if features is None else features
         m, r = require_matrix(self, "basis")[1], require_matrix(self, "directions")[1]
@@ -65,26 +65,26 @@ class Subspace(NamedTuple):
 
     @property
     def scatter(self) -> np.ndarray:
-        """Scatter VᵀCxxV (m, m) of the rows, projected onto the basis V."""
+        """Scatter (m, m) of the rows after projection onto the basis."""
         small = self.basis.T @ self.images
         return (small + small.T) / 2
 
 
 def start_basis(columns: np.ndarray) -> Subspace:
-    """Return the empty basis whose first directions span `columns` (features, k).
+    """Return an empty basis, which the first step extends by the given columns.
 
-    A direction is a vector by which the next step extends the basis. Directions of the columns
-    that are only rounding error are dropped.
+    columns: (features, k). Directions in which the columns have only rounding error are dropped.
     """
     d = len(columns)
     return Subspace(np.zeros((d, 0)), np.zeros((d, 0)), orthonormal(columns, np.zeros((d, 0))))
 
 
 def extend_basis(state: Subspace, product: np.ndarray) -> Subspace:
-    """Return the basis extended by its directions.
+    """Return the basis extended by the r vectors `state.directions`.
 
-    product: Cxx @ state.directions (features, r), where Cxx is the scatter of the centred rows.
-        Costs O(features · m · r).
+    product: (features, r), the product of the scatter of the centred rows and `state.directions`.
+
+    Costs O(features · m · r) for a basis of m vectors.
     """
     basis = np.hstack([state.basis, state.directions])
     images = np.hstack([state.images, product])
@@ -92,13 +92,12 @@ def extend_basis(state: Subspace, product: np.ndarray) -> Subspace:
 
 
 def restart(state: Subspace, answer: np.ndarray) -> Subspace:
-    """Cut the basis down to the span of a solution.
+    """Return a basis cut down to the span of a solution.
 
-    Let Cxx be the scatter of the centred rows. The basis can grow next by the part of Cxx times
-    the solution that lies outside the new basis. An orthonormal basis of this part becomes
-    `directions`.
+    The next directions span the part of Cxx times the solution that lies outside the new basis.
+    Cxx (features, features) is the scatter of the centred rows.
 
-    answer: (m, p), coefficients of the solution in the old basis.
+    answer: (m, p), the solution as coefficients of the m vectors of the old basis.
     """
     rotation = np.linalg.qr(answer)[0]
     basis = state.basis @ rotation
@@ -107,17 +106,17 @@ def restart(state: Subspace, answer: np.ndarray) -> Subspace:
 
 
 def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
-    """Return the relative part of Cxx X that lies outside the basis V.
+    """Return the relative residual of a solution in the basis.
 
-    Cxx (features, features) is the scatter of the centred rows. The solution X (features, p) is an
-    orthonormal basis of the span of V @ answer. The relative part is ‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖.
-    Without a solution (p = 0), the result is 1 while the basis grows and 0 once it cannot grow
-    further.
+    The residual is ‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖, the part of Cxx X outside the span of the basis.
+    V (features, m) is the basis, Cxx (features, features) is the scatter of the centred rows, and
+    X (features, p) is the solution, made orthonormal. If p = 0, the result is 1 while the basis
+    can grow, and then 0.
 
-    answer: (m, p), coefficients of the solution in the basis.
+    answer: (m, p), the solution as coefficients of the m vectors of the basis.
     """
     if answer.shape[1] == 0:
-        # On the first basis, all of MMC's eigenvalues may be negative although a solution exists.
+        # MMC may have no positive eigenvalue on a small basis and one on a larger basis.
         return 1.0 if state.directions.shape[1] else 0.0
     image = state.images @ np.linalg.qr(answer)[0]
     size = float(np.linalg.norm(image))
@@ -125,17 +124,17 @@ def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
 
 
 def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Return an orthonormal basis of the columns' part outside the span of `basis`.
+    """Return orthonormal vectors that extend `basis` to span `columns`, too.
+
+    The vectors (features, r) are orthogonal to `basis`. r is at most the rank of the columns.
 
     columns: (features, k).
     basis: (features, m), orthonormal.
-
-    The result is (features, r), with r at most the rank of the columns.
     """
     size = np.linalg.norm(columns, axis=0)
     rest = columns[:, size > 0] / size[size > 0]
 
-    # One subtraction leaves a rounding error along `basis`, which the second removes [Parlett].
+    # Subtract twice, because the first time leaves rounding errors along `basis` [Parlett].
     for _ in range(2):
         rest = rest - basis @ (basis.T @ rest)
         vectors, values, _ = thin_svd(rest)

@@ -1,12 +1,13 @@
 """Thin QR of a matrix with many more rows than columns.
 
-The matrix M is factorised by two Cholesky factorisations of Gram matrices MᵀM (CholeskyQR2;
-Fukaya, Nakatsukasa, Yanagisawa, Yamamoto 2014). Q is orthonormal to eps if the condition number of
-M is below 1e8. The method consists of matrix products and takes a fraction of the time of
-Householder's reflections. Householder's method is used if the columns are (nearly) dependent.
+The method is CholeskyQR2 (Fukaya, Nakatsukasa, Yanagisawa, Yamamoto 2014). For a matrix M (m, n),
+the Cholesky factor R of the Gram matrix MᵀM gives Q = M R⁻¹. A second round, with Q instead of M,
+makes Q orthonormal to eps if the condition number of M is below 1e8. Matrix products take a
+fraction of the time of Householder's reflections. Householder's method is used only if the columns
+are (nearly) dependent.
 
-Conjugate gradient orthonormalises two tall matrices in each step. With Householder's method that
-took longer than reading the rows of a stream of 20,000. The matrices are nearly always well
+Conjugate gradient orthonormalises two tall matrices in each step. With Householder's method, this
+took longer than reading the rows of a stream of 20,000 rows. The matrices are nearly always well
 conditioned.
 """
 
@@ -14,9 +15,10 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 SAFE = 1e-6
-"""Smallest diagonal entry of a Cholesky factor of columns of length 1.
+"""Smallest diagonal entry of a Cholesky factor with which the method is used.
 
-If an entry is smaller, the columns are too nearly dependent for this method.
+The factor is that of columns scaled to length 1. If an entry is smaller, the columns are nearly
+dependent.
 """
 
 INDEPENDENT = 0.3
@@ -27,9 +29,11 @@ The columns have length 1. Q is then orthonormal to about 1e-14.
 
 
 def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the thin QR factorisation of a matrix (m, n), m ≥ n.
+    """Return the factors Q and R of the thin QR factorisation of a matrix.
 
     Q (m, n) is orthonormal to eps, R (n, n) is upper triangular, and Q R = matrix. Costs O(m n²).
+
+    matrix: (m, n), m ≥ n.
     """
     first = _cholesky_qr(matrix)
     if first is None:
@@ -43,10 +47,9 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """Return Q and R of one Cholesky factorisation and R's smallest scaled diagonal entry, or None.
+    """Return Q and R from one Cholesky factorisation, and R's smallest scaled diagonal entry.
 
-    The columns are scaled to length 1 first. The result is None if the columns are (nearly)
-    dependent.
+    The result is None if the columns of the matrix are (nearly) dependent.
     """
     gram = matrix.T @ matrix
     lengths = np.sqrt(np.diagonal(gram))

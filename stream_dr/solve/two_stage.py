@@ -1,35 +1,32 @@
-"""Two-stage solution of a class of eigenproblems [2S, Algorithms 1 and 2; mathematics §3].
+"""Two-stage solution of generalised eigenproblems [2S, Algorithms 1 and 2; mathematics §3].
 
-The problems are generalised eigenproblems of (Cxx + γI)⁻¹ XH Hᵀ Xᵀ, where
+LDA, CCA, OPLS and similar methods are such eigenproblems. Symbols:
 
-* X are the centred rows,
-* Cxx (features, features) is their scatter, or only its diagonal,
-* γ is a ridge,
-* H is the method's factor of the targets, which is never formed, and XH is (features, k).
+* Cxx (features, features) is the scatter of the centred rows, or a diagonal matrix.
+* γ is a ridge.
+* XH (features, k) is the product of the centred rows and a matrix H (rows, k), by which the method
+  describes the targets. H itself is not needed.
 
-The two stages are a linear system and a small eigenproblem:
+The loadings W (features, components) are eigenvectors of (Cxx + γI)⁻¹ XH (XH)ᵀ, scaled such that
+Wᵀ(Cxx + γI)W = I. The published method has two stages, a linear system and a small eigenproblem:
 
     (Cxx + γI) W1 = XH
-    D = W1ᵀ XH = U Σ Uᵀ
+    W1ᵀ XH = U Σ Uᵀ
     W = W1 U Σ^(−1/2)
 
-The loadings W satisfy Wᵀ(Cxx + γI)W = I, and Σ are the eigenvalues.
+This module computes the same W with a smaller rounding error. It takes a matrix M with M Mᵀ =
+(Cxx + γI)⁻¹ on the range of Cxx. Let P be the left singular vectors of Mᵀ XH. Then W = M P, and
+the eigenvalues Σ are the squared singular values.
 
-D itself is not formed here, because its squared values would cost a component near the cut of
-1e-10 ten digits. Instead, take M with M Mᵀ = (Cxx + γI)⁻¹ on the range of Cxx, and B = Mᵀ XH (r,
-k). Then D = BᵀB. The left singular vectors P of B give W = M P, and the squared singular values
-are Σ.
+M is computed from a Cholesky factor if Cxx + γI is certainly well conditioned. Otherwise M is
+computed from the eigenvectors of Cxx whose eigenvalues are more than rounding errors.
 
-M comes from a Cholesky factor of the matrix scaled to unit diagonal, if that matrix is certainly
-of full rank. Badly scaled columns then lose no digits. Otherwise M comes from the eigenvectors of
-Cxx above the rank cut, for any γ.
+For d features, a solution with the whole Cxx costs O(d³ + d k min(d, k)) time and O(d²) memory. A
+solution with the diagonal of Cxx costs O(d k min(d, k)) time and O(d k) memory.
 
-For d features, a solution with Cxx costs O(d³ + d k min(d, k)) time and O(d²) memory. With the
-diagonal of Cxx it costs O(d k min(d, k)) time and O(d k) memory.
-
-A square-root form (QR of the centred rows) would have an error of eps·cond(X) instead of
-eps·cond(Cxx + γI). But it needs the rows, which a state does not store. It is better only if γ ≈ 0
-and the data is badly conditioned, which `condition_number` shows.
+The rounding error is about eps times the condition number of Cxx + γI. A QR factorisation of the
+centred rows would have a smaller error if γ ≈ 0 and the data is badly conditioned, but would need
+all rows. `condition_number` shows whether this is the case.
 """
 
 from collections.abc import Callable
@@ -42,34 +39,39 @@ from stream_dr.solve.rounding import Rounding, exact_rounding
 from stream_dr.solve.spectral import EPS, left_singular, rank_cut, semidefinite_eigenpairs, with_fixed_signs
 
 _SMALLEST = 1e-10
-"""Share of the largest eigenvalue up to which a component is dropped [mathematics §3, rule 4]."""
+"""Relative eigenvalue up to which a component is dropped [mathematics §3, rule 4].
+
+The component's eigenvalue is compared with the largest eigenvalue.
+"""
 
 WELL_CONDITIONED = 1e-5
-"""Smallest reciprocal condition number at which the Cholesky factor is always used.
+"""Smallest reciprocal condition number with which a Cholesky factor is always used.
 
-The factored matrix is Cxx + γI (the rows' scatter plus a ridge), scaled to unit diagonal. From
-this value on, the factor is accurate to 1e-10 whatever the rank of Cxx.
+The factorised matrix is the rows' scatter plus a ridge, scaled to unit diagonal. If its reciprocal
+condition number is at least this large, the factor is accurate to 1e-10 even if the scatter alone
+is singular.
 """
 
 
 def two_stage(
     scatter: np.ndarray, xh: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return loadings (features, components) and eigenvalues (components,), largest first.
+    """Return loadings (features, components) and eigenvalues (components,).
 
-    There are at most min(rank of scatter, k) components. Their signs are fixed by
-    `with_fixed_signs`.
+    The component of the largest eigenvalue comes first. There are at most min(rank of scatter, k)
+    components. In each component, the loading of largest absolute value is positive.
 
     Parameters
     ----------
     scatter : (features, features) or (features,)
         Scatter Cxx of the centred rows, or its diagonal.
     xh : (features, k)
-        Product XH of the centred rows and the method's factor H of the targets.
+        Product of the centred rows and the matrix (rows, k) by which the method describes the
+        targets.
     gamma : float
-        Ridge ≥ 0, in the units of scatter.
+        Ridge ≥ 0, which is added to the diagonal of `scatter`.
     rounding : Rounding or None
-        Rounding errors of scatter. None if the rows' mean is about zero.
+        Rounding errors of `scatter`. None if the rows' mean is about zero.
     """
     rounding = rounding or exact_rounding(len(scatter))
     roots = _inverse_root_of_diagonal if scatter.ndim == 1 else _inverse_root
@@ -82,13 +84,14 @@ def two_stage(
 
 
 def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None) -> float:
-    """Return the condition number of Cxx + γI on the range of Cxx.
+    """Return the condition number of `scatter` plus a ridge.
 
-    scatter: Cxx (features, features), the scatter of the centred rows.
-    gamma: ridge γ.
-    rounding: rounding errors of scatter, or None if the rows' mean is about zero.
+    The condition number is the largest eigenvalue divided by the smallest. Eigenvalues of
+    `scatter` that are only rounding errors are not counted. Costs O(d³) for d features.
 
-    Costs O(d³) for d features.
+    scatter: (features, features), scatter of the centred rows.
+    gamma: ridge, which is added to each eigenvalue.
+    rounding: rounding errors of `scatter`, or None if the rows' mean is about zero.
     """
     floor = 0.0 if rounding is None else rounding.floor(np.diagonal(scatter))
     values = np.linalg.eigvalsh(scatter)
@@ -97,13 +100,17 @@ def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding
 
 
 Apply = Callable[[np.ndarray], np.ndarray]
+"""Function that multiplies the columns of an array by a matrix."""
 
 
 def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
     """Return functions that multiply by M and by Mᵀ, for a diagonal scatter.
 
-    M is the diagonal matrix (diag + γ)^(−1/2), where diag is the diagonal of the scatter and γ is
-    `gamma`, a ridge. M is 0 for columns that do not vary.
+    M is the diagonal matrix (diagonal + gamma)^(−1/2), with zeros for features that do not vary.
+
+    diagonal: (features,), diagonal of the scatter of the centred rows.
+    gamma: ridge.
+    rounding: rounding errors of `diagonal`. They decide which features do not vary.
     """
     varying = rounding.varying(diagonal)
     root = np.zeros((len(diagonal), 1))
@@ -114,8 +121,11 @@ def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Roun
 def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
     """Return functions that multiply by a matrix M and by Mᵀ.
 
-    M Mᵀ = (Cxx + γI)⁻¹ on the range of Cxx. Cxx is `scatter` (features, features), and γ is
-    `gamma`, a ridge.
+    M Mᵀ is the inverse of scatter + gamma · I, on the range of `scatter`.
+
+    scatter: (features, features), scatter of the centred rows.
+    gamma: ridge.
+    rounding: rounding errors of `scatter`. They decide which features do not vary.
     """
     varying = np.flatnonzero(rounding.varying(np.diagonal(scatter)))
     part = scatter if len(varying) == len(scatter) else scatter[np.ix_(varying, varying)]
@@ -138,8 +148,12 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tupl
 def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
     """Return functions that multiply by a matrix M and by Mᵀ, from eigenpairs.
 
-    M = V (e + γ)^(−1/2), where e and V are the eigenvalues and eigenvectors of `scatter` above the
-    rank cut [mathematics §3, rule 1]. γ is `gamma`, a ridge.
+    M is V (e + gamma)^(−1/2), with eigenvectors V (features, r) and eigenvalues e (r,) of
+    `scatter`. Eigenvalues that are only rounding errors are dropped [mathematics §3, rule 1].
+
+    scatter: (features, features), scatter of the centred rows.
+    gamma: ridge.
+    rounding: rounding errors of `scatter`.
     """
     values, vectors = semidefinite_eigenpairs(scatter, rounding.floor(np.diagonal(scatter)))
     M = vectors / np.sqrt(values + gamma)
@@ -149,17 +163,19 @@ def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rou
 def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply] | None:
     """Return functions that multiply by a matrix M and by Mᵀ, or None.
 
-    M Mᵀ = (Cxx + γI)⁻¹, where Cxx is `scatter` (features, features) and γ is `gamma`, a ridge.
-    Here M = D L⁻ᵀ. D is the diagonal matrix (diag + γ)^(−1/2), where diag is the diagonal of Cxx,
-    and L is the Cholesky factor of D (Cxx + γI) D.
+    M Mᵀ is the inverse of A = scatter + gamma · I. M is computed from the Cholesky factor L of
+    D A D as M = D L⁻ᵀ. The diagonal matrix D scales A to unit diagonal.
 
-    M is wrong if Cxx has a direction along which Cxx is only rounding error. So the result is None
-    unless M is certainly accurate. M is certainly accurate in two cases:
+    M is wrong if the scatter is only rounding error in some direction. So the result is None
+    unless one of these conditions holds:
 
-    * The correlation matrix alone (γ = 0) is of full rank whatever the rounding errors
-      [mathematics §3, rule 2]. The columns of Cxx may then be badly scaled.
-    * D (Cxx + γI) D is so well conditioned that the rounding error outside the range of Cxx
-      contributes less than 1e-10.
+    * D A D without the ridge (the correlation matrix) is certainly of full rank [mathematics §3,
+      rule 2].
+    * D A D is so well conditioned that rounding errors of the scatter contribute less than 1e-10.
+
+    scatter: (features, features), scatter of the centred rows.
+    gamma: ridge.
+    rounding: rounding errors of `scatter`.
     """
     diagonal, d = np.diagonal(scatter), len(scatter)
     if d == 0:
@@ -185,11 +201,14 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
 
 
 def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | None, float]:
-    """Return the lower Cholesky factor of the scaled Cxx + γI, and a condition number.
+    """Return a Cholesky factor and a reciprocal condition number.
 
-    Cxx is `scatter` and γ is `gamma`, a ridge. Cxx + γI is scaled to unit diagonal. The second
-    result is LAPACK's estimate of the reciprocal condition number. If the factorisation fails, the
-    results are None and 0. Costs O(d³/3) for d features.
+    The factor (features, features) is lower triangular. The factorised matrix is scatter +
+    gamma · I, scaled to unit diagonal. LAPACK estimates the matrix's reciprocal condition number.
+    If the factorisation fails, the results are None and 0. Costs O(d³/3) for d features.
+
+    scatter: (features, features), scatter of the centred rows.
+    gamma: ridge.
     """
     scale = 1.0 / np.sqrt(np.diagonal(scatter) + gamma)
     matrix = scatter * scale[:, None] * scale

@@ -1,8 +1,8 @@
 """Base class of estimators whose state is a sum over rows.
 
-Such an estimator takes weights, and two of its states can be added or subtracted. Estimators that
-are updated row by row (CCIPCA, IncrementalSKM) cannot do this. Their methods have no argument for
-weights, so that no signature offers an argument that would raise an error.
+Rows may have weights, states can be merged and rows can be unlearned. Estimators that are updated
+row by row (CCIPCA, IncrementalSKM) do not have this base class, and their methods have no argument
+`sample_weight`.
 """
 
 from typing import ClassVar, Self, cast
@@ -17,9 +17,9 @@ from stream_dr.statistics.protocol import AdditiveState
 
 
 class AdditiveEstimator(Estimator):
-    """Base of the estimators whose state is a sum over rows.
+    """Base class of estimators whose state is a sum over rows.
 
-    They take weights, merge states and unlearn rows.
+    Rows may have weights, states can be merged and rows can be unlearned.
     """
 
     additive: ClassVar[bool] = True
@@ -34,18 +34,23 @@ class AdditiveEstimator(Estimator):
         return self._fit(X, y, sample_weight)
 
     def partial_fit(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
-        """Learn more rows X (rows, features), targets y, weights (rows,).
+        """Learn more rows X (rows, features).
 
         If an error is raised, the state is unchanged.
+
+        y: targets (rows,).
+        sample_weight: weights (rows,).
         """
         return self._partial_fit(X, y, sample_weight)
 
     def merge(self, other: Estimator) -> Self:
-        """Add the rows that `other` has learned to this estimator.
+        """Add the rows that another estimator has learned to this estimator.
 
-        `other` is unchanged. Components keep the signs of this estimator. Columns are matched by
-        position. If the columns of the two estimators have names, the shorter list of names must
-        be the beginning of the longer list. Raises CannotMerge.
+        `other` is unchanged. Components have the signs of this estimator's components. Columns are
+        matched by position. If both estimators have column names, the shorter list of names must
+        be the beginning of the longer list.
+
+        Raises CannotMerge if the estimators differ in class, parameters or column names.
         """
         if type(other) is not type(self) or not same_parameters(other, self):
             raise CannotMerge(
@@ -69,10 +74,14 @@ class AdditiveEstimator(Estimator):
         return self
 
     def unlearn(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
-        """Remove rows X (rows, features) that were learned with these targets and weights.
+        """Remove rows X (rows, features) that were learned before.
 
-        If decay < 1, X must be the newest rows, in the order in which they were learned. Raises
-        CannotUnlearn.
+        The targets and weights must be those with which the rows were learned. If decay < 1, X
+        must be the newest rows, in the order in which they were learned. Raises CannotUnlearn if
+        the rows cannot be removed.
+
+        y: targets (rows,).
+        sample_weight: weights (rows,).
         """
         fitted = self.fitted()
         fitted.check_parameters_unchanged(self)

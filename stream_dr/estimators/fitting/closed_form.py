@@ -1,8 +1,13 @@
-"""Base class of the estimators solved from one state of centred sums [mathematics §1-3].
+"""Base class of the estimators that are solved from centred sums [mathematics §1-3].
 
-A subclass provides the kinds of targets that it takes, how targets are encoded as columns, and
-`directions(moments, state)`, which computes the components. The base class has the common
-parameters, the accumulator, `standardize`, and makes the projection from the components.
+A subclass provides:
+
+- the kinds of targets from which it learns,
+- the encoding of targets as numeric columns,
+- `directions(moments, state)`, which computes the components.
+
+The base class has the common parameters and the accumulator, and makes the projection from the
+components.
 """
 
 import warnings
@@ -45,7 +50,7 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.refining import Refining
 
 Directions = tuple[np.ndarray, np.ndarray]
-"""Loadings (features, components) and eigenvalues (components,).
+"""Pair of loadings (features, components) and eigenvalues (components,).
 
 The largest eigenvalue comes first, except in methods whose docstring says otherwise.
 """
@@ -53,37 +58,39 @@ The largest eigenvalue comes first, except in methods whose docstring says other
 
 @dataclass(eq=False, repr=False)
 class ClosedForm(AdditiveEstimator):
-    """Base of the closed-form estimators, with their common parameters.
+    """Base class of closed-form estimators, with their common parameters.
 
     Parameters
     ----------
     n_components : int or None, default None
-        Number of components. None takes all with an eigenvalue above 0.
+        Number of components. None means all components with an eigenvalue above 0.
     gamma : float ≥ 0, default 0.0
-        Ridge added to the scatter Cxx of the rows, in the units of the summed scatter. It has no
-        effect for methods that do not invert Cxx.
+        Ridge that is added to the diagonal of the rows' scatter matrix, which is a sum over rows.
+        The ridge has no effect in methods that do not invert the scatter matrix.
     scatter : {"auto", "exact", "diagonal"}, default "auto"
-        Part of the scatter matrix Cxx of the rows that is stored. "auto" stores all of it
-        ("exact") for dense rows, and for sparse rows of a declared width, if there are at most
-        4,096 features. Otherwise it stores only the diagonal. The first batch decides.
+        Part of the rows' scatter matrix that is stored. "exact" stores the whole matrix, and
+        "diagonal" only the diagonal. "auto" means "exact" if there are at most 4,096 features and
+        the rows are dense, or sparse with a declared width. Otherwise "auto" means "diagonal". The
+        first batch decides.
     standardize : bool, default False
         Solve as if every feature had variance 1.
     decay : float in (0, 1], default 1.0
         Forgetting factor. A row weighs decay^(number of rows learned after it).
     min_class_rows : int ≥ 1, default 2
-        Number of rows (of weight above 0) that a label needs before it becomes a class. It applies
-        to targets of one label a row, as soon as two labels have this many rows. A label with
-        fewer rows is no class yet (see `classes_waiting_`), and its mean is subtracted from all
-        sums. So a misspelt label of one row changes nothing until its second row comes. With 1
-        every label is a class from its first row on.
+        Number of rows that a label needs before it becomes a class. Only rows of weight above 0
+        are counted. The parameter applies to targets of one label a row, as soon as two labels
+        have this many rows. A label with fewer rows is not yet a class (see `classes_waiting_`).
+        Until then, the label's mean has no influence on the components. For example, a misspelt
+        label of one row changes nothing until its second row comes. With 1, every label is a class
+        from its first row on.
     target : {"auto", "class", "multilabel", "continuous"}, default "auto"
         Kind of targets. "auto" takes the kind of the first batch.
     feature_map : dict or None, default None
-        Spec of a feature map that is applied to the rows first. It is made by
-        `stream_dr.nystroem()`, `random_fourier()` or `polynomial()` (which make this a kernel
-        method), `hashing()`, `table()` or `text()`.
+        Spec of a feature map that is applied to the rows first. Specs are made by
+        `stream_dr.nystroem()`, `random_fourier()`, `polynomial()`, `hashing()`, `table()` and
+        `text()`. The first three make the estimator a kernel method.
     random_state : int or None, default None
-        Seed. None is 0, so that states of several machines agree.
+        Seed of random numbers. None means 0, so that states of several machines agree.
 
     Attributes
     ----------
@@ -94,13 +101,13 @@ class ClosedForm(AdditiveEstimator):
     state_type: ClassVar[StateType] = StateType(MomentState)
     fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "feature_map")
     encoding: ClassVar[str] = "indicator"
-    """How targets become columns, by default one column of 0 and 1 for each label (encoding.py)."""
+    """Encoding of targets as numeric columns, by default one column of 0 and 1 for each label."""
     needs_scatter: ClassVar[bool] = True
     """True if the method needs the whole scatter matrix of the rows, and not only its diagonal."""
     solves_eigenproblem: ClassVar[bool] = True
     """True if components of equal eigenvalue may be rotated within their span."""
     predicts_with_all: ClassVar[bool] = False
-    """True if predictions use all components, also those that n_components excludes."""
+    """True if predictions also use components that n_components excludes."""
     standardize_choices: ClassVar[tuple[bool | None, ...]] = (False, True)
     """Values that `standardize` may have."""
 
@@ -140,7 +147,7 @@ class ClosedForm(AdditiveEstimator):
         check_positive_int("n_components", self.n_components, optional=True)
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return an accumulator of moments that is empty or continues from `state`."""
+        """Return an accumulator of centred sums that is empty or continues from `state`."""
         return make_accumulator(self.feature_map, self._moment_accumulator, state)
 
     def _moment_accumulator(self, state: MomentState | None) -> MomentAccumulator:
@@ -154,11 +161,11 @@ class ClosedForm(AdditiveEstimator):
         )
 
     def stored_scatter(self) -> str:
-        """Return the part of the scatter Cxx to store, "auto", "exact" or "diagonal"."""
+        """Return which part of the rows' scatter to store, "auto", "exact" or "diagonal"."""
         return self.scatter if self.reads_scatter() else "diagonal"
 
     def keeps_label_sets(self) -> bool:
-        """True if the state stores a sum of rows for each distinct set of labels."""
+        """True if the state stores one sum of rows for each distinct set of labels."""
         return False
 
     def keeps_class_scatter(self) -> bool:
@@ -174,25 +181,24 @@ class ClosedForm(AdditiveEstimator):
         return self.encoding
 
     def solve(self, state: State) -> Projection:
-        """Return the projection computed from `state`.
+        """Return the projection computed from `state`, without changing anything.
 
-        This is a pure function. If the state holds only rounding error, the projection has no
-        component.
+        If the sums in the state are only rounding error, the projection has no component.
         """
         # With a feature map, `inner` is the state of the mapped rows.
         inner = cast(MomentState, inner_state(state))
         check_stored_parts(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
         moments = self.moments(state)
 
-        # The solution is exact unless the method needs all of Cxx and only its diagonal is stored.
+        # False if the method needs the whole scatter matrix and only its diagonal is stored.
         exact = not self.reads_scatter() or moments.scatter is not None
         directions = self.directions(moments, inner)
         return add_map(state, self.make_projection(moments, directions, "exact" if exact else "diagonal"))
 
     def moments(self, state: State) -> Moments:
-        """Return the moments (centred sums of rows and targets) that `state` holds.
+        """Return the moments (centred sums of rows and targets) of a state.
 
-        The methods compute their components from the moments.
+        The components are computed from the moments.
         """
         return moments_of(state, bool(self.standardize), self.min_class_rows)
 
@@ -210,30 +216,32 @@ class ClosedForm(AdditiveEstimator):
         return label_array(self.classes_waiting(self.fitted().accumulator))
 
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
-        """Return Cxx @ columns (features, m), for the scatter Cxx of the rows.
+        """Return the product (features, m) of the rows' scatter and given columns.
 
-        If only the diagonal of Cxx is stored, the diagonal is used. Costs O(d k) for d features
-        and k targets, and O(d² m) if all of Cxx is stored.
+        If only the diagonal of the scatter is stored, the product is with the diagonal. Costs
+        O(d k) for d features and k targets. If the whole scatter is stored, costs O(d² m) more.
+
+        columns: (features, m).
         """
         scatter = moments_of(state, min_class_rows=self.min_class_rows).scatter_or_diagonal
         d = len(columns)
         return scatter[:d, :d] @ columns if scatter.ndim == 2 else scatter[:d, None] * columns
 
     def make_projection(self, moments: Moments, directions: Directions, solution: str) -> Linear:
-        """Return the projection made of the given directions.
+        """Return the projection to at most n_components of the given directions.
 
-        The projection has at most n_components components. Their basis (for equal eigenvalues),
-        length and signs are fixed here.
+        This method decides the length and sign of each component. It also chooses the basis of
+        components with the same eigenvalue.
 
         moments: centred sums from which the directions were computed.
         directions: loadings and eigenvalues.
-        solution: "exact", "diagonal" or "refined".
+        solution: kind of solution, "exact", "diagonal" or "refined".
         """
         loadings, eigenvalues = directions
         if self.solves_eigenproblem:
             loadings = canonical_basis(loadings, eigenvalues)
 
-        # The projection has p components. The readout uses q ≥ p.
+        # The projection has p components. Predictions use q ≥ p components.
         p = self.component_count(eigenvalues, moments)
         q = len(eigenvalues) if self.predicts_with_all else p
         loadings = with_fixed_signs(self.scale_loadings(loadings[:, :q], moments, solution) * moments.scale[:, None])
@@ -254,43 +262,47 @@ class ClosedForm(AdditiveEstimator):
         return len(eigenvalues) if self.n_components is None else min(self.n_components, len(eigenvalues))
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout | None:
-        """Return the predictor of targets from components (a `Readout`), or None.
+        """Return the predictor of targets from components, a `Readout`.
+
+        The result is None if the method does not predict.
 
         loadings: (features, q), loadings of q components.
-        eigenvalues: (q,).
+        eigenvalues: (q,), eigenvalues of the components.
         """
         return None
 
     @abstractmethod
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the method's loadings and eigenvalues, computed from the moments.
+        """Return the method's loadings and eigenvalues, largest eigenvalue first.
 
-        The largest eigenvalue comes first.
-
-        moments: centred sums of the rows and targets.
+        moments: centred sums of rows and targets, from which they are computed.
+        state: state from which the moments were computed.
         """
 
     def directions_on(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the method's directions in the coordinates of a basis.
+        """Return the method's loadings and eigenvalues for rows projected on a basis.
 
-        `refine` calls this method. The moments are those of the rows projected on the basis.
-        Passes over the rows have measured their scatter exactly.
+        `refine` calls this method. Passes over the rows have measured the scatter of the projected
+        rows exactly.
+
+        moments: centred sums of the projected rows and the targets.
+        state: state of the rows that are not projected.
         """
         return self.directions(moments, state)
 
     def row_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
-        """Return the factor of each class's rows in the scatter matrix that is solved, or None.
+        """Return the factor of each class's rows in the scatter that `refine` uses.
 
-        `refine` multiplies columns with this scatter matrix. None means a factor of 1 for all
-        classes. The key None is for rows without a label.
+        None means that all rows have the factor 1. The key None is for rows without a label.
         """
         return None
 
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
         """Return loadings (features, p) scaled to their final length.
 
-        loadings: loadings for features that are multiplied by `moments.scale`. By default they are
-            returned unchanged.
+        The default implementation returns the loadings unchanged.
+
+        loadings: (features, p), loadings of features that are multiplied by `moments.scale`.
         """
         return loadings
 
@@ -303,32 +315,33 @@ class ClosedForm(AdditiveEstimator):
     ) -> Self:
         """Replace the projection by the exact one, by passes over `source`.
 
-        The refined projection stays until the next refine. `refine_report_` has the residual and
-        the angle of every pass. If the solution is already exact, `source` is not read, nothing is
-        changed, and a warning says so [mathematics §4].
+        The refined projection stays until the next call of refine. `refine_report_` has the
+        residual and the angle of every pass. If the solution is already exact, `source` is not
+        read, nothing is changed and a warning is issued [mathematics §4].
 
         Parameters
         ----------
         source : (X, y), iterable of (X, y) or (X, y, weights), or source of events
-            Exactly the rows learned. A source of events has a method events(after=-1, until=None)
-            that yields (position, stream_dr.Block(X, y, weights)).
+            Exactly the rows that were learned. A source of events is an object with a method
+            events(after=-1, until=None), which yields (position, stream_dr.Block(X, y, weights)).
         tol : float
-            Refine stops when the relative residual and the angle between successive projections
-            (in radians) are both at most tol, or when nothing remains to be solved.
+            Tolerance. Refine stops when the relative residual is at most tol and the angle (in
+            radians) to the projection of the previous pass is at most tol. Refine also stops when
+            nothing remains to be solved.
         max_passes : int
-            Number of the last pass.
+            Maximum number of passes, including the passes of `resume`.
         resume : Refining or None
-            State to continue from, which is `refine_report_.refining` of a refine that did not
-            reach `tol`. With None, the passes start from the last refined projection.
+            State of an earlier call from which to continue, `refine_report_.refining`. None means
+            to start from the last refined projection, or from the beginning.
 
         Raises
         ------
         CannotRefine
-            If the source has other rows than those learned. Nothing is changed then.
+            If the rows of the source are not the rows that were learned. Nothing is changed then.
 
-        Notes ----- A pass takes O(entries · rank of XH) time and O(d k) memory, for d features and
-        k targets. XH (features, targets) is the product of the centred rows and the method's
-        factor of the targets.
+        Notes
+        -----
+        For d features and k targets, a pass takes O(entries · k) time and O(d k) memory.
         """
         from stream_dr.estimators.fitting.refining import check_refinable, is_exact, run_all_passes
 
@@ -351,17 +364,18 @@ class ClosedForm(AdditiveEstimator):
     def state_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the largest size in bytes that the state can have.
 
-        The size is 8·(d·(k + 5) + k² + 4·k). d is the number of features (after the feature map,
-        if there is one) and k the number of targets. An exact scatter matrix needs 8·d² more. The
-        sums per label set that HSL stores are not included.
+        The size is 8·(d·(k + 5) + k² + 4·k) for d features and k targets, and 8·d² more if the
+        whole scatter matrix is stored. If there is a feature map, d is the number of columns that
+        the map returns. The sums of rows that HSL stores for sets of labels are not included.
         """
         return mapped_bytes(self.feature_map, self.moment_bytes, n_features, n_targets)
 
     def max_width(self, sparse: bool, stated: int) -> int | None:
-        """Return the largest number of features, or None without a limit.
+        """Return the largest number of features, or None if there is no limit.
 
         A batch of more features raises an error.
 
+        sparse: True if the rows are sparse.
         stated: number of features that sparse rows declare, or 0.
         """
         if self.feature_map is not None or not self.reads_scatter():
@@ -370,9 +384,9 @@ class ClosedForm(AdditiveEstimator):
         return EXACT_WIDTH if exact else None
 
     def moment_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the number of bytes of the moments (centred sums) of these rows."""
+        """Return the size in bytes of the centred sums, without a feature map."""
         scatter = self.stored_scatter()
-        # Wider rows raise an error if the whole scatter is stored, so its size has an upper bound.
+        # If the whole scatter matrix is stored, rows of more features raise an error.
         width = min(n_features, EXACT_WIDTH) if scatter == "exact" else n_features
         exact = scatter != "diagonal" and width <= EXACT_WIDTH
         return moment_bytes(self.target_encoding(), width, n_targets, exact, self.keeps_class_scatter())

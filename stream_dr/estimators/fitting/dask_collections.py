@@ -1,8 +1,9 @@
 """Dask arrays and dataframes, learned block by block and projected lazily.
 
-A new estimator learns each block of rows, in the Dask worker that has the block. The states are
-then merged in pairs of neighbours. So states go from worker to worker, and only the last state is
-returned to the caller. A block is dense, CSR, or a part of a dataframe with column names.
+A collection consists of blocks of rows. A block is a dense array, a CSR matrix or a part of a
+dataframe. Each block is learned by its own new estimator, in the Dask worker that has the block.
+The states of neighbouring blocks are then merged in pairs, until one state remains. Only this
+state is returned to the caller.
 
 Each block costs a merge in addition to learning. If a block is smaller than a state, merging costs
 more than learning.
@@ -31,26 +32,27 @@ Collection = Any
 """Dask array or dataframe. Dask is imported only when a collection is passed."""
 
 Delayed = Any
-"""Dask's delayed value of one block of rows."""
+"""Dask's delayed object of one block of rows, which is computed later."""
 
 
 def learn_collections(estimator: "Estimator", rows: Block) -> FittedState:
-    """Return the FittedState of an estimator that has learned all blocks.
+    """Learn Dask collections and return the fitted state.
 
     Parameters
     ----------
     estimator : Estimator
-        Estimator whose parameters are used to learn.
+        Estimator whose parameters are used to learn. It is unchanged.
     rows : Block
-        X (rows, features) is a Dask array in blocks of whole rows, or a Dask dataframe. y and
-        weights are None, or Dask collections whose blocks hold the same rows.
+        Rows, targets and weights. X (rows, features) is a Dask array or a Dask dataframe, whose
+        blocks have all features of their rows. y and weights are None, or Dask collections whose
+        blocks have the same rows as the blocks of X.
 
     Raises
     ------
     InvalidRows
         If blocks are split along features.
     InvalidTargets
-        If the blocks of y or weights hold other rows.
+        If the blocks of y or weights have other rows than the blocks of X.
     CannotMerge
         If states of the estimator cannot be merged.
     ClusterError
@@ -76,9 +78,10 @@ def learn_collections(estimator: "Estimator", rows: Block) -> FittedState:
 
 
 def project_collection(estimator: "Estimator", X: Collection) -> Collection:
-    """Return the collection's rows projected, lazily and block by block.
+    """Return a lazy Dask collection of the projected rows.
 
-    An array gives an array (rows, components). A dataframe gives a dataframe of components.
+    For a Dask array, the result is a Dask array (rows, components). For a Dask dataframe, the
+    result is a Dask dataframe with one column for each component.
     """
     _blocks("X", X)
     width = estimator.rank_
@@ -117,7 +120,10 @@ def _check_workers() -> None:
 
 
 def _blocks(name: str, collection: Collection) -> list[Delayed]:
-    """Return the collection's blocks of rows, as Dask's delayed values.
+    """Return the collection's blocks of rows, as Dask's delayed objects.
+
+    Raises InvalidTargets if the value is no Dask collection, and InvalidRows if blocks are split
+    along features.
 
     name: "X", "y" or "sample_weight", for error messages.
     """
@@ -135,11 +141,14 @@ def _blocks(name: str, collection: Collection) -> list[Delayed]:
 
 
 def _blocks_along(name: str, collection: Collection, X: Collection) -> list[Delayed]:
-    """Return the blocks of y or weights that hold the rows of X's blocks.
+    """Return the blocks of y or weights, one for each block of X, with the same rows.
 
-    If `collection` is None, return None for each block of X.
+    If `collection` is None, return None for each block of X. Raises InvalidTargets if the blocks
+    do not match.
+
+    name: "y" or "sample_weight", for error messages.
     """
-    # A Dask dataframe does not have the numbers of rows in its blocks, so they are not compared.
+    # The block lengths of a Dask dataframe are not known. NaN stands for an unknown length.
     rows = getattr(X, "chunks", ((np.nan,),))[0]
     count = X.npartitions
     if collection is None:
@@ -160,9 +169,9 @@ def _blocks_along(name: str, collection: Collection, X: Collection) -> list[Dela
 
 
 def _with_kind(estimator: "Estimator", y: Collection) -> "Estimator":
-    """Return a new estimator with the same parameters and a fixed kind of targets.
+    """Return a new estimator whose parameter `target` is fixed by the first block of y.
 
-    The first block of y decides the kind, like the first batch of a stream.
+    The other parameters are unchanged. All blocks are then learned with the same kind of targets.
     """
     learner = clone(estimator)
     if y is not None and estimator.target == "auto" and estimator.target_kinds:

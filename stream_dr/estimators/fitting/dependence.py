@@ -1,4 +1,4 @@
-"""Base class of SPCA and SRP, with the dependence of projected rows on the targets."""
+"""Base class of SPCA and SRP, which look for directions that depend on the targets."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from stream_dr.estimators.fitting.moments import Moments
 
 
 class DependenceMethod(ClosedForm):
-    """Base of the methods that look for directions that depend on the targets.
+    """Base class of methods that look for directions that depend on the targets.
 
     Attributes
     ----------
@@ -21,10 +21,8 @@ class DependenceMethod(ClosedForm):
     def hsic_(self) -> float:
         """Hilbert-Schmidt independence criterion of projected rows and targets, ≥ 0.
 
-        The value is ‖Cxyᵀ W‖² / (N − 1)². Cxy (features, targets) is the cross-scatter of rows and
-        targets, W (features, components) are the loadings and N is the weight of the rows. The
-        value equals tr(K H L H) / (N − 1)² for the linear kernel K of the projected rows, the
-        kernel L of the targets and the centring matrix H. Needs N > 1.
+        Raises InvalidRows if the weight of the rows is at most 1. See `stream_dr.hsic` for the
+        definition.
         """
         projection = self.linear_projection()
         moments = self.moments(self.state_)
@@ -32,15 +30,20 @@ class DependenceMethod(ClosedForm):
 
 
 def hsic_of_sums(moments: Moments, cross: np.ndarray) -> float:
-    """Return the Hilbert-Schmidt independence criterion from cross sums.
+    """Return the Hilbert-Schmidt independence criterion of projected rows and targets.
 
+    moments: centred sums of the rows, with the weight of the rows.
     cross: (components, targets), cross-scatter of projected rows and targets.
     """
+    # tr(K H L H) / (N − 1)² for linear kernels K and L, where N is the weight of the rows.
     check_hsic_weight(moments.weight)
     return float((cross**2).sum() / (moments.weight - 1.0) ** 2)
 
 
 def check_hsic_weight(weight: float) -> None:
-    """Raise InvalidRows if the rows' weight is too small for the criterion."""
+    """Raise InvalidRows unless the sum of the rows' weights is above 1.
+
+    The Hilbert-Schmidt independence criterion divides by this sum minus 1.
+    """
     if weight <= 1.0:
         raise InvalidRows(f"HSIC divides by (n − 1)²; there are rows of weight {weight:g} in all. Give two or more.")

@@ -14,9 +14,10 @@ NOTES = "Notes\n-----\n"
 
 
 def documented_sections(cls: type) -> dict[str, dict[str, str]]:
-    """Return the descriptions in a class's docstring and its bases' docstrings.
+    """Return the descriptions of all parameters and attributes of a class.
 
-    The result has the descriptions by section and name.
+    The descriptions are read from the docstrings of the class and its base classes. The result has
+    the text of each description, first by section ("Parameters" or "Attributes"), then by name.
     """
     sections: dict[str, dict[str, str]] = {"Parameters": {}, "Attributes": {}}
     for base in reversed(cls.__mro__):
@@ -27,11 +28,11 @@ def documented_sections(cls: type) -> dict[str, dict[str, str]]:
 
 
 def with_documented_sections(cls: type) -> str:
-    """Return the class's docstring with all parameters and attributes.
+    """Return the class's docstring, with inherited parameters and attributes added.
 
-    The order is purpose and example, Parameters, Attributes, Notes. The class's own docstring is
-    stored in `_own_text`, for its subclasses.
+    The order of the sections is purpose and example, Parameters, Attributes, Notes.
     """
+    # Subclasses need the docstring without the inherited descriptions, so it is stored.
     cls._own_text = _own_text(cls)  # type: ignore[attr-defined]
     purpose, heading, notes = SECTION.sub("", _own_text(cls)).partition(NOTES)
     sections = [

@@ -7,9 +7,8 @@ A subclass provides:
 - `solve(state)`, a pure function that returns the Projection of a State,
 - the class attributes `target_kinds` and `additive`.
 
-The base class does everything else: parsing rows, targets and weights, fitted attributes, caching
-the projection, merge, unlearn and save. The service's engine uses only `check_parameters`,
-`accumulator`, `solve` and `state_bytes`.
+The base class parses rows, targets and weights, caches the projection, and has the fitted
+attributes and the methods `merge`, `unlearn` and `save`.
 """
 
 from abc import ABC, abstractmethod
@@ -47,26 +46,27 @@ from stream_dr.targets.targets import Targets, check_label_type
 
 
 class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """Base of all estimators.
+    """Base class of all estimators.
 
-    After an error the estimator is unchanged. Signs and order of the components stay the same from
-    one projection to the next, whatever is learned in between. `clone` and `fit` forget them. So
-    two estimators with equal states may differ in signs, if their projections were read at
-    different times.
+    If a method raises an error, the estimator is unchanged. When more rows are learned, the
+    components get the signs and order of the last projection that was read. After `clone` or
+    `fit`, signs and order are chosen again. So two estimators with equal states may have
+    components of different sign, if their projections were read at different times.
 
     Attributes
     ----------
     components_ : ndarray (components, features), float64
         Directions, one a row. `transform` is (X − mean_) · components_ᵀ.
     eigenvalues_ : ndarray (components,), float64
-        One value per component, see Notes for its meaning.
+        One value for each component. The class's Notes say what it means.
     mean_ : ndarray (features,), float64
         Point that rows are centred on. Zeros if the method does not centre.
     rank_ : int
         Number of components.
     solution_ : str
-        Kind of solution. "exact" is the method's solution. "diagonal" is an approximation from the
-        diagonal of the scatter. "refined" comes from `refine`. "recurrence" is updated row by row.
+        Kind of solution. "exact" is the method's exact solution. "diagonal" is an approximation
+        from the diagonal of the rows' scatter. "refined" is the result of `refine`. "recurrence"
+        is a solution that is updated row by row.
     n_samples_seen_ : int
         Number of rows learned.
     n_features_in_ : int
@@ -76,12 +76,12 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     classes_ : ndarray (classes,)
         Labels learned so far, sorted. Empty if there are none.
     mapped_names_ : ndarray (mapped features,), object
-        Names of the columns that a feature map of tables makes, such as `age`, `age missing` or
+        Names of the columns that the feature map `table` returns, such as `age`, `age missing` or
         `sex=female`.
     state_ : State
-        All that was learned from the rows, immutable. Snapshots store it and `merge` adds it.
+        Everything that was learned from the rows, immutable.
     fitted_ : FittedState
-        The accumulator and the last solution from it. Internal; use `state_`.
+        Accumulator and last projection. Internal; use `state_`.
     """
 
     state_type: ClassVar[StateType]
@@ -91,20 +91,23 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     additive: ClassVar[bool] = False
     """True if the state is a sum over rows.
 
-    Two such states can be merged, rows can be unlearned, and rows can have weights.
+    If true, states can be merged, rows can be unlearned and rows can have weights.
     """
     merges: ClassVar[bool] = False
-    """True if two states, learned from two streams, can be merged."""
+    """True if the states of two streams can be merged."""
     merges_as: ClassVar[str] = ""
-    """Name of a similar estimator whose states can be merged, if those of this class cannot."""
+    """Name of a similar estimator whose states can be merged, or "".
+
+    Set only if states of this class cannot be merged.
+    """
     fixed: ClassVar[tuple[str, ...]] = ()
     """Parameters of the accumulator, which may not change after rows were learned."""
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = None
-    """Solver that `refine` uses (refining_methods.py). None if the method has no refine."""
+    """Solver that `refine` uses (see refining_methods.py), or None if refine is not possible."""
     limit: ClassVar[str] = "there are no more directions of positive eigenvalue"
-    """Reason, for warnings, why there may be fewer components than n_components."""
+    """Text for a warning, which says why there are fewer components than n_components."""
 
-    # Estimators that do not have these parameters use these defaults.
+    # Defaults for estimators that do not have these parameters.
     feature_map: JsonDict | None = None
     n_components: int | float | None = None
     radius: float | None = None
@@ -127,51 +130,55 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @abstractmethod
     def solve(self, state: State) -> Projection:
-        """Return the projection computed from `state`. This is a pure function."""
+        """Return the projection computed from `state`, without changing anything."""
 
     @abstractmethod
     def state_bytes(self, n_features: int, n_targets: int) -> int:
-        """Return the size in bytes of a state of this many features and targets.
+        """Return the size in bytes of a state.
 
-        n_targets: number of labels or target columns.
+        n_features: number of features.
+        n_targets: number of labels, or of columns of numbers as targets.
         """
 
     def stored_scatter(self) -> str:
-        """Return the part of the rows' scatter that is stored.
+        """Return which part of the rows' scatter matrix is stored.
 
-        Returns "exact", "diagonal" or "auto", or "" if the method stores no scatter.
+        The result is "exact", "diagonal" or "auto", or "" if the method stores no scatter matrix.
         """
         return ""
 
     def max_width(self, sparse: bool, stated: int) -> int | None:
-        """Return the largest number of features, or None without a limit.
+        """Return the largest number of features, or None if there is no limit.
 
         A batch of more features raises an error.
 
+        sparse: True if the rows are sparse.
         stated: number of features that sparse rows declare, or 0.
         """
         return None
 
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
-        """Return Cxx @ columns (features, m), up to a constant factor.
+        """Return the product (features, m) of the rows' scatter and given columns.
 
-        Cxx is the scatter of the rows learned, or of the mapped rows if there is a feature map. By
-        the product, components are compared with those of the previous projection, to choose their
-        signs and order. By default Cxx is taken as the identity.
+        The product may have a constant factor. It is used to compare components with components of
+        the previous projection. By default, the scatter is taken as the identity. If there is a
+        feature map, the scatter is that of the mapped rows.
+
+        columns: (features, m).
         """
         return columns
 
     def solve_bytes(self) -> int:
-        """Return the largest number of bytes that solving takes.
+        """Return the largest memory that solving takes, in bytes.
 
-        Returns 0 if solving takes about as much memory as the state.
+        The result is 0 if solving takes about as much memory as the state.
         """
         return 0
 
     def classes_waiting(self, learned: State | Accumulator) -> tuple[Label, ...]:
-        """Return the labels that have too few rows to count as classes yet, sorted.
+        """Return the labels that have too few rows to be classes, sorted.
 
-        The default returns no labels.
+        The default implementation returns no labels.
 
         learned: a state or an accumulator.
         """
@@ -180,15 +187,15 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def fit(self, X: RowsLike, y: TargetsLike = None) -> Self:
         """Forget all learned rows, then learn rows X (rows, features) with targets y.
 
-        Warns FewerComponents if n_components is more than the possible number of components.
+        Issues the warning FewerComponents if so many components as n_components are not possible.
 
         Parameters
         ----------
         X : rows (rows, features)
             Arrays, sparse matrices, tables, streams of tables or Dask collections.
         y : array (rows,), str or None
-            Targets if the method is supervised. For a table or a stream of tables, y may be the
-            name of the column of targets. For a Dask collection, y may be another Dask collection.
+            Targets, for a supervised method. For a table or a stream of tables, y may be the name
+            of the column with the targets. For a Dask collection, y may be a Dask collection, too.
         """
         return self._fit(X, y, None)
 
@@ -202,20 +209,19 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def transform(self, X: RowsLike) -> np.ndarray:
         """Project rows X (rows, features) to components (rows, components).
 
-        Float32 rows give float32, all others float64. Warns FewerComponents, once after each fit,
-        if there are fewer components than n_components.
+        The result is float32 for float32 rows, and otherwise float64. If there are fewer
+        components than n_components, the warning FewerComponents is issued once after each fit.
 
         Raises
         ------
         NotFitted
-            Before any row is learned.
+            If no row was learned yet.
         WidthMismatch
-            If X has another number of features than the rows learned. Two kinds of rows may have
-            more features, which contribute nothing. The first is `Block(X, width_stated=False)`,
-            whose width is only the largest index so far. The second is rows for a feature map that
-            identifies columns by name (hashing).
+            If X has another number of features than the learned rows. No error is raised for
+            `Block(X, width_stated=False)` and for a feature map that identifies columns by name.
+            Additional features are then ignored.
         NotFinite
-            If X holds NaN or an infinity.
+            If X has NaN or an infinity.
         """
         projection = self.projection()
         warn_fewer_components(self, projection.n_components)
@@ -226,7 +232,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self.project(projection, X, keep_dtype=True)
 
     def merge(self, other: "Estimator") -> Self:
-        """Raise CannotMerge, because states that are updated row by row cannot be merged."""
+        """Raise CannotMerge, because a state that is updated row by row cannot be merged."""
         raise CannotMerge(
             f"{type(self).__name__} is a sequential recurrence: two of its states cannot be merged into that of one "
             "stream. Use an additive estimator: PCA or SKM."
@@ -240,9 +246,9 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         )
 
     def refine(self, source: RefineSource, tol: float = 1e-6, max_passes: int = 20) -> Self:
-        """Raise CannotRefine, because this method has no refine.
+        """Raise CannotRefine, because this estimator cannot be refined.
 
-        Methods with a refine replace their projection by the exact one.
+        Other estimators replace an approximate projection by the exact projection.
         """
         from stream_dr.estimators.fitting.refining import cannot_refine_error
 
@@ -251,10 +257,10 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def set_params(self, **params: object) -> Self:
         """Set parameters by name.
 
-        Parameters used for solving (gamma, standardize …) take effect at the next projection.
-        Parameters used for learning (decay, feature_map …) take effect at the next `fit`. Until
-        then, using the estimator raises InvalidParameter. An unknown name also raises
-        InvalidParameter.
+        Parameters for solving (such as gamma or standardize) take effect at the next projection.
+        Parameters for learning (such as decay or feature_map) take effect at the next `fit`. Until
+        this `fit`, the estimator raises InvalidParameter when it is used. An unknown name also
+        raises InvalidParameter.
         """
         if error := unknown_parameter(type(self).__name__, params, self.get_params()):
             raise error
@@ -266,17 +272,18 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def save(self, path: FileName) -> None:
         """Write parameters, state and the last projection to one file.
 
-        `stream_dr.load` reads the file and returns this estimator, equal bit by bit. Its next
-        projection has the signs and order of the last one.
+        `stream_dr.load` reads the file and returns an estimator that is equal bit by bit. The next
+        projection of the loaded estimator has the same signs and order of components as the last
+        projection of this estimator.
         """
         import stream_dr
 
         stream_dr.save(self, path)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """Return a call with the parameters that differ from their defaults.
+        """Return the constructor call, with the parameters that differ from their defaults.
 
-        The spec of a feature map also lists only entries that differ from their defaults.
+        The spec of a feature map is shown without entries that have their default value.
         """
         shown: Any = copy(self)
         if self.feature_map is not None:
@@ -325,7 +332,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def feature_names_in_(self) -> np.ndarray:
         """Names of the features, if the first batch was a table of named columns.
 
-        Raises AttributeError otherwise.
+        Raises AttributeError if the first batch had no column names.
         """
         names = self.fitted().accumulator.table_names or self.fitted().names
         if names is None:
@@ -336,8 +343,8 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def classes_(self) -> np.ndarray:
         """Labels learned so far, sorted.
 
-        Two kinds of labels are not included: labels that have too few rows to count as classes,
-        and labels whose rows were all unlearned.
+        Labels with too few rows to be classes are not included. Labels whose rows were all
+        unlearned are not included, either.
         """
         accumulator = self.fitted().accumulator
         labels = set(accumulator.labels_left)
@@ -345,15 +352,15 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @property
     def state_(self) -> State:
-        """Immutable State with all that was learned from the rows."""
+        """Everything that was learned from the rows, as an immutable State."""
         return self.fitted().accumulator.freeze()
 
     @property
     def mapped_names_(self) -> np.ndarray:
-        """Names (mapped features,) of the columns that a feature map of tables makes.
+        """Names (mapped features,) of the columns that the feature map `table` returns.
 
-        They name the columns of `components_`. Raises AttributeError if there is no feature map of
-        tables.
+        These are the names of the columns of `components_`. Raises AttributeError if the estimator
+        does not have this feature map.
         """
         names = getattr(self.projection(), "feature_names", None)
         if names is None:
@@ -427,16 +434,16 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         refuse_empty: bool = False,
         need_targets: bool = True,
     ) -> tuple[Block, tuple[str, ...] | None]:
-        """Return a checked Block and the names of the stream's features.
+        """Return rows, targets and weights as a checked Block, and the names of the features.
 
-        The block's columns are in the order of `fitted.names`.
+        The block's columns are in the order of the first learned rows.
 
         fitted: what the estimator has learned, with the names of its features.
-        rows: rows, targets and weights as the caller passed them.
-        kind: kind of the rows' X, None to decide it.
-        refuse_empty: if true, raise EmptyInput unless there are rows and features.
-        need_targets: if true and the method learns from targets, raise TargetsRequired for rows
-            without any target.
+        rows: rows, targets and weights as the caller has passed them.
+        kind: type of the rows (array, table, dicts and so on), or None if it is not known.
+        refuse_empty: if true, raise EmptyInput if there are no rows or no features.
+        need_targets: if true, raise TargetsRequired if the method is supervised and the rows have
+            no targets.
         """
         accumulator, by_name = fitted.accumulator, self.columns_by_name()
         X, names = numeric_rows(rows, by_name, takes_tables(self), kind)
@@ -458,7 +465,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return block, None if by_name else names
 
     def _any_columns(self, block: Block) -> bool:
-        """True if the block may have any columns, because a feature map reads their names."""
+        """True if a block may have any columns, because the feature map reads column names."""
         return self.columns_by_name() and bool(block.names) and block.names != default_names(block.X)
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
@@ -472,20 +479,20 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
                 f"{' or '.join(self.target_kinds)} targets. Pass one target a row."
             )
         if rows == 0 and isinstance(y, Sized) and not isinstance(y, Targets) and len(y) == 0:
-            # An empty batch of targets does not decide the kind of targets.
+            # A batch without rows does not decide the kind of targets (class, numbers and so on).
             return None
         targets = parse_targets(y, rows, self.target_kinds, self.target or "auto", accumulator.target_kind)
         check_label_type(accumulator.labels, targets.labels)
         return targets
 
     def project(self, projection: Any, X: RowsLike, keep_dtype: bool = False) -> np.ndarray:
-        """Return the rows X (or a Block of rows) projected in float64.
+        """Return the projected rows (rows, components) float64.
 
-        Named columns are first put into the stream's order, unless a feature map identifies
-        columns by name.
+        If columns have names, they are first put into the order of the learned rows.
 
         projection: projection to apply.
-        keep_dtype: if true, float32 rows give float32.
+        X: rows (rows, features), or a Block of rows.
+        keep_dtype: if true, the result is float32 for float32 rows.
         """
         by_name, learned = self.columns_by_name(), self.n_features_in_
         given = as_block(X)
@@ -501,11 +508,17 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return z.astype(block.X.dtype, copy=False) if keep_dtype else z
 
     def columns_by_name(self) -> bool:
-        """True if a feature map identifies columns by name. Batches may then have new columns."""
+        """True if a feature map identifies columns by name.
+
+        Later batches may then have new columns.
+        """
         return self.feature_map is not None and feature_map(self.feature_map).by_name
 
     def fitted(self) -> FittedState:
-        """Return the learned state and its cached projections. Raises NotFitted before fit."""
+        """Return the FittedState, with the accumulator and the cached projection.
+
+        Raises NotFitted before `fit` or `partial_fit`.
+        """
         if "fitted_" not in vars(self):
             raise NotFitted(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' or 'partial_fit' with rows first."
@@ -528,9 +541,9 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return fitted.cache_projection(fitted.refined or self.solve(state), partial(self.scatter_product, state))
 
     def linear_projection(self) -> LinearProjection:
-        """Return the projection with the type LinearProjection.
+        """Return the projection of the rows learned, which must be linear.
 
-        Only methods whose projections are linear may call this.
+        The result is the same as of `projection`, with a narrower type for type checkers.
         """
         return cast(LinearProjection, self.projection())
 

@@ -1,4 +1,4 @@
-"""Warning that there are fewer components than n_components, issued once after a fit."""
+"""Warnings that there are fewer components than n_components."""
 
 import inspect
 import warnings
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def warn_fewer_components(estimator: "Estimator", components: int, stacklevel: int = 4) -> None:
-    """Warn FewerComponents if there are fewer components than n_components.
+    """Issue the warning FewerComponents if there are fewer components than n_components.
 
     The warning is issued once for each value of n_components.
 
-    components: number of components.
+    components: number of components of the projection.
     """
     fitted = estimator.fitted()
     if not _asks_for_more(estimator, components) or fitted.warned_n_components == estimator.n_components:
@@ -36,23 +36,23 @@ def warn_fewer_components(estimator: "Estimator", components: int, stacklevel: i
 
 
 def warn_fewer_components_early(estimator: "Estimator") -> None:
-    """Warn FewerComponents after fit if there are too few rows, features or labels.
+    """Issue the warning FewerComponents after `fit`, before anything is projected.
 
-    To issue this warning a projection must be solved. It is solved only if the number of rows,
-    features or labels is too small for n_components.
+    The number of components is known only after solving. To save time, the projection is solved
+    here only if there are too few rows, features or labels for n_components.
     """
     learned = estimator.fitted().accumulator
     enough = min(learned.rows, learned.n_features, len(learned.labels) if estimator.target_kinds else learned.rows)
     if _asks_for_more(estimator, enough - 1):
-        # `rank_` raises an error if there is no solution. There is nothing to warn of then.
+        # `rank_` raises an error if there is no solution. No warning is needed in this case.
         with suppress(StreamDRError):
             warn_fewer_components(estimator, estimator.rank_, stacklevel=5)
 
 
 def _asks_for_more(estimator: "Estimator", components: int) -> bool:
-    """True if n_components is set to a number above `components`.
+    """True if the caller has set n_components to a number above `components`.
 
-    A default value of n_components does not count as set.
+    The default value of n_components does not count as set by the caller.
     """
     asked = estimator.n_components
     if not isinstance(asked, Integral) or asked <= components:

@@ -1,10 +1,10 @@
-"""The learned part of an estimator.
+"""The part of an estimator that changes when rows are learned.
 
-An estimator has one FittedState, which is replaced as a whole. The FittedState stores the values
-of the parameters that its accumulator was built with (`Estimator.fixed`). If these parameters
-change, they no longer describe the state. `set_params` before a new `fit` must stay allowed. So
-the change raises an error only when the state is used. This is when rows are learned or the state
-is solved, merged or saved.
+An estimator has one FittedState, which is replaced as a whole. Some parameters of an estimator may
+not change after rows were learned (`Estimator.fixed`). The FittedState stores the values that
+these parameters had when its accumulator was made. `set_params` itself raises no error, because a
+new `fit` may follow. An error is raised when rows are learned or the state is solved, merged or
+saved.
 """
 
 from copy import deepcopy
@@ -19,7 +19,7 @@ from stream_dr.statistics.protocol import Accumulator, State
 
 
 class AccumulatingEstimator(Protocol):
-    """An estimator or classifier that learns into an accumulator."""
+    """Protocol of estimators and classifiers that learn with an accumulator."""
 
     fixed: ClassVar[tuple[str, ...]]
     """Parameters of the accumulator, which may not change after rows were learned."""
@@ -39,24 +39,24 @@ class FittedState:
     Attributes
     ----------
     accumulator : Accumulator
-        Accumulator that new rows are added to.
+        Accumulator to which new rows are added.
     names : tuple of str or None
         Names of the features.
     fixed_parameters : dict
-        Parameters that the accumulator was built with.
+        Parameters with which the accumulator was made, by name.
     projection : Projection or None
-        Projection, cached until more rows are learned.
+        Current projection, cached until more rows are learned.
     refined : Projection or None
         Projection computed by `refine`.
     shown : Projection or None
-        Last projection that was returned to the user. It stays when more rows are learned, because
-        the next projection takes over its signs and order. It takes 8 · features · components
-        bytes. A projection that compares rows with sampled rows (landmarks) also takes the size of
-        the sample.
+        Last projection that was returned to the user. It is not deleted when more rows are
+        learned, because the next projection gets the same signs and order of components. It takes
+        8 · features · components bytes, or the size of the sample for a method that learns a
+        sample of the rows.
     neighbour_search : KNeighborsClassifier or None
-        Fitted scikit-learn classifier of KNearest, for its current sample.
+        For the classifier KNearest, scikit-learn's classifier fitted on the current sample.
     warned_n_components : int or None
-        Value of n_components for which FewerComponents was warned.
+        Value of n_components for which the warning FewerComponents was issued.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class FittedState:
         self.fixed_parameters = fixed_parameters or {}
         self._now = attrgetter(*self.fixed_parameters) if fixed_parameters else None
         values = tuple(self.fixed_parameters.values())
-        # For a single name, attrgetter returns the value and not a tuple of one value.
+        # For a single name, attrgetter returns the value itself and not a tuple of one value.
         self._then = values[0] if len(values) == 1 else values
 
-        # Identities of the estimator's attributes when they were last checked, and the attributes.
+        # Ids of the estimator's attributes at the last check, and the attributes themselves.
         self._checked: tuple[tuple[int, ...], tuple[object, ...]] = ((), ())
 
         self.projection: Projection | None = None
@@ -80,15 +80,15 @@ class FittedState:
         self.warned_n_components: int | float | None = None
 
     def cache_projection(self, solved: Projection, covariance_product: Product) -> Projection:
-        """Cache a projection until more rows are learned, and return it.
+        """Cache a new projection until more rows are learned, and return it.
 
-        Its components get the signs and order of the last projection that was returned to the
-        user. Components that are updated row by row (solution "recurrence") are not changed,
-        because each row changes them only a little.
+        The components get the signs and order of the last projection that was returned to the
+        user. Components of solution "recurrence" are not changed, because these components change
+        only a little with each row.
 
         solved: the new projection.
         covariance_product: function that multiplies columns by the rows' scatter. The components
-            of the two projections are compared by it (solve/orientation.py).
+            of the new and the last projection are compared with this function.
         """
         if solved is not self.shown and solved.solution != "recurrence":
             solved = self.shown = oriented(solved, self.shown, covariance_product)
@@ -96,30 +96,29 @@ class FittedState:
         return self.projection
 
     def copy(self, estimator: AccumulatingEstimator) -> "FittedState":
-        """Return a copy. Rows that the copy learns do not change this object."""
+        """Return a copy, which can learn more rows without changing this object."""
         copied = FittedState(estimator.accumulator(self.accumulator.freeze()), self.names, self.fixed_parameters)
         copied.shown = self.shown
         copied.warned_n_components = self.warned_n_components
         return copied
 
     def check_parameters(self, estimator: AccumulatingEstimator) -> None:
-        """Raise InvalidParameter if a parameter is out of range or may not change any more.
+        """Raise InvalidParameter if a parameter has an invalid value.
 
-        Nothing is checked again while the estimator's attributes are the same objects.
+        A value is invalid if it is outside the parameter's range. For a parameter of the
+        accumulator, a value is also invalid if it has changed since rows were learned.
         """
+        # Nothing is checked again while the estimator's attributes are the same objects.
         attributes = tuple(vars(estimator).values())
         identities = tuple(map(id, attributes))
         if identities != self._checked[0]:
             estimator.check_parameters()
             self.check_parameters_unchanged(estimator)
-            # The attributes are held, so that no other object can have their identities.
+            # Store the attributes too. While they exist, no other object can have the same id.
             self._checked = (identities, attributes)
 
     def check_parameters_unchanged(self, estimator: AccumulatingEstimator) -> None:
-        """Raise InvalidParameter if the estimator's parameters have changed.
-
-        Only the parameters that the accumulator was built with are compared.
-        """
+        """Raise InvalidParameter if a parameter of the accumulator has changed."""
         if self._now is None or self._now(estimator) == self._then:
             return
 
@@ -135,10 +134,10 @@ class FittedState:
 def new_fitted_state(
     estimator: AccumulatingEstimator, state: State | None = None, names: tuple[str, ...] | None = None
 ) -> FittedState:
-    """Return a FittedState for an estimator with its current parameters.
+    """Return a new FittedState for an estimator with its current parameters.
 
     The accumulator is empty, or continues from `state`.
     """
-    # The caller may change the dict of a feature map later, so the values are copied.
+    # Copy the values, because the caller may later change the dict of a feature map.
     fixed_parameters = {name: deepcopy(getattr(estimator, name)) for name in estimator.fixed}
     return FittedState(estimator.accumulator(state), names, fixed_parameters)

@@ -27,13 +27,14 @@ collections.
 """
 
 TargetsLike = ArrayLike | Sequence[object] | Targets | TableLike | DaskCollection | None
-"""Targets, one a row. May also be the name of the table's column of targets, or None."""
+"""Targets, one for each row, or the name of the table column that has the targets, or None."""
 
 WeightsLike = ArrayLike | TableLike | DaskCollection | None
 """Weights (rows,), each at least 0. None means a weight of 1 for each row."""
 
 RefineSource = Source | Iterable[tuple[RowsLike, TargetsLike] | tuple[RowsLike, TargetsLike, WeightsLike]]
-"""Rows that were learned before and are read again by refine.
+"""Rows that were learned before and are read again by `refine`.
 
-Either a source of events, or an iterable of batches (X, y) or (X, y, weights).
+The value is a source of events (an object with a method `events`), or an iterable of batches
+(X, y) or (X, y, weights).
 """

@@ -9,10 +9,12 @@ from stream_dr.estimators.fitting.inputs import TargetsLike
 
 
 def one_label_a_row(y: TargetsLike, stacklevel: int) -> TargetsLike:
-    """Return y, flattened to (rows,) if it is a single column (rows, 1).
+    """Return targets (rows,), also if y is a single column (rows, 1).
 
-    Flattening warns DataConversionWarning, as scikit-learn does. Any other y is returned
-    unchanged.
+    For a column, the warning DataConversionWarning is issued, as in scikit-learn. Any other y is
+    returned unchanged.
+
+    stacklevel: as in `warnings.warn`, counted from the caller of this function.
     """
     if not isinstance(y, np.ndarray) or y.ndim != 2 or y.shape[1] != 1:
         return y

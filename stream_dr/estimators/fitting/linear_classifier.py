@@ -1,8 +1,8 @@
 """Base class of classifiers whose scores are linear in a row's components.
 
-The scores are log posterior probabilities, up to a term that all classes share. They are computed
-from the projection (its `Readout`). So an estimator predicts the same labels as the projection
-that a service has published from it [mathematics §10].
+The score of a class is the logarithm of its posterior probability, up to a term that all classes
+share. The projection itself has the coefficients (`Readout`). So an estimator and the projection
+that a service has published from it predict the same labels [mathematics §10].
 """
 
 import warnings
@@ -26,13 +26,13 @@ from stream_dr.targets.targets import Targets
 
 
 class LinearClassifier(ClassifierMixin, ClosedForm):
-    """Base of the estimators that are also classifiers.
+    """Base class of estimators that are also classifiers.
 
     Attributes
     ----------
     classes_ : ndarray (classes,)
-        Labels learned, sorted. Labels without weight and labels with fewer than `min_class_rows`
-        rows are not included.
+        Labels learned, sorted. Labels of total weight 0 and labels with fewer than
+        `min_class_rows` rows are not included.
     coef_ : ndarray (classes, features), float64
         Coefficients of `decision_function`, which is X · coef_ᵀ + intercept_. For two classes the
         shape is (1, features).
@@ -45,10 +45,14 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     def partial_fit(
         self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, classes: ArrayLike | None = None
     ) -> Self:
-        """Learn more rows X (rows, features), targets y, weights (rows,).
+        """Learn more rows X (rows, features).
 
-        If an error is raised, the state is unchanged. `classes` is ignored, because new labels may
-        come at any time. The argument exists for code written for scikit-learn's classifiers.
+        If an error is raised, the state is unchanged.
+
+        y: targets (rows,).
+        sample_weight: weights (rows,).
+        classes: ignored, because new labels may come at any time. The argument exists for code
+            written for scikit-learn's classifiers.
         """
         return super().partial_fit(X, y, sample_weight)
 
@@ -62,8 +66,8 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Return posterior probabilities (rows, classes) float64.
 
-        Columns are in the order of `classes_`. Warns Uncalibrated if the solution is diagonal,
-        because correlated features then count several times.
+        Columns are in the order of `classes_`. If the solution is "diagonal", the warning
+        Uncalibrated is issued, because correlated features then count several times.
         """
         scores = self._scores(X)
         self._warn_uncalibrated()
@@ -72,16 +76,18 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     def predict_log_proba(self, X: RowsLike) -> np.ndarray:
         """Return logarithms (rows, classes) float64 of the posterior probabilities.
 
-        Warns Uncalibrated if the solution is diagonal.
+        If the solution is "diagonal", the warning Uncalibrated is issued.
         """
         scores = self._scores(X)
         self._warn_uncalibrated()
         return np.asarray(log_softmax(scores, axis=1))
 
     def decision_function(self, X: RowsLike) -> np.ndarray:
-        """Return log posteriors (rows, classes) float64, up to a term common to all classes.
+        """Return the scores (rows, classes) float64 of all classes.
 
-        For two classes, return (rows,), the second class's value minus the first class's value.
+        A score is the logarithm of the posterior probability, up to a term that all classes share.
+        For two classes, the result is (rows,), the second class's score minus the first class's
+        score.
         """
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
@@ -90,7 +96,8 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     def classes_(self) -> np.ndarray:
         """Labels learned, sorted.
 
-        Labels without weight and labels with fewer than `min_class_rows` rows are not included.
+        Labels of total weight 0 and labels with fewer than `min_class_rows` rows are
+        not included.
         """
         return self._readout().classes
 
@@ -145,24 +152,24 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
 
 
 def all_loadings(projection: LinearProjection) -> np.ndarray:
-    """Return the loadings (features, q) of all components that the classifier uses.
+    """Return the loadings (features, q) of the q components that the classifier uses.
 
-    The classifier also uses components that n_components excludes.
+    These include components that n_components excludes.
     """
     rest = None if projection.readout is None else projection.readout.rest
     return projection.loadings if rest is None else np.hstack([projection.loadings, rest])
 
 
 def class_readout(moments: Moments, centres: np.ndarray, variances: np.ndarray, priors: np.ndarray) -> Readout:
-    """Return the classifier of Gaussian classes with one covariance (a `Readout`).
+    """Return the classifier of Gaussian classes with one covariance, a `Readout`.
 
     The covariance is diagonal in the components.
 
-    - moments: centred sums of the rows and targets.
-    - centres: (classes, q) class means along q components.
-    - variances: (q,) variances within classes.
-    - priors: (classes,) prior probabilities, in the moments' order of labels. A class of prior 0
-      gets the score −inf.
+    moments: centred sums of the rows and targets.
+    centres: (classes, q), class means along q components.
+    variances: (q,), variances within classes along the components.
+    priors: (classes,), prior probabilities, in the order of `moments.labels`. If the probability
+        is 0, the score of the class is −inf.
     """
     weights = (centres / variances).T
     with np.errstate(divide="ignore"):

@@ -1,13 +1,13 @@
-"""Gaussian density of rows from principal components, with the names of scikit-learn's PCA.
+"""Gaussian density of rows from principal components (probabilistic PCA).
 
-This is probabilistic PCA [PPCA; mathematics §10]. The variance is λ_i along component i. In every
-direction orthogonal to the components the variance is σ², the mean variance of the rows along
-these directions. So the covariance is Σ = V diag(λ − σ²) Vᵀ + σ² I, where the columns of V are the
-components.
+Methods and attributes have the names of scikit-learn's PCA [PPCA; mathematics §10]. The variance
+along component i is λ_i. The variance in every direction orthogonal to the components is σ², the
+mean variance of the rows along these directions. The covariance (features, features) is
 
-Scoring rows never forms Σ. For a row x with the components z and the mean x̄ of the rows,
-(x − x̄)ᵀ Σ⁻¹ (x − x̄) = Σ z_i² / λ_i + (|x − x̄|² − |z|²) / σ². Standardised columns are scaled
-first, and the density is that of the columns in their own units.
+    V diag(λ − σ²) Vᵀ + σ² I
+
+where the columns of V (features, components) are the components. Scoring rows never forms this
+matrix. If columns are standardised, the density is nevertheless in the columns' own units.
 """
 
 from abc import abstractmethod
@@ -34,18 +34,19 @@ class Gaussian(NamedTuple):
     mean : (features,)
         Mean of the rows.
     axes : (features, components)
-        Components, orthonormal in the scaled columns.
+        Components, orthonormal. They refer to scaled columns.
     variances : (components,)
         Variance along each component.
     total : float
-        Variance of all scaled columns together.
+        Sum of the variances of all scaled columns.
     scale : (features,)
-        Factor of each column. Columns of factor 0 have no effect on the density.
+        Factor by which each column is scaled. A column with the factor 0 has no effect on the
+        density.
     weight : float
         Sum of the rows' weights.
     most : float
-        Largest number of directions in which the rows can vary. It is the number of rows or the
-        number of columns whose factor is not 0, whichever is smaller.
+        Largest possible number of directions in which the rows vary. This is the smaller of two
+        numbers, the sum of the weights and the number of columns whose factor is not 0.
     """
 
     mean: np.ndarray
@@ -58,9 +59,9 @@ class Gaussian(NamedTuple):
 
     @property
     def noise(self) -> float:
-        """Mean variance σ² of the directions orthogonal to the components.
+        """Mean variance along the directions orthogonal to the components.
 
-        0 if there are no such directions, or if their variance is only rounding error.
+        The value is 0 if there are no such directions, or if the variance is only rounding error.
         """
         p = len(self.variances)
         remaining = self.total - float(self.variances.sum())
@@ -69,22 +70,23 @@ class Gaussian(NamedTuple):
 
     @property
     def n_components(self) -> int:
-        """Number of columns that `apply` returns."""
+        """Number of columns that `apply` returns, always 1."""
         return 1
 
     def apply(self, X: Rows) -> np.ndarray:
-        """Return the log-likelihood (rows, 1) of rows (rows, features), dense or CSR.
+        """Return the log-likelihood (rows, 1) of rows.
 
-        Let σ² be the variance in directions orthogonal to the components. If σ² is 0 and there are
-        such directions, no density is defined, and InvalidParameter is raised. Costs O(entries ·
-        components).
+        If the variance along directions orthogonal to the components is 0, no density is defined,
+        and InvalidParameter is raised. Costs O(entries · components).
+
+        X: (rows, features), dense or CSR.
         """
         scale = self.scale[self.scale > 0.0]
         d = len(scale)
         p = len(self.variances)
         noise = self.noise
 
-        # Sparse rows are not centred. The squared distance is computed as |x|² − 2 xᵀx̄ + |x̄|².
+        # Sparse rows x are not centred. |x − x̄|² is computed as |x|² − 2 xᵀx̄ + |x̄|².
         centre = self.mean * self.scale
         if sp.issparse(X):
             rows = X.multiply(self.scale).tocsr()
@@ -109,20 +111,21 @@ class Gaussian(NamedTuple):
 
 
 class LinearGaussian(Estimator):
-    """Base of the estimators of principal components.
+    """Base class of estimators of principal components.
 
-    With a feature map, all attributes and methods are about the mapped rows.
+    If there is a feature map, all attributes and methods refer to the mapped rows.
 
     Attributes
     ----------
     explained_variance_ : ndarray (components,), float64
-        Variance along each component, divisor N − 1, as in scikit-learn.
+        Variance along each component, with the divisor N − 1 for N rows, as in scikit-learn.
     explained_variance_ratio_ : ndarray (components,), float64
-        Share of each component in the variance of all columns.
+        Variance along each component, divided by the variance of all columns.
     singular_values_ : ndarray (components,), float64
-        Square root of the summed squares of the rows along each component.
+        Singular values of the centred rows.
     noise_variance_ : float
-        Mean variance of the directions orthogonal to the components. 0.0 if there are none.
+        Mean variance along the directions orthogonal to the components. 0.0 if there are no such
+        directions.
     """
 
     @abstractmethod
@@ -136,28 +139,29 @@ class LinearGaussian(Estimator):
 
     @property
     def explained_variance_ratio_(self) -> np.ndarray:
-        """Share (components,) of each component in the total variance.
+        """Variance (components,) along each component, divided by the total variance.
 
-        Zeros if no column varies.
+        The values are 0 if no column varies.
         """
         gaussian = self._learned_gaussian()
         return gaussian.variances / gaussian.total if gaussian.total > 0 else np.zeros(len(gaussian.variances))
 
     @property
     def noise_variance_(self) -> float:
-        """Mean variance σ² of the directions orthogonal to the components.
+        """Mean variance along the directions orthogonal to the components.
 
-        There are min(features, rows) − components such directions. 0.0 if there are none.
+        There are min(features, rows) − components such directions. If there are none, the value is
+        0.0.
         """
         return self._learned_gaussian().noise
 
     def get_covariance(self) -> np.ndarray:
         """Return the covariance (features, features) of the Gaussian density.
 
-        The covariance is V diag(λ − σ²) Vᵀ + σ² I, where V are the components, λ their variances
-        and σ² is noise_variance_. It is in the columns' own units. Columns that a feature map of
-        tables excludes have covariance 0. Takes 8 · features² bytes.
+        The covariance is in the columns' own units. If the feature map `table` is used, columns
+        that mark missing values have covariance 0. The matrix takes 8 · features² bytes.
         """
+        # The covariance is V diag(λ − σ²) Vᵀ + σ² I for the components V and their variances λ.
         gaussian = self._learned_gaussian()
         covariance = (gaussian.axes * np.maximum(gaussian.variances - gaussian.noise, 0.0)) @ gaussian.axes.T
         covariance[np.diag_indices_from(covariance)] += gaussian.noise
@@ -166,22 +170,26 @@ class LinearGaussian(Estimator):
     def score_samples(self, X: RowsLike) -> np.ndarray:
         """Return the log-likelihood (rows,) of each row.
 
-        No (features, features) matrix is formed. Raises InvalidParameter if the rows learned vary
-        in fewer directions than there are features and all these directions are components. There
-        is no density then.
+        Raises InvalidParameter if the variance along directions orthogonal to the components is 0.
+        No density is defined in this case.
         """
         return self.project(add_map(self.state_, self._learned_gaussian()), X)[:, 0]  # type: ignore[arg-type]
 
     def score(self, X: RowsLike, y: TargetsLike = None) -> float:
-        """Return the mean log-likelihood of the rows. y is ignored."""
+        """Return the mean log-likelihood of the rows.
+
+        y is ignored.
+        """
         return float(self.score_samples(X).mean())
 
     def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
         """Return the rows (rows, features) float64 that have the components Z.
 
-        Z is (rows, components). The returned rows lie in the span of the components. Raises
-        WidthMismatch. With a feature map raises InvalidParameter, because a map cannot be
-        inverted.
+        The returned rows minus the mean lie in the span of the components. Raises WidthMismatch if
+        Z has another number of columns. Raises InvalidParameter if there is a feature map, because
+        a map cannot be inverted.
+
+        Z: (rows, components).
         """
         if self.feature_map is not None:
             raise InvalidParameter(
@@ -197,5 +205,8 @@ class LinearGaussian(Estimator):
         return (self._unwhitened(Z) @ gaussian.axes.T) / gaussian.scale + gaussian.mean
 
     def _unwhitened(self, Z: np.ndarray) -> np.ndarray:
-        """Return components (rows, components) as they would be without `whiten`."""
+        """Return projected rows (rows, components) as they would be with whiten=False.
+
+        Z: (rows, components), rows as projected by the estimator.
+        """
         return Z

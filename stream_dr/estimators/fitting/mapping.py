@@ -1,9 +1,9 @@
-"""Feature maps in estimators: learning and solving with mapped rows.
+"""Functions for estimators with the parameter `feature_map`.
 
-An estimator with the parameter `feature_map` has an accumulator and a solver for plain rows. It
-passes them to `make_accumulator` and `solve_mapped`, which map the rows first. Its `state_type` is
-a `StateType`. Its `state_bytes` and `check_parameters` use `mapped_bytes` and `check_feature_map`.
-So the service's engine does not need to know that there is a map.
+A feature map changes rows (for example, by random Fourier features) before they are learned or
+projected. An estimator itself only learns and solves rows of numbers. The functions of this module
+add the map: `make_accumulator` to learning, `solve_mapped` to solving, `mapped_bytes` to the size
+of the state and `check_feature_map` to the check of parameters.
 """
 
 import warnings
@@ -33,18 +33,15 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.estimator import Estimator
 
 InnerState = TypeVar("InnerState")
-"""State of the rows that the method itself learns.
-
-If there is a feature map, these are the mapped rows.
-"""
+"""Type of an estimator's state without the feature map's own part."""
 
 InnerAccumulator = TypeVar("InnerAccumulator", bound=Accumulator)
 
 
 class StateType:
-    """Descriptor that returns the state type of an estimator with parameter `feature_map`.
+    """Descriptor that returns the class of an estimator's state.
 
-    If the estimator has a feature map, the type is MappedState. Otherwise it is `plain`.
+    The class is MappedState if the estimator has a feature map, and otherwise `plain`.
     """
 
     def __init__(self, plain: type) -> None:
@@ -61,9 +58,10 @@ def check_feature_map(spec: JsonDict | None) -> None:
 
 
 def check_mapped_width(spec: JsonDict | None, widest: int) -> None:
-    """Raise InvalidParameter if a map always makes more than `widest` columns.
+    """Raise InvalidParameter if a feature map always returns too many columns.
 
     spec: spec of the map, or None if there is no map.
+    widest: largest number of columns that is allowed.
     """
     mapping = None if spec is None else feature_map(spec)
     if mapping is not None and mapping.out_features(0) > widest:
@@ -76,12 +74,12 @@ def check_mapped_width(spec: JsonDict | None, widest: int) -> None:
 def make_accumulator(
     spec: JsonDict | None, build: Callable[[InnerState], InnerAccumulator], state: State | None
 ) -> InnerAccumulator | MappedAccumulator:
-    """Return the accumulator `build(state)`.
-
-    If there is a feature map, the accumulator gets the mapped rows.
+    """Return an estimator's accumulator, which maps rows first if there is a feature map.
 
     spec: spec of the feature map, or None.
-    build: function that returns an accumulator of the rows that the method itself learns.
+    build: function that returns the accumulator without a map. Its argument is a state to continue
+        from, or None.
+    state: state to continue from, or None for an empty accumulator.
     """
     if spec is None:
         return build(cast(InnerState, state))
@@ -96,9 +94,10 @@ def make_accumulator(
 def solve_mapped(state: State, solve: Callable[[InnerState], Projection]) -> Projection:
     """Return the projection computed from `state`.
 
-    If the state has a feature map, the projection maps its rows first.
+    If the state has a feature map, the projection first maps the rows.
 
-    solve: function that computes the projection of the mapped rows.
+    solve: function that computes a projection without a map. Its argument is the state of the
+        mapped rows.
     """
     return add_map(state, solve(cast(InnerState, inner_state(state))))
 
@@ -109,9 +108,9 @@ def inner_state(state: State) -> State:
 
 
 def add_map(state: State, projection: Projection) -> Projection:
-    """Return a projection that maps its rows first and then applies `projection`.
+    """Return a projection that first maps the rows and then applies `projection`.
 
-    If the state has no map, `projection` itself is returned.
+    If the state has no feature map, `projection` itself is returned.
     """
     if not isinstance(state, MappedState):
         return projection
@@ -124,17 +123,18 @@ def inner_projection(projection: Projection) -> Projection:
 
 
 def table_columns(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return the indices of a table map's columns by kind, or None without a map of tables.
+    """Return the indices of the columns that the feature map `table` returns, by kind.
 
-    The three index arrays are those of numbers, of categories, and of columns that mark missing
-    values.
+    Returns three index arrays. They are the columns of numbers and dates, the columns of
+    categories, and the columns that mark missing values. Returns None if the state does not have
+    this feature map.
     """
     if not isinstance(state, MappedState) or state.table is None:
         return None
     mapping = feature_map(state.feature_map)
     if not isinstance(mapping, Table):
         return None
-    # The inner state may lack the newest columns, of which no row was learned yet.
+    # The newest columns may be missing in the inner state, if no row with them was learned yet.
     numbers, categories, gaps = (
         c[c < state.inner.n_features] for c in columns_by_kind(state.table, mapping.encoding())
     )
@@ -145,7 +145,8 @@ def mapped_bytes(spec: JsonDict | None, bytes_of: Callable[[int, int], int], n_f
     """Return the size in bytes of a state, including the feature map's own memory.
 
     spec: spec of the feature map, or None.
-    bytes_of: function that returns the size for a number of features and a number of targets.
+    bytes_of: function that returns the size without a map. Its arguments are the number of
+        features and the number of targets.
     """
     if spec is None:
         return bytes_of(n_features, n_targets)
@@ -159,9 +160,9 @@ def state_bytes(
 ) -> int:
     """Return the largest size in bytes of an estimator's state.
 
-    known: columns of a table, or None if the rows are no table. The columns are either a dict of
-        kinds by column name ("" for an unknown kind), or the statistics learned. With the
-        statistics, only columns whose kind is text are counted as text.
+    known: columns of a table, or None if the rows are no table. The columns are given in one of
+        two forms. The first is a dict from column name to kind of column ("" if it is not known).
+        The second is the statistics that the feature map has learned of the columns.
     """
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
@@ -178,16 +179,19 @@ def state_bytes(
 def _most_bytes(bytes_of: Callable[[int, int], int], width: int, n_targets: int) -> int:
     """Return the largest size in bytes for rows of at most `width` columns.
 
-    The size for fewer columns may be larger, because their whole scatter matrix is stored.
+    The size may be largest for fewer columns, because the whole scatter matrix is stored only up
+    to EXACT_WIDTH columns.
+
+    bytes_of: function that returns the size for a number of columns and a number of targets.
     """
     return max(bytes_of(width, n_targets), bytes_of(min(width, EXACT_WIDTH), n_targets))
 
 
 def warn_other_columns(accumulator: Accumulator, block: Block) -> None:
-    """Warn OtherColumns if a block lacks columns or has new columns.
+    """Issue the warning OtherColumns if a table's columns differ from the learned columns.
 
-    Raises SchemaMismatch if none of the block's columns is known. This happens for an array, whose
-    columns have no names, or for another table.
+    Raises SchemaMismatch if the block has none of the learned columns. Examples are an array,
+    whose columns have no names, and another table.
     """
     known, names = accumulator.table_names, block.names or ()
     if not known or names == known or not block.rows:
@@ -208,7 +212,7 @@ def warn_other_columns(accumulator: Accumulator, block: Block) -> None:
 def same_parameters(a: "Estimator", b: "Estimator") -> bool:
     """True if two estimators of one class have the same parameters.
 
-    Entries that the spec of a feature map omits have their default values.
+    If the spec of a feature map omits an entry, the default value of this entry is compared.
     """
     mine, theirs = a.get_params(), b.get_params()
     for parameters in (mine, theirs):
@@ -218,10 +222,11 @@ def same_parameters(a: "Estimator", b: "Estimator") -> bool:
 
 
 def merges_parts(estimator: "Estimator") -> bool:
-    """Return True if states learned from parts of a stream can be merged.
+    """Return True if an estimator's states of several parts of a stream can be merged.
 
-    They cannot be merged if each part chooses a feature map of its own, with its own landmarks
-    (sampled rows that others are compared with) or its own kernel width γ.
+    The states cannot be merged if the feature map chooses something from the rows of each part.
+    Examples are landmarks (sampled rows with which other rows are compared) and the width of a
+    kernel.
     """
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
@@ -231,24 +236,24 @@ def merges_parts(estimator: "Estimator") -> bool:
 
 
 def subtracts_exactly(accumulator: Accumulator) -> bool:
-    """Return True if removing rows gives the state that would exist without these rows.
+    """Return True if rows can be unlearned exactly.
 
-    False if the feature map has used statistics of these rows to fill or weight other rows.
+    Exactly means that the state is as if the rows had never been learned. This is not possible if
+    the feature map has used statistics of these rows to map other rows.
     """
     return not (isinstance(accumulator, TableAccumulator) and accumulator.mapping_depended_on_other_rows)
 
 
 def takes_tables(estimator: "Estimator") -> bool:
-    """True if the estimator's feature map accepts tables with any columns."""
+    """True if the estimator's feature map reads tables, with columns of any kind."""
     spec = estimator.feature_map
     return spec is not None and bool(feature_map(spec).learns)
 
 
 def check_table(estimator: "Estimator", rows: Rows) -> None:
-    """Raise an error if an estimator cannot learn a table with these columns.
+    """Raise SchemaMismatch or InvalidRows if an estimator cannot learn a table.
 
-    The error is SchemaMismatch or InvalidRows. The reason may be the table's columns, or only the
-    values of these rows.
+    The reason is the types of the table's columns or the values of these rows.
     """
     spec = estimator.feature_map
     check_columns(None if spec is None else feature_map(spec), rows)
@@ -257,7 +262,7 @@ def check_table(estimator: "Estimator", rows: Rows) -> None:
 def check_table_width(estimator: "Estimator", kinds: dict[str, str]) -> None:
     """Raise TooManyFeatures if the mapped table may be too wide for an exact scatter matrix.
 
-    kinds: kinds of the table's columns by name, "" for an unknown kind.
+    kinds: kind of each column by column name, "" if it is not known.
     """
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)

@@ -1,7 +1,8 @@
-"""Directions of b·Sb + w·Cxx/N, which SKM and MMC share.
+"""Directions of SKM and MMC, the eigenvectors of a weighted sum of two scatter matrices.
 
-Sb is the scatter between classes, Cxx the scatter of all N rows. The two methods differ only in
-the names of their parameters [mathematics §2].
+The sum is b·Sb + w·Cxx/N with numbers b and w. Sb (features, features) is the scatter between
+classes, and Cxx (features, features) is the scatter of all N rows. The two methods differ only in
+the values of b and w [mathematics §2].
 """
 
 import numpy as np
@@ -13,13 +14,15 @@ from stream_dr.solve.discriminant import combined_eigenpairs, combined_eigenpair
 
 
 def margin_directions(m: Moments, b: float, w: float, n_components: int | None) -> Directions:
-    """Return loadings and eigenvalues of b·Sb + w·Cxx/N.
+    """Return eigenvectors and eigenvalues of b·Sb + w·Cxx/N, largest eigenvalue first.
 
-    Sb is the scatter between classes, and Cxx the scatter of all N rows. Eigenvalues are in
-    descending algebraic order. Raises NeedsRefine if w > 0 and only the diagonal of Cxx is stored.
+    Sb is the scatter between classes, and Cxx the scatter of all N rows. Raises NeedsRefine if
+    w > 0 and only the diagonal of Cxx is stored.
 
     m: centred sums of the rows.
-    n_components: number of components. None for all with an eigenvalue above 0.
+    b, w: weights of the two scatter matrices.
+    n_components: if None, only eigenvectors of positive eigenvalue are returned. If a number, all
+        eigenvectors are returned, and the caller takes the first n_components.
     """
     vectors, roots = m.between_eigenpairs()
     if m.weight <= 0 or w == 0.0:

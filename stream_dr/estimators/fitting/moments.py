@@ -1,8 +1,8 @@
-"""The centred sums from which a closed-form method is solved [mathematics §1-3].
+"""The moments (centred sums) from which a closed-form method is solved [mathematics §1-3].
 
-Standardising rows divides each column by its standard deviation σ, with σ = 1 for a constant
-column. The moments of standardised rows follow exactly from those of the rows. So `standardize`
-is exact after every row and needs no earlier pass.
+Standardising divides each column by its standard deviation, except constant columns. The moments
+of standardised rows can be computed exactly from the moments of the rows. So standardising needs
+no earlier pass over the rows.
 """
 
 from itertools import compress
@@ -19,14 +19,17 @@ from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label
 
 TINY = float(np.finfo(np.float64).tiny / EPS)
-"""Scatter up to which a column counts as constant, because too few digits are right."""
+"""Scatter up to which a column counts as constant.
+
+So small a number has too few correct digits.
+"""
 
 
 class Moments(NamedTuple):
-    """Centred sums from which a method is solved, in float64.
+    """Centred sums of rows and targets, from which a method is solved, in float64.
 
-    A state has k target columns. Some are excluded here: columns of labels without weight, and of
-    labels with fewer rows than `min_class_rows`. k' is the number of target columns that remain.
+    A state has k target columns. Only k' of them are used here. Not used are the columns of labels
+    without weight, and of labels with fewer rows than `min_class_rows`.
 
     Attributes
     ----------
@@ -35,37 +38,39 @@ class Moments(NamedTuple):
     mean : (features,)
         Mean of the rows.
     diagonal : (features,)
-        Diagonal of Cxx, the scatter of the centred rows.
+        Diagonal of the scatter Cxx of the centred rows.
     scatter : (features, features) or None
-        Cxx, or None if only the diagonal is stored.
+        Scatter Cxx of the centred rows, or None if only the diagonal is stored.
     present : (k,) bool
-        True for the state's target columns that are not excluded.
+        True for the target columns of the state that are used.
     label_weights : (k',)
-        Weight n_j of the rows of each label. Ones if targets are continuous.
+        Weight of the rows with each label. Ones if targets are numbers.
     target_mean : (k',)
         Mean of the targets.
     cross : (features, k')
-        Cxy, the cross-scatter of rows and targets.
+        Cross-scatter Cxy of rows and targets.
     target_scatter : (k', k')
-        Cyy, the scatter of the targets.
+        Scatter Cyy of the targets.
     labelled : bool
         True if targets are labels.
     scale : (features,)
-        Factor that each column was multiplied by.
+        Factor by which each column was multiplied, for example to standardise rows.
     rounding : Rounding
         Sizes of the rounding errors in the sums.
     waiting_means : (features, waiting)
-        √n_j (m_j − mean) in scaled columns, for each label j with too few rows, of weight n_j and
-        mean m_j. The scatter of all rows about `mean` is Cxx plus the product of this array with
-        its own transpose.
+        For each label with too few rows to be a class, the label's mean minus `mean`, times the
+        square root of the label's weight. The scatter of all rows about `mean` is Cxx plus the
+        product of this array and its own transpose.
     labels : tuple of Label
-        Labels (k',) of the columns, () if targets are numbers.
+        Labels (k',) of the target columns. () if targets are numbers.
     kind : str or None
-        Kind of targets, None if there were none.
+        Kind of targets ("class", "multilabel" or "continuous"). None if there were no targets.
     along : (p,) or None
-        wᵀ Cxx w of each component w, if refine (further passes over the rows) has measured it.
+        Scatter of the rows along each component, if refine (further passes over the rows) has
+        measured it.
     first_stage : BlockSolve or None
-        Solution of (Cxx + γI) W1 = XH for XH (features, k'), if refine has solved it.
+        If refine is running, the state of its solver, which has the current solution of the
+        method's linear system.
     waiting : tuple of Label
         Labels with too few rows to be classes. Their means are subtracted from all sums.
     """
@@ -91,52 +96,58 @@ class Moments(NamedTuple):
 
     @property
     def scatter_or_diagonal(self) -> np.ndarray:
-        """Scatter Cxx of the rows if it is stored, else its diagonal."""
+        """Scatter (features, features) of the rows, or its diagonal (features,).
+
+        The diagonal is returned if the whole scatter is not stored.
+        """
         return self.diagonal if self.scatter is None else self.scatter
 
     def scatter_product(self, columns: np.ndarray) -> np.ndarray:
-        """Return Cxx @ columns (features, m), for the scatter Cxx of the rows.
+        """Return the product (features, m) of the rows' scatter and given columns.
 
-        If only the diagonal of Cxx is stored, the product is with the diagonal.
+        If only the diagonal of the scatter is stored, the product is with the diagonal.
+
+        columns: (features, m).
         """
         return self.diagonal[:, None] * columns if self.scatter is None else self.scatter @ columns
 
     @property
     def offsets(self) -> np.ndarray:
-        """Class means minus the mean of the rows (features, classes), in scaled columns."""
+        """Class means (features, classes) minus the mean of all rows, in scaled columns."""
         return self.cross / self.label_weights
 
     def between_eigenpairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return eigenpairs of the between-class scatter Sb.
+        """Return eigenvectors (features, r) and roots (r,) of the between-class scatter.
 
-        Returns eigenvectors (features, r) and the square roots (r,) of the eigenvalues, for r <
-        number of classes. Classes are weighted by their shares of the rows.
+        The roots are the square roots of the eigenvalues. r is less than the number of classes.
+        The weights of the classes are their shares of the rows.
         """
         vectors, values = self.reduced(self.cross / np.sqrt(self.label_weights), self.cross.shape[1] ** 0.5)
         return vectors, values / np.sqrt(self.weight) if self.weight > 0 else values
 
     @property
     def target_size(self) -> float:
-        """Size √(Σ w |y|²) of the targets y with weights w. The targets are not centred."""
+        """Frobenius norm of the targets, which are not centred.
+
+        Each row's targets are multiplied by the square root of the row's weight.
+        """
         return float(np.sqrt(np.trace(self.target_scatter) + self.weight * (self.target_mean @ self.target_mean)))
 
     def cleaned(self, cross: np.ndarray, target_size: float) -> np.ndarray:
-        """Return cross sums (features, k) with zeros in columns that are only rounding error.
+        """Return the cross sums, with zeros for features that have only rounding error.
 
-        cross: (features, k), sums of rows times targets.
+        cross: (features, k), products of features and targets, summed over the rows.
         target_size: norm of the targets.
         """
         return self.rounding.cleaned(cross, target_size, self.diagonal)
 
     def significant(self, cross: np.ndarray, target_size: float) -> np.ndarray:
-        """Return cross sums without the combinations of targets that are only rounding error.
+        """Return cross sums (features, r) without combinations of targets that are rounding error.
 
-        Returns (features, r), r ≤ k.
-
-        cross: (features, k), sums of rows times targets.
+        cross: (features, k), products of features and targets, summed over the rows. r ≤ k.
         target_size: norm of the targets.
         """
-        # The decomposition is slow. It is skipped if all sums are far above rounding error.
+        # The decomposition is slow. Skip it if all sums are far above rounding error.
         floor = self.rounding.cross_floor(target_size, self.diagonal)
         if cross.size >= 1_000_000 and floor <= 1e-9 * np.linalg.norm(cross):
             return cross
@@ -147,7 +158,7 @@ class Moments(NamedTuple):
 
         Singular values that are only rounding error are dropped.
 
-        cross: (features, k), sums of rows times targets.
+        cross: (features, k), products of features and targets, summed over the rows.
         target_size: norm of the targets.
         """
         significant = self.significant(self.cleaned(cross, target_size), target_size)
@@ -159,13 +170,14 @@ class Moments(NamedTuple):
 
 
 def labels_waiting(learned: MomentState | MomentAccumulator, least: int) -> np.ndarray:
-    """Return the mask (labels,) bool of labels that have too few rows to be classes.
+    """Return a mask (labels,) that is True for labels with too few rows to be classes.
 
-    With one label a row, these are the labels of fewer than `least` rows of weight above 0, if at
-    least two labels have `least` rows [mathematics §2]. Otherwise no label has too few rows.
+    A label has too few rows if it has fewer than `least` rows of weight above 0 [mathematics §2].
+    If targets are not one label a row, or if fewer than two labels have `least` rows, the mask is
+    False for all labels.
 
     learned: a state or an accumulator.
-    least: number of rows that makes a label a class.
+    least: number of rows that a label needs to be a class.
     """
     rows = learned.label_rows
     enough = rows >= least
@@ -176,17 +188,17 @@ def labels_waiting(learned: MomentState | MomentAccumulator, least: int) -> np.n
 def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1) -> Moments:
     """Return the moments (centred sums) of a state.
 
-    standardize: if true, return the moments of standardised rows.
-    min_class_rows: number of rows that makes a label a class. The means of labels with fewer rows
-        are subtracted from all sums (`labels_waiting`).
+    Costs O(d k) for d features and k targets, and O(d²) if the whole scatter is stored.
 
-    Costs O(d k) for d features and k targets, and O(d²) with exact scatter.
+    standardize: if true, return the moments of standardised rows.
+    min_class_rows: number of rows that a label needs to be a class. The moments are changed such
+        that the means of labels with fewer rows have no influence.
     """
     state = cast(MomentState, state.inner if isinstance(state, MappedState) else state)
     c = state.centred()
     d = len(c.mean)
 
-    # A column of very small scatter has too few right digits, so it counts as constant.
+    # A very small scatter has too few correct digits. Treat such columns as constant.
     diagonal = np.zeros(d) if c.diagonal is None else np.maximum(c.diagonal, 0.0)
     lost = np.flatnonzero((diagonal > 0.0) & (diagonal < TINY))
     for sums in (diagonal, c.cross, *(() if c.scatter is None else (c.scatter, c.scatter.T))):
@@ -217,13 +229,13 @@ def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1)
 
 
 def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Moments:
-    """Return the moments without the means of labels that have too few rows.
+    """Return moments in which labels with too few rows have no influence by their means.
 
-    If each of these labels has one row, the result is the moments of the other rows [mathematics
-    §2].
+    If each of these labels has one row, the result is equal to the moments of the other rows
+    [mathematics §2].
 
     m: moments of all rows.
-    waiting: (k',) bool, True for these labels.
+    waiting: (k',) bool, True for labels with too few rows.
     noise: absolute size of the error that unlearning may have caused in the scatter.
     """
     ready = ~waiting
@@ -236,7 +248,7 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
     roots = np.column_stack([m.cross[:, waiting] / np.sqrt(few), taken / np.sqrt(total)])
     gone = (roots**2).sum(axis=1)
     diagonal = m.diagonal - gone
-    # A column that varies only in the rows of these labels now holds only rounding error.
+    # If a column varies only in the rows of these labels, the difference is only rounding error.
     size = np.sqrt(m.diagonal)
     emptied = (gone > 0.0) & (diagonal <= 64 * EPS * size * (size + m.rounding.shift))
     diagonal[emptied] = 0.0
@@ -248,7 +260,7 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
     mean = m.mean - taken / total
     before = float(m.diagonal.sum())
     lost = max(noise, EPS * before) / float(diagonal.sum()) if diagonal.any() else 0.0
-    # `largest` is the weight of the rows before any row was unlearned or removed.
+    # `largest` is the largest weight that the rows ever had, before rows were unlearned.
     largest = m.rounding.cancelled**2 * m.weight
     return m._replace(
         weight=float(total),
@@ -268,9 +280,9 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
 
 
 def _narrow_mask(mask: np.ndarray, keep: np.ndarray) -> np.ndarray:
-    """Return the mask (k,) with some of its true entries set to False.
+    """Return the mask (k,) with some of its True entries set to False.
 
-    keep: (k',) bool, one entry for each true entry of the mask.
+    keep: (k',) bool, one entry for each True entry of the mask. False sets this entry to False.
     """
     narrowed = mask.copy()
     narrowed[mask] = keep
@@ -278,9 +290,9 @@ def _narrow_mask(mask: np.ndarray, keep: np.ndarray) -> np.ndarray:
 
 
 def standardised(m: Moments) -> Moments:
-    """Return the moments of rows with every column divided by its standard deviation.
+    """Return the moments of standardised rows.
 
-    The standard deviation of column i is √(Cxx_ii / N).
+    Every column is divided by its standard deviation, except constant columns.
     """
     scale = np.ones(len(m.mean))
     varying = m.rounding.varying(m.diagonal)
@@ -289,17 +301,21 @@ def standardised(m: Moments) -> Moments:
 
 
 def divide_by_scale(columns: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return columns (features, m) divided by the features' scale.
+    """Return an array (features, m) whose rows are divided by the features' scales.
 
     The result is 0 for features whose scale is 0.
 
-    scale: (features,).
+    columns: (features, m).
+    scale: (features,), scale of each feature.
     """
     return np.divide(columns, scale[:, None], out=np.zeros_like(columns), where=scale[:, None] > 0)
 
 
 def scale_features(m: Moments, scale: np.ndarray) -> Moments:
-    """Return the moments of rows with every column multiplied by its `scale` (features,)."""
+    """Return the moments of rows whose columns are multiplied by factors.
+
+    scale: (features,), factor of each column.
+    """
     scatter = None if m.scatter is None else m.scatter * scale[:, None] * scale
     rounding = m.rounding._replace(shift=m.rounding.shift * scale)
     return m._replace(

@@ -1,7 +1,7 @@
-"""Rows of a table, with columns in the order that the stream's first rows had.
+"""Rows of a table, with columns in the order of the stream's first rows.
 
-Columns with names are matched by name and never by position, so tables may have any order of
-columns.
+Columns with names are matched by name and never by position. So later tables may have the columns
+in any order.
 """
 
 import warnings
@@ -19,13 +19,13 @@ from stream_dr.rows.number_rows import as_rows
 def numeric_rows(
     block: Block, by_name: bool, table: bool, kind: Kind | None = None
 ) -> tuple[Any, tuple[str, ...] | None]:
-    """Return a block's rows converted to numbers, and the names of their columns.
+    """Return a block's rows as numbers, and the names of their columns or None.
 
-    The column names are the block's own, or those of its rows.
-
-    - by_name: True if columns are identified by name, so that rows may be dicts of any names.
-    - table: True to return the rows as a table's columns, for a feature map of tables.
-    - kind: kind of the block's X, None to decide it.
+    by_name: True if the feature map identifies columns by name. Rows may then be dicts with any
+        names.
+    table: True if the feature map reads tables. The rows are then returned as a table, which is
+        not converted to numbers.
+    kind: type of the block's X (array, table, dicts and so on), or None if it is not known.
     """
     if table:
         from stream_dr.rows.table_rows import raw_rows
@@ -45,10 +45,10 @@ def numeric_rows(
 def in_known_order(
     known: tuple[str, ...] | None, names: tuple[str, ...] | None, rows: Any, who: str
 ) -> tuple[Any, tuple[str, ...] | None]:
-    """Return rows with their named columns in the stream's order, and the stream's names.
+    """Return rows with columns in the order of the stream's first rows, and the names.
 
-    Warns if the rows have names but the stream's first rows had none. Raises WidthMismatch if the
-    names differ.
+    Issues a warning if the rows have column names but the stream's first rows had none. Raises
+    WidthMismatch if the names differ.
 
     known: names of the stream's columns, or None.
     names: names of the rows' columns, or None.
@@ -79,7 +79,7 @@ def _refuse_names(known: tuple[str, ...], names: tuple[str, ...], who: str) -> N
 
 
 def refuse_width(width: int, known: int, who: str) -> NoReturn:
-    """Raise WidthMismatch for rows with another number of features than the rows learned.
+    """Raise WidthMismatch, because rows have another number of features than learned rows.
 
     width: number of features of the rows.
     known: number of features of the rows learned.
@@ -92,7 +92,7 @@ def refuse_width(width: int, known: int, who: str) -> NoReturn:
 
 
 def refuse_empty_rows(rows: Any) -> None:
-    """Raise EmptyInput unless there are both rows and features."""
+    """Raise EmptyInput if there are no rows or no features."""
     for axis, what in enumerate(("sample", "feature")):
         if rows.shape[axis] == 0:
             raise EmptyInput(f"Found array with 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required.")

@@ -1,7 +1,8 @@
 """Errors of an estimator that has learned too little.
 
-Each of these errors is also scikit-learn's `NotFittedError`. Their base classes in
-`stream_dr.errors` do not import scikit-learn, so a client can use them without scikit-learn.
+Each of these errors is also scikit-learn's `NotFittedError`. The base classes in
+`stream_dr.errors` do not import scikit-learn, so a client can catch these errors without
+scikit-learn.
 """
 
 from sklearn.exceptions import NotFittedError
@@ -10,8 +11,11 @@ from stream_dr import errors
 
 
 class NotFitted(errors.NotFitted, NotFittedError):
-    """`errors.NotFitted` that is also scikit-learn's NotFittedError."""
+    """Error of an estimator that has learned no row. It is also scikit-learn's NotFittedError."""
 
 
 class NeedsRefine(errors.NeedsRefine, NotFitted):
-    """`errors.NeedsRefine` that is also scikit-learn's NotFittedError."""
+    """Error of an estimator that has no projection before `refine` is called.
+
+    It is also scikit-learn's NotFittedError.
+    """

@@ -9,11 +9,14 @@ from stream_dr.errors import InvalidParameter, did_you_mean
 from stream_dr.feature_maps.draws import finite_number
 
 _LARGEST = 2**31 - 1
-"""Largest count that a parameter may have. An array of that many numbers takes 17 GB."""
+"""Largest value of a parameter that is a number of rows, components or features.
+
+An array of this many numbers takes 17 GB.
+"""
 
 
 class NamedParameters:
-    """Base of classes that suggest a known parameter when an unknown one is passed."""
+    """Base class whose error for an unknown keyword argument suggests a known parameter."""
 
     # Type checkers read the parameters from `__init__`. A visible `__new__` would hide them.
     if not TYPE_CHECKING:
@@ -28,9 +31,9 @@ class NamedParameters:
 
 
 class NotOffered:
-    """Attribute that a class does not have, although its base class or scikit-learn has it.
+    """Descriptor that hides an inherited attribute.
 
-    Reading the attribute raises AttributeError, so `hasattr` is false.
+    Reading the attribute raises AttributeError, so `hasattr` returns False.
 
     why: message of the error, which says what to use instead.
     """
@@ -43,9 +46,11 @@ class NotOffered:
 
 
 def check_positive_int(name: str, value: Any, optional: bool = False, most: int = _LARGEST) -> None:
-    """Raise InvalidParameter unless value is an integer from 1 to `most`.
+    """Raise InvalidParameter unless a value is an integer from 1 to `most`.
 
+    name: name of the parameter, for the error message.
     optional: if true, None is accepted, too.
+    most: largest value that is accepted.
     """
     if optional and value is None:
         return
@@ -55,8 +60,9 @@ def check_positive_int(name: str, value: Any, optional: bool = False, most: int 
 
 
 def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.inf, open_low: bool = False) -> None:
-    """Raise InvalidParameter unless value is a finite number in [low, high].
+    """Raise InvalidParameter unless a value is a finite number from `low` to `high`.
 
+    name: name of the parameter, for the error message.
     open_low: if true, `low` itself is not accepted.
     """
     if not finite_number(value) or value > high or value < low or (open_low and value == low):
@@ -66,7 +72,10 @@ def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.i
 
 
 def check_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    """Raise InvalidParameter unless value is one of choices."""
+    """Raise InvalidParameter unless a value is one of the choices.
+
+    name: name of the parameter, for the error message.
+    """
     if value not in choices:
         meant = did_you_mean(value, choices)
         raise InvalidParameter(f"{name}={value!r}{meant}; it must be one of {', '.join(map(repr, choices))}.")

@@ -1,19 +1,15 @@
-"""Refine: the exact solution of a closed-form method by passes over the stream [mathematics §4].
+"""Refine, the exact solution of a closed-form method by passes over the rows [mathematics §4].
 
-By default, an estimator of more than 4,096 features stores only the diagonal of the scatter
-matrix. Its solution is then an approximation or missing. `refine_steps` makes passes over the
-stream and multiplies the scatter with a few columns in each pass. After each pass it yields the
-projection so far, a report and the state of the solver.
+By default, an estimator of more than 4,096 features stores only the diagonal of the rows' scatter
+matrix. The projection is then an approximation, or there is no projection. `refine_steps` reads
+the rows again in several passes. Each pass multiplies the scatter matrix by a few columns. After
+each pass, `refine_steps` yields the projection so far, a report and the state of the solver.
 
-The state of the solver is a NamedTuple of arrays. It may be stored and passed as `resume`, also in
-another process. The service's engine and `Estimator.refine` run the same generator. Between two
-passes only this state exists, so stopping, cancelling and resuming need nothing else.
+The state of the solver is a NamedTuple of arrays. It may be stored and later passed as `resume`,
+also in another process.
 
-The reported angle is the largest principal angle between the projections of two passes, or π/2 if
-the number of components changed. A pass takes O(entries · r) time. r is at most the rank of XH,
-the product of the centred rows and the method's factor of the targets. A pass takes O(d · k)
-memory for d features and k targets, and O(d · r · passes) up to a bound for PCA, PLSDA, SKM, MMC
-and WMV.
+For d features and k targets, a pass takes O(entries · k) time and O(d · k) memory. For PCA, PLSDA,
+SKM, MMC and WMV, the memory also grows with the number of passes, up to a limit.
 """
 
 import time
@@ -49,8 +45,11 @@ if TYPE_CHECKING:
 PassSums = Callable[[np.ndarray, bool, Callable[[int], None] | None], Sums]
 """Function that computes the sums of one pass.
 
-Its arguments are columns (features, r), a flag that is True for the first pass, and a callback
-that receives the number of rows so far, or None.
+It has three arguments:
+
+1. the columns (features, r) by which the scatter is multiplied,
+2. True for the first pass, otherwise False,
+3. a function that is called with the number of rows read so far, or None.
 """
 
 
@@ -66,13 +65,15 @@ class Pass(NamedTuple):
     residual : float
         Relative residual of the solution.
     angle : float
-        Angle in radians to the projection of the previous pass. π/2 in the first pass.
+        Largest principal angle to the projection of the previous pass, in radians. π/2 in the
+        first pass, and if the number of components has changed.
     components : int
         Number of components.
     seconds : float
         Wall time of the pass.
     converged : bool
-        True if residual and angle are both at most tol, or nothing remains to be solved.
+        True if residual and angle are both at most the tolerance, or if nothing remains to be
+        solved.
     """
 
     number: int
@@ -92,9 +93,9 @@ class RefineReport(NamedTuple):
     passes : tuple of Pass
         Reports of the passes.
     converged : bool
-        True if `tol` was reached.
+        True if the tolerance was reached.
     refining : Refining or None
-        State to resume from if `tol` was not reached, else None.
+        State from which another call can continue. None if the tolerance was reached.
     """
 
     passes: tuple[Pass, ...]
@@ -141,9 +142,9 @@ class RefinePass(NamedTuple):
     report : Pass
         Report of the pass.
     projection : Projection
-        Projection so far. Its `solution` is "refined".
+        Projection so far, with the attribute `solution` set to "refined".
     refining : Refining
-        State to resume from.
+        State from which another call can continue.
     """
 
     report: Pass
@@ -165,16 +166,16 @@ def refine_steps(
     threads: int = 1,
     sums: PassSums | None = None,
 ) -> Iterator[RefinePass]:
-    """Refine `state` by passes over `source`, and yield a RefinePass after each pass.
+    """Refine the solution of a state, and yield a RefinePass after each pass.
 
-    Stops when the residual and the angle (in radians) are at most `tol`, when nothing remains to
-    be solved, or after pass number `max_passes`. Raises CannotRefine, InvalidParameter, NotFitted.
+    The passes end when relative residual and angle (in radians) are both at most `tol`, or when
+    nothing remains to be solved. Raises CannotRefine, InvalidParameter or NotFitted.
 
-    - source: object whose `events()` yields (position, Block) of exactly the rows learned.
-    - progress: function called with (pass number, number of rows) after each block.
-    - resume: state of an earlier refine to continue from, or None.
-    - guess: earlier projection to start from if `resume` is None.
-    - sums: function that computes the sums of a pass elsewhere, used instead of `source`.
+    source: exactly the rows that the state has learned.
+    max_passes: number of the last pass, including the passes before `resume`.
+    resume: state of an earlier refine to continue from, or None to start from `guess`.
+    progress: function called after each block, with the numbers of the pass and of rows so far.
+    sums: function that computes the sums of a pass elsewhere. If given, `source` is not read.
     """
     check_number("tol", tol, low=0.0)
     check_positive_int("max_passes", max_passes)
@@ -223,9 +224,10 @@ def run_all_passes(
     resume: Refining | None = None,
     guess: Projection | None = None,
 ) -> tuple[Projection, RefineReport]:
-    """Run all passes and return the last projection and the report.
+    """Run all passes of refine and return the last projection and the report.
 
-    Warns ConvergenceWarning if `tol` was not reached. Raises the errors of refine_steps.
+    If `tol` was not reached, the warning ConvergenceWarning is issued. The parameters and errors
+    are those of `refine_steps`.
     """
     passes = []
     for step in refine_steps(
@@ -245,10 +247,12 @@ def run_all_passes(
 
 
 def not_converged_warning(number: int, residual: float, angle: float, tol: float) -> str:
-    """Return the warning for a refine that stopped before it converged.
+    """Return the text of the warning that refine stopped before it converged.
 
     number: number of the last pass.
-    angle: last angle between two projections, in radians.
+    residual: relative residual after this pass.
+    angle: angle between the last two projections, in radians.
+    tol: tolerance of residual and angle.
     """
     return (
         f"refine stopped after pass {number} with residual {residual:.3g} and angle {angle:.3g} rad, not "
@@ -257,9 +261,9 @@ def not_converged_warning(number: int, residual: float, angle: float, tol: float
 
 
 def check_refinable(estimator: "Estimator", state: State) -> None:
-    """Raise an error if a state cannot be refined.
+    """Raise CannotRefine or NotFitted if a state cannot be refined.
 
-    The error is CannotRefine if the method has no refine, and NotFitted if there are no rows.
+    CannotRefine means that the method has no refine, and NotFitted that no row was learned.
     """
     check_method(estimator)
     if state is None or state.rows == 0:
@@ -281,7 +285,10 @@ def cannot_refine_error(estimator: "Estimator") -> CannotRefine:
 
 
 def is_exact(estimator: "Estimator", state: State) -> bool:
-    """Return True if the state's own solution is exact. Refine would then change nothing."""
+    """Return True if the solution is exact without refine.
+
+    Refine would then change nothing.
+    """
     inner = state.inner if isinstance(state, MappedState) else state
     return not cast("ClosedForm", estimator).reads_scatter() or moments_of(inner).scatter is not None
 
@@ -289,8 +296,11 @@ def is_exact(estimator: "Estimator", state: State) -> bool:
 def _initial_columns(guess: Projection | None, moments: Moments) -> np.ndarray:
     """Return the columns (features, p) of an earlier projection, from which refine starts.
 
-    The columns are scaled like the features in `moments`. Features that the projection does not
-    have get zeros. If the projection is None or not linear, the result has no columns.
+    Features that the projection does not have get zeros. If the projection is None or not linear,
+    the result has no columns.
+
+    guess: the earlier projection, or None.
+    moments: centred sums, by whose scale of features the columns are divided.
     """
     known = getattr(guess and inner_projection(guess), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))

@@ -1,20 +1,19 @@
-"""Two solvers that need only products with the scatter matrix Cxx [mathematics §4].
+"""The two solvers of refine, which need only products with the rows' scatter [mathematics §4].
 
-Cxx (features, features) is the scatter of the centred rows.
-
-- FirstStage (LDA, OPLS, CCA, HSL) solves (aCxx + ρI) W1 = XH by block conjugate gradient. a and ρ
-  are numbers, and XH is the product of the centred rows and the method's factor of the targets.
-- OnSubspace (PCA, PLSDA, SKM, MMC, WMV) solves the method itself on a growing Krylov basis, on
-  which the scatter is exact.
+- FirstStage is the solver of LDA, OPLS, CCA and HSL. These methods solve a linear system first.
+  The solver is block conjugate gradient.
+- OnSubspace is the solver of PCA, PLSDA, SKM, MMC and WMV. These methods are solved on a basis of
+  directions, to which each pass adds directions.
 
 Both classes have the same methods:
 
 - `start(guess)` returns the first state of the solver, a NamedTuple of arrays.
-- `take(solve, product)` returns the next state. `product` is Cxx times `solve.directions`.
+- `take(solve, product)` returns the next state. `product` is the rows' scatter times
+  `solve.directions`.
 - `current_solution(solve)` returns the loadings, eigenvalues and relative residual so far.
 
-The solvers do not depend on the method. After each pass they call the method's own `directions`,
-so refine and the exact solution cannot disagree.
+After each pass, the solvers call the estimator's own method `directions`. So refine and the exact
+solution agree.
 """
 
 from typing import TYPE_CHECKING
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 BASIS_BYTES = 400_000_000
 """Size in bytes above which a basis and its products are cut down to the solution.
 
-The basis is never cut below 4 blocks, and not before there is a solution.
+A basis of at most 4 blocks is never cut. A block is the directions that one pass adds.
 """
 
 Solved = tuple[np.ndarray, np.ndarray, float]
@@ -44,9 +43,12 @@ Solved = tuple[np.ndarray, np.ndarray, float]
 
 
 class FirstStage:
-    """Solver of the two-stage methods, by block conjugate gradient.
+    """Solver of refine for LDA, OPLS, CCA and HSL, by block conjugate gradient.
 
-    varying: (features,) mask of columns that are not constant.
+    estimator: estimator with the parameters of the method.
+    moments: centred sums of the rows and targets.
+    state: state from which the moments were computed.
+    varying: (features,) bool, True for columns that are not constant.
     """
 
     along = None
@@ -60,11 +62,12 @@ class FirstStage:
             )
 
     def start(self, guess: np.ndarray) -> cg.BlockSolve:
-        """Return the first state of the solve, which starts in the span of `guess`.
+        """Return the first state of the solver.
 
         If the method's right-hand sides are only rounding error, there is nothing to solve.
 
-        guess: (features, p), columns of an earlier solution. p may be 0.
+        guess: (features, p), columns of an earlier solution, in whose span the solver starts. p
+            may be 0.
         """
         xh, h_norm = self._estimator.right_hand_side(self._moments, self._state)
         is_real = self._moments.significant(xh, h_norm).shape[1] > 0
@@ -75,28 +78,28 @@ class FirstStage:
         """Return the state after one step of conjugate gradient.
 
         solve: state before the step.
-        product: Cxx @ solve.directions (features, r), for the scatter Cxx of the rows.
+        product: (features, r), product of the rows' scatter and `solve.directions`.
         """
         share, ridge = self._estimator.ridge_terms(self._moments)
         return cg.solve_step(solve, share * product + ridge * solve.directions)
 
     def current_solution(self, solve: cg.BlockSolve) -> Solved:
-        """Return the method's solution from the linear system solved so far."""
+        """Return loadings, eigenvalues and relative residual after the steps so far."""
         moments = self._moments._replace(first_stage=solve)
         loadings, eigenvalues = self._estimator.directions(moments, self._state)
         return loadings, eigenvalues, cg.solve_residual(solve)
 
     def _offset(self) -> float:
-        """Return max|x̄| / σ for the mean x̄ and the standard deviation σ of the rows.
+        """Return the rows' distance from zero, relative to their standard deviation.
 
-        Sums about the mean are exact to eps times this value.
+        The relative rounding error of centred sums is about eps times this value.
         """
         size = float(np.sqrt(self._moments.diagonal.sum()))
         return float(self._moments.rounding.shift.max(initial=0.0)) / size if size else 0.0
 
 
 class OnSubspace:
-    """Solver of the methods that are no linear systems, on a growing basis.
+    """Solver of refine for PCA, PLSDA, SKM, MMC and WMV, on a growing basis.
 
     The basis starts with the cross-scatter of rows and targets. If there are fewer targets than
     components, random directions are added.
@@ -104,8 +107,8 @@ class OnSubspace:
     Attributes
     ----------
     along : (p,) or None
-        wᵀ Cxx w of each component w of the last solution, for the scatter Cxx of the rows. None
-        before the first solution.
+        Scatter of the rows along each component of the last solution. None before the first
+        solution.
     """
 
     along: np.ndarray | None = None
@@ -123,9 +126,10 @@ class OnSubspace:
             self._refuse_all()
 
     def start(self, guess: np.ndarray) -> subspace.Subspace:
-        """Return the first block of the Krylov basis, which contains the span of `guess`.
+        """Return the first state of the solver, an empty basis with its first directions.
 
-        guess: (features, p), columns of an earlier solution. p may be 0.
+        guess: (features, p), columns of an earlier solution, which are among the first directions.
+            p may be 0.
         """
         cross = self._moments.cross
         more = 0 if cross.shape[1] >= self._count else self._count + max(4, self._count // 2) - cross.shape[1]
@@ -134,12 +138,12 @@ class OnSubspace:
         return subspace.start_basis(np.where(self._varying[:, None], np.hstack([cross, drawn, guess]), 0.0))
 
     def take(self, solve: subspace.Subspace, product: np.ndarray) -> subspace.Subspace:
-        """Return the basis extended by one block.
+        """Return the basis extended by the directions of one pass.
 
-        If the extended basis is too large, it is cut down to the span of its solution.
+        If the extended basis is too large, it is cut down to the span of the current solution.
 
-        solve: the basis before.
-        product: Cxx @ solve.directions (features, r), for the scatter Cxx of the rows.
+        solve: basis before the pass.
+        product: (features, r), product of the rows' scatter and `solve.directions`.
         """
         grown = subspace.extend_basis(solve, product)
 
@@ -152,7 +156,7 @@ class OnSubspace:
         return subspace.restart(grown, answer) if answer.shape[1] else grown
 
     def current_solution(self, solve: subspace.Subspace) -> Solved:
-        """Return the method's solution on the basis and its relative residual."""
+        """Return loadings, eigenvalues and relative residual after the passes so far."""
         small, eigenvalues = self._small(solve)
         if self._estimator.n_components is None and len(eigenvalues) > self._count:
             self._refuse_all()
@@ -161,7 +165,10 @@ class OnSubspace:
         return solve.basis @ small, eigenvalues, subspace.subspace_residual(solve, small)
 
     def _small(self, solve: subspace.Subspace) -> "Directions":
-        """Return the method's directions as coefficients in the basis, and their eigenvalues."""
+        """Return the method's directions (m, p) and eigenvalues (p,) on a basis.
+
+        The directions are coefficients of the m vectors of the basis.
+        """
         m = self._moments
         V = solve.basis
         scatter = solve.scatter

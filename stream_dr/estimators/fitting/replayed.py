@@ -1,16 +1,15 @@
-"""One pass of refine over a source, with the rows as the estimator learned them.
+"""One pass of refine over the rows that an estimator has learned.
 
-Rows without targets are skipped if the method needs targets. Weights and decay are the same as
-when learning.
+The rows are read again from a source. They are treated as when they were learned. For example,
+rows without targets are skipped if the method needs targets, and weights and decay are the same.
 
-The first pass also learns the stream again, without the scatter matrix Cxx, and compares the sums
-with those of the state. The number of rows, their weight, the means, the cross-scatter and the
-class weights must agree up to rounding. Another stream would give the solution of another problem
-[mathematics §4], so an error is raised before anything is published. The comparison uses the
-accumulator itself, so it always agrees with how rows are learned.
+The first pass checks that the source has the rows that were learned. Another stream would give the
+solution of another problem [mathematics §4]. For the check, the rows are learned again by a new
+accumulator. The number of rows, their weight, the means, the cross-scatter and the class weights
+must agree with the state up to rounding. If they differ, an error is raised.
 
-A pass takes O(entries · r) time for r directions. The first pass also takes the time of learning.
-Memory is O(d · (r + k)) for d features and k targets.
+A pass takes O(entries · r) time for r directions, and the first pass also the time of learning. A
+pass takes O(d · (r + k)) memory for d features and k targets.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,13 +36,17 @@ if TYPE_CHECKING:
     from stream_dr.estimators.fitting.closed_form import ClosedForm
 
 CLOSE = 1e-8
-"""Largest difference that counts as rounding error, relative to the columns' standard deviation.
+"""Largest relative difference of two sums that counts as rounding error.
 
-Changing one row of 1e6 makes a far larger difference.
+The differences of means are relative to the columns' standard deviations. If one row of a million
+is changed, the difference is far larger.
 """
 
 RefineProgress = Callable[[int, int], None]
-"""Function called after each block with the pass number and the pass's number of rows so far."""
+"""Function that is called after each block of rows.
+
+The arguments are the number of the pass and the number of rows that this pass has read.
+"""
 
 
 class Sums(NamedTuple):
@@ -52,11 +55,12 @@ class Sums(NamedTuple):
     Attributes
     ----------
     product : (features, r)
-        Cxx @ columns, for the scatter Cxx of the rows.
+        Product of the rows' scatter and the columns of the pass.
     rows : int
         Number of rows read.
-    fresh : State or None
-        In the first pass, the state of an estimator that has learned these rows.
+    fresh : MomentState or None
+        In the first pass, the state of a new accumulator that has learned these rows. In later
+        passes None.
     """
 
     product: np.ndarray
@@ -64,22 +68,22 @@ class Sums(NamedTuple):
     fresh: MomentState | None
 
     def merge(self, newer: "Sums") -> "Sums":
-        """Return the sums over the rows of `self` and `newer`.
+        """Return the sums over two parts of the stream.
 
-        newer: sums over later rows of the stream.
+        newer: sums over the later part.
         """
         fresh = None if self.fresh is None or newer.fresh is None else self.fresh.merge(newer.fresh)
         return Sums(self.product + newer.product, self.rows + newer.rows, fresh)
 
 
 class Replayed:
-    """The rows that a state has learned, read again from a source.
+    """Reader of the rows that a state has learned, for the passes of refine.
 
-    - estimator: unfitted estimator with the parameters of the state.
-    - state: state that has learned the rows.
-    - moments: moments of the state.
-    - names: names of the features, if the rows come as named columns.
-    - threads: number of threads for the products.
+    estimator: estimator with the parameters with which the state was learned.
+    state: state that has learned the rows.
+    moments: centred sums of the state.
+    names: names of the features, if the rows have named columns.
+    threads: number of threads that compute products.
     """
 
     def __init__(
@@ -106,13 +110,13 @@ class Replayed:
     ) -> "Sums":
         """Return the sums of a pass over a source, or over a part of a source.
 
-        The sums give Cxx @ columns for the scatter Cxx of the scaled features. Raises
-        CannotRefine.
+        The sums include the product of the rows' scatter and given columns. Raises CannotRefine if
+        rows have another number of features than the state.
 
         source: rows to read.
-        columns: (features, r).
-        check: True for the first pass, which learns the rows again to check them.
-        progress: function that is called with the number of rows so far, or None.
+        columns: (features, r), columns to multiply.
+        check: True for the first pass, in which a new accumulator learns the rows again.
+        progress: function that is called with the number of rows read so far, or None.
         """
         fresh = FittedState(self._estimator.accumulator(), self._names)
         rows = 0
@@ -132,13 +136,13 @@ class Replayed:
         return Sums(total.result(), rows, cast(MomentState, fresh.accumulator.freeze()) if check else None)
 
     def checked(self, sums: "Sums", columns: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return Cxx @ columns (features, r) and the number of rows, after checking the rows.
+        """Check the sums of a pass and return the product and the number of rows.
 
-        Cxx is the scatter of the rows. Raises CannotRefine unless the rows are those that the
-        state has learned.
+        The product (features, r) is the rows' scatter times `columns`. Raises CannotRefine if the
+        rows are not the rows that the state has learned.
 
         sums: sums of the pass.
-        columns: (features, r).
+        columns: (features, r), columns that were multiplied.
         """
         if sums.fresh is not None:
             self._check_same_sums(sums.fresh)
@@ -154,10 +158,14 @@ class Replayed:
         return sums.product - (means * factors) @ (means.T @ columns), sums.rows
 
     def _parsed(self, fitted: FittedState, event: Block, position: int) -> Block:
-        """Return the block parsed in the same way as when rows are learned.
+        """Return a block of the source, parsed in the same way as when rows are learned.
 
-        Raises CannotRefine if the block has another number of features than the state. Sparse rows
-        may have fewer.
+        Raises CannotRefine if the block has another number of features than the state. Sparse
+        blocks may have fewer features.
+
+        fitted: state of the new accumulator of this pass, with the names of the features.
+        event: rows, targets and weights.
+        position: position of the block in the stream, for the error message.
         """
         block, _ = self._estimator.parse(fitted, event, need_targets=False)
         if block.features > self._state.n_features or (not block.sparse and block.features < self._state.n_features):
@@ -181,7 +189,12 @@ class Replayed:
         return factors if weights is None else factors * weights
 
     def _check_same_sums(self, fresh: MomentState) -> None:
-        """Raise CannotRefine unless the rows of this pass have the sums of the state."""
+        """Raise CannotRefine if the sums of two states differ by more than rounding.
+
+        The sums of the learned state are compared with the sums of the first pass.
+
+        fresh: state of the new accumulator, which has learned the rows of the first pass.
+        """
         if fresh.rows != self._state.rows or fresh.n_features != self._state.n_features:
             raise CannotRefine(
                 f"the source has {fresh.rows} rows of {fresh.n_features} features; this state has seen "
@@ -198,7 +211,7 @@ class Replayed:
     def _order_hint(self) -> str:
         """Return the end of an error message, which says that the order of rows matters.
 
-        Without decay the order does not matter, and the result is "".
+        The order matters only with decay. Without decay, the result is "".
         """
         if float(self._estimator.decay) == 1.0:
             return ""
@@ -207,9 +220,12 @@ class Replayed:
 
 
 class MappedSource:
-    """A source whose rows are mapped by an estimator's feature map.
+    """Source of events whose rows are mapped by an estimator's feature map.
 
-    state: state that has learned the rows, with the width and the statistics of the map.
+    estimator: estimator with the feature map.
+    state: state that has learned the rows, with the statistics of the map.
+    source: source of rows that are not mapped.
+    names: names of the features, if the rows have named columns.
     """
 
     def __init__(
@@ -229,7 +245,7 @@ class MappedSource:
         landmarks = self._map.begin() if self._on_landmarks else None
         for position, event in self._source.events(after, until):
             block, _ = self._estimator.parse(self._known, event, need_targets=False)
-            # A row must be mapped with the map's landmarks or statistics when it was learned.
+            # Map each row with the statistics or landmarks that existed when it was learned.
             if landmarks is not None:
                 landmarks = self._map.grown(landmarks, block)
                 rows = self._map.coordinates(landmarks, block.X)
@@ -244,10 +260,10 @@ class MappedSource:
 def without_feature_map(
     estimator: "ClosedForm", state: State, source: Source, names: tuple[str, ...] | None
 ) -> tuple["ClosedForm", MomentState, Source, tuple[str, ...] | None]:
-    """Return (estimator, state, source, names) for the mapped rows.
+    """Return estimator, state, source and feature names for the mapped rows.
 
-    The returned estimator has no feature map, and the returned source yields mapped rows. Without
-    a feature map the arguments are returned.
+    The returned estimator has no feature map, and the returned source yields rows that are already
+    mapped. If the estimator has no feature map, the arguments are returned unchanged.
     """
     if not isinstance(state, MappedState):
         return estimator, cast(MomentState, state), source, names
@@ -256,9 +272,10 @@ def without_feature_map(
 
 
 def state_difference(state: MomentState, fresh: MomentState) -> str | None:
-    """Return the name of a sum that differs between two states of equally many rows, or None.
+    """Return the name of a sum that differs between two states, or None.
 
-    The names are "weights", "means", "labels", "class weights" and "targets".
+    Both states have the same number of rows and features. The names are "weights", "means",
+    "labels", "class weights" and "targets".
     """
     a, b = moments_of(state), moments_of(fresh)
     if abs(a.weight - b.weight) > CLOSE * a.weight:
@@ -280,9 +297,10 @@ def state_difference(state: MomentState, fresh: MomentState) -> str | None:
 
 
 def _fresh_column_order(state: MomentState, fresh: MomentState, a: Moments, b: Moments) -> list[int] | slice | None:
-    """Return the indices of the fresh state's target columns in the order of the state's labels.
+    """Return the order in which one state's target columns match another state's columns.
 
-    Returns None if the labels differ.
+    The result are indices of the target columns of `fresh`, in the order of the labels of `state`.
+    If the labels differ, the result is None.
 
     a: moments of `state`.
     b: moments of `fresh`.

@@ -1,8 +1,8 @@
 """Base class of LPP, NPE, LaplacianEigenmaps and LLE, which learn a uniform sample of the rows.
 
-These methods compare pairs of rows, so no sum over rows is enough for them. The state is a sample
-of at most `reservoir` rows, and the projection is exact for the sampled rows. As long as the
-stream has at most `reservoir` rows, the sample is all of them.
+These methods compare pairs of rows, so they cannot be computed from sums over rows. The state is a
+sample of at most `reservoir` rows, and the projection is exact for the sampled rows. If the stream
+has at most `reservoir` rows, all rows are in the sample.
 """
 
 from abc import abstractmethod
@@ -36,41 +36,47 @@ from stream_dr.statistics.reservoir import KeepLabels, Reservoir, ReservoirAccum
 SPARSE_WIDTH = 4096
 """Number of features above which the estimate of memory assumes sparse rows.
 
-Sparse rows are assumed to have at most this many entries each.
+The estimate also assumes that a sparse row has at most this many entries.
 """
 
 
 MOST_SAMPLED = 20_000
-"""Largest reservoir (r rows). Solving takes O(r³) time and 24 · r² bytes of memory, here 10 GB."""
+"""Largest allowed number of sampled rows.
+
+For r sampled rows, solving takes O(r³) time and 24 · r² bytes. For 20,000 rows this is 10 GB.
+"""
 
 MOST_WEIGHTED = 500
-"""Largest number k of neighbours for barycentric weights, which cost O(k³) for every row."""
+"""Largest allowed number of neighbours in methods with barycentric weights (LLE and NPE).
+
+For k neighbours, the weights of each row cost O(k³).
+"""
 
 
 @dataclass(eq=False, repr=False)
 class ReservoirMethod(Estimator):
-    """Base of estimators that learn a sample of the rows (a reservoir).
+    """Base class of estimators that learn a sample of the rows (a reservoir).
 
-    Weights of rows decide how likely a row is to be sampled. They are passed to `partial_fit(X, y,
-    sample_weight)`, or come with a stream. Sampled rows count equally, so weights have no effect
-    if all rows fit in the sample. Therefore `fit` takes no weights. There is no `decay`, because
-    the sample represents the whole stream.
+    The larger a row's weight, the more likely the row is sampled. Weights are an argument of
+    `partial_fit`, or part of a stream. Sampled rows count equally, so weights have no effect if
+    all rows fit in the sample. Therefore `fit` has no argument for weights. There is no `decay`,
+    because the sample represents the whole stream.
 
     Parameters
     ----------
     n_components : int ≥ 1, default 2
         Maximum number of components.
     n_neighbors : int ≥ 1, default 10
-        Number of neighbours of a sampled row. Fewer if the sample has fewer rows.
+        Number of neighbours of a sampled row. If the sample has fewer rows, all are neighbours.
     reservoir : int ≥ 1, default 2000
-        Largest number of rows in the sample.
+        Maximum number of rows in the sample.
     scaling : {"unit", "source"}, default "unit"
         With "unit", the sampled rows have variance 1 along every component. With "source", the
-        paper's condition holds, and coordinates shrink as the sample grows.
+        paper's condition holds, and coordinates become smaller as the sample grows.
     feature_map : dict or None, default None
         Spec of a feature map that is applied to the rows first.
     random_state : int or None, default None
-        Seed of the sample. None is 0.
+        Seed of the sample. None means 0.
     """
 
     limit: ClassVar[str] = "the sampled rows, or their graph, give no more"
@@ -95,9 +101,10 @@ class ReservoirMethod(Estimator):
         check_feature_map(self.feature_map)
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return an accumulator of a sample (a reservoir) that is empty or continues from `state`.
+        """Return an accumulator that samples rows.
 
-        With a feature map, the sample has mapped rows.
+        The accumulator is empty, or continues from `state`. If there is a feature map, mapped rows
+        are sampled.
         """
         return make_accumulator(self.feature_map, self._reservoir, state)
 
@@ -106,25 +113,31 @@ class ReservoirMethod(Estimator):
         return ReservoirAccumulator(self.reservoir, self.random_state or 0, labels, state)
 
     def solve(self, state: State) -> Projection:
-        """Return the projection computed from `state`. This is a pure function."""
+        """Return the projection computed from `state`, without changing anything."""
         return solve_mapped(state, self.solve_sample)
 
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
-        """Return Cxx @ columns (features, m), for the scatter Cxx of the sampled rows."""
+        """Return the product (features, m) of the sampled rows' scatter and given columns.
+
+        columns: (features, m).
+        """
         rows = cast(Reservoir, inner_state(state)).kept[:, : len(columns)]
         projected = rows @ columns
         return np.asarray(rows.T @ (projected - projected.mean(axis=0)))
 
     @abstractmethod
     def solve_sample(self, state: Reservoir) -> Projection:
-        """Return the projection of the sampled rows."""
+        """Return the projection computed from the sampled rows.
+
+        state: the sample, of mapped rows if there is a feature map.
+        """
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the largest size in bytes of the sample and its projection.
 
-        The sample takes 8 · reservoir · features, dense. Rows of more than 4,096 features are
-        assumed to be sparse, with 12 bytes an entry and at most 4,096 entries a row. The
-        projection adds 8 · (components + 2) · features.
+        A sample of dense rows takes 8 · reservoir · features bytes. Rows of more than 4,096
+        features are assumed to be sparse, with at most 4,096 entries of 12 bytes each. The
+        projection takes 8 · (components + 2) · features bytes.
         """
         return mapped_bytes(self.feature_map, self._sample_bytes, n_features, n_targets)
 
@@ -133,25 +146,28 @@ class ReservoirMethod(Estimator):
         return self.reservoir * (row + 24) + 8 * (self.n_components + 2) * n_features
 
     def solve_bytes(self) -> int:
-        """Return the bytes that solving takes.
+        """Return the memory that solving takes, in bytes.
 
-        These are 24 · reservoir² for the dense eigenproblem, and 64 for each edge of the graph.
+        The dense eigenproblem takes 24 · reservoir² bytes, and each edge of the graph 64 bytes.
         """
         near = self.reservoir if self.radius is not None else min(self.n_neighbors, self.reservoir)
         return self.reservoir * (24 * self.reservoir + 64 * near)
 
     def partial_fit(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
-        """Sample from more rows X (rows, features) with weights (rows,) ≥ 0.
+        """Learn more rows X (rows, features), of which some are added to the sample.
 
         If an error is raised, the state is unchanged.
+
+        y: targets (rows,), or None.
+        sample_weight: weights (rows,), at least 0. Rows of larger weight are more often sampled.
         """
         return self._partial_fit(X, y, sample_weight)
 
     def merge(self, other: Estimator) -> Self:
-        """Replace the sample by a sample of two streams.
+        """Replace the sample by a sample of both estimators' streams.
 
-        `other` is unchanged. Its rows count as coming after the rows of this estimator. Raises
-        CannotMerge.
+        `other` is unchanged. The rows of `other` count as later than the rows of this estimator.
+        Raises CannotMerge if the estimators differ in class, parameters or column names.
         """
         return AdditiveEstimator.merge(self, other)  # type: ignore[type-var]
 
@@ -164,7 +180,9 @@ class ReservoirMethod(Estimator):
 
 
 class Embedding(ReservoirMethod):
-    """Base of the reservoir methods that compute coordinates for the sampled rows only.
+    """Base class of methods that compute coordinates for sampled rows.
+
+    Other rows are projected by their distances to the sampled rows.
 
     Attributes
     ----------
@@ -186,10 +204,10 @@ class Embedding(ReservoirMethod):
 
 
 class ByClass:
-    """Descriptor that returns the kinds of targets of an estimator with parameter `label_aware`.
+    """Descriptor that returns the kinds of targets of an estimator with `label_aware`.
 
-    With `label_aware` the estimator takes one label a row ("class"). Without it, the estimator
-    takes no targets.
+    If the parameter `label_aware` is true, the estimator learns from one label a row ("class").
+    Otherwise the estimator is unsupervised and there are no kinds.
     """
 
     def __get__(self, instance: Any, owner: type) -> tuple[str, ...]:
@@ -197,9 +215,10 @@ class ByClass:
 
 
 def check_weighted(n_neighbors: int, reservoir: int) -> None:
-    """Raise InvalidParameter if rows may have too many neighbours for barycentric weights.
+    """Raise InvalidParameter if rows may have more than MOST_WEIGHTED neighbours.
 
-    The limit is MOST_WEIGHTED.
+    n_neighbors: parameter of the estimator.
+    reservoir: maximum number of sampled rows, which also limits the number of neighbours.
     """
     if min(n_neighbors, reservoir) > MOST_WEIGHTED:
         raise InvalidParameter(

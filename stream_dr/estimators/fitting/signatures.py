@@ -1,7 +1,6 @@
 """Names, types and defaults of an estimator's parameters.
 
-With them, the service validates and documents the parameters of PUT /models. They are read from
-the fields of the estimator class.
+The service uses them to validate and document the parameters of PUT /models.
 """
 
 import inspect
@@ -9,7 +8,7 @@ from typing import Any, get_type_hints
 
 
 def parameter_types(kind: type) -> list[tuple[str, Any, Any]]:
-    """Return (name, type, default) of every parameter of an estimator class.
+    """Return name, type and default of every parameter of an estimator class.
 
     The parameters come in the order of the signature. A parameter without annotation has the type
     Any.

@@ -1,7 +1,7 @@
 """scikit-learn's base classes, imported in one place.
 
-scikit-learn has no type annotations. A stub next to this file declares the methods that users rely
-on.
+scikit-learn has no type annotations. The stub file `sklearn_bases.pyi` declares the types of the
+methods that users call.
 """
 
 from sklearn.base import BaseEstimator as BaseEstimator

@@ -1,12 +1,11 @@
 """Base class of methods that predict targets by regression on the components.
 
-Attributes have the names of scikit-learn's cross_decomposition. The method inverts A = a·Cxx + ρI,
-where Cxx (features, features) is the scatter of the rows and a and ρ are numbers that depend on
-the ridge. Components w_i are uncorrelated in A, so each component explains its own part of the
-targets. `y_loadings_` are q_i = Cxyᵀ w_i / w_iᵀ A w_i, where Cxy is the cross-scatter of rows and
-targets. The predicted targets are ȳ + Σ z_i q_i, with the mean ȳ of the targets and a row's scores
-z_i. With all components of a two-stage method this is ridge regression of every target. With fewer
-components it is reduced-rank regression [mathematics §10].
+Attributes have the names of scikit-learn's cross_decomposition. The components are uncorrelated,
+so the regression has one coefficient for each component and target (`y_loadings_`). The predicted
+targets are the mean of the targets plus the row's components times the coefficients.
+
+With all components of OPLS or CCA, this is ridge regression of every target. With fewer components
+it is reduced-rank regression [mathematics §10].
 """
 
 from abc import abstractmethod
@@ -32,10 +31,10 @@ from stream_dr.targets.targets import Targets
 
 
 class TargetRegression(ClosedForm):
-    """Base of the methods that predict targets by regression on their components.
+    """Base class of methods that predict targets by regression on the components.
 
-    With `target="class"` scikit-learn treats the estimator as a classifier and stratifies its
-    cross-validation folds.
+    If target="class", scikit-learn treats the estimator as a classifier, and so stratifies the
+    folds of a cross-validation.
 
     Attributes
     ----------
@@ -53,14 +52,17 @@ class TargetRegression(ClosedForm):
     def predict(self, X: RowsLike) -> np.ndarray:
         """Return the predicted targets of rows X (rows, features).
 
-        (X − mean_) · coef_ᵀ + intercept_ predicts numbers. If the targets are labels, it predicts
-        an indicator for each label, which is about 1 for rows with the label and 0 for other rows.
-        The result depends on the kind of targets learned:
+        The result depends on the kind of targets that were learned:
 
-        - Numbers: the predicted numbers (rows,), or (rows, k) for k columns.
-        - One label a row: the label (rows,) with the highest indicator.
-        - Several labels a row: (rows, labels) int64, in the order of `classes_`, 1 for indicators
-          of at least a half and 0 for others.
+        - Numbers: the predicted numbers (rows,), or (rows, k) for k columns of numbers.
+        - One label a row: the predicted label (rows,).
+        - Several labels a row: an int64 array (rows, labels), which is 1 for predicted labels and
+          0 for others. Columns are in the order of `classes_`.
+
+        For labels, the regression predicts an indicator for each label, which is about 1 for rows
+        with the label and 0 for other rows. With one label a row, the label of the highest
+        indicator is returned. With several labels, all labels with an indicator of at least a half
+        are returned.
 
         Raises NotFitted, WidthMismatch, NotFinite.
         """
@@ -86,10 +88,11 @@ class TargetRegression(ClosedForm):
         return tags
 
     def score(self, X: RowsLike, y: TargetsLike, sample_weight: WeightsLike = None) -> float:
-        """Return how well rows X (rows, features) are predicted, as in scikit-learn.
+        """Return R² or the accuracy of the predictions, as in scikit-learn.
 
-        For numbers the score is R², the mean over columns. For labels it is the share of rows
-        whose label, or whole set of labels, is predicted.
+        If targets are numbers, the score is R², averaged over the columns of targets. If targets
+        are labels, the score is the share of rows whose label is predicted correctly. With several
+        labels a row, all labels of the row must be correct.
 
         Parameters
         ----------
@@ -105,7 +108,7 @@ class TargetRegression(ClosedForm):
         EmptyInput
             If no row has a target and a weight above 0.
         InvalidTargets
-            If y is not of the kind learned. Errors of `predict` are raised, too.
+            If y is of another kind than the targets learned. Errors of `predict` are raised, too.
         """
         # The import takes a second, so only callers of `score` wait for it.
         from sklearn.metrics import r2_score
@@ -147,16 +150,16 @@ class TargetRegression(ClosedForm):
 
     @property
     def y_loadings_(self) -> np.ndarray:
-        """Change (targets, components) float64 of the targets per unit of each component."""
+        """Change of each target if a component increases by 1, (targets, components) float64."""
         return self._readout().weights.T
 
     @property
     def x_loadings_(self) -> np.ndarray:
-        """Change (features, components) float64 of the features per unit of each component.
+        """Change of each feature if a component increases by 1, (features, components) float64.
 
         The change is computed by least squares from the rows' scatter. If only the diagonal of the
-        scatter is stored, features are taken as uncorrelated. Raises InvalidParameter for a
-        refined solution, whose scatter is not stored.
+        scatter is stored, features are taken as uncorrelated. Raises InvalidParameter if the
+        solution is "refined", because the scatter is then not known.
         """
         projection = self.linear_projection()
         if projection.solution == "refined":
@@ -171,8 +174,11 @@ class TargetRegression(ClosedForm):
     def inverse_transform(self, Z: ArrayLike) -> np.ndarray:
         """Return the rows (rows, features) float64 that have the components Z.
 
-        Z is (rows, components). The rows are Z · x_loadings_ᵀ + mean_. Raises WidthMismatch. With
-        a feature map raises InvalidParameter, because a map cannot be inverted.
+        The rows are Z · x_loadings_ᵀ + mean_. Raises WidthMismatch if Z has another number of
+        columns. Raises InvalidParameter if there is a feature map, because a map cannot be
+        inverted.
+
+        Z: (rows, components).
         """
         if self.feature_map is not None:
             raise InvalidParameter(
@@ -190,17 +196,17 @@ class TargetRegression(ClosedForm):
     def classes_(self) -> np.ndarray:
         """Labels learned, sorted. Empty if targets are numbers.
 
-        Labels without weight and labels with fewer than `min_class_rows` rows are not included.
+        Labels of total weight 0 and labels with fewer than `min_class_rows` rows are not included.
         """
         readout = self.linear_projection().readout
         return label_array(()) if readout is None else readout.classes
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
-        """Return the regression of the targets on the components (a `Readout`).
+        """Return the regression of the targets on the components, a `Readout`.
 
         moments: centred sums of the rows and targets.
         loadings: (features, p), loadings of p components.
-        eigenvalues: (p,).
+        eigenvalues: (p,), eigenvalues of the components.
         """
         unscaled = loadings / moments.scale[:, None]
         sizes = self.scatter_along(moments, unscaled, eigenvalues)
@@ -212,11 +218,13 @@ class TargetRegression(ClosedForm):
 
     @abstractmethod
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-        """Return wᵀ A w (p,) for each component w.
+        """Return the scatter with its ridge along each component, wᵀ A w (p,).
 
-        A is the matrix that the method inverts, the scatter of the rows with its ridge.
+        A (features, features) is the matrix that the method inverts, the rows' scatter with a
+        ridge.
 
-        loadings: (features, p), components of the scaled columns.
+        loadings: (features, p), the components w, for columns scaled as in `moments`.
+        eigenvalues: (p,), eigenvalues of the components.
         """
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
@@ -233,9 +241,12 @@ class TargetRegression(ClosedForm):
 def two_stage_sizes(xh: np.ndarray, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     """Return wᵀ A w (p,) for each component w of a two-stage method.
 
-    A is the matrix that the method inverts, the scatter of the rows with its ridge. The value
-    follows from ‖wᵀ XH‖² = λ wᵀ A w, where λ is the eigenvalue. Components may have any length.
+    A (features, features) is the matrix that the method inverts, the rows' scatter with a ridge.
+    The components may have any length.
 
-    xh: (features, k), the product XH of the centred rows and the method's factor of the targets.
+    xh: (features, k), right-hand sides of the method's linear system.
+    loadings: (features, p), the components w.
+    eigenvalues: (p,), eigenvalues of the components.
     """
+    # ‖wᵀ xh‖² = λ wᵀ A w for the eigenvalue λ of w.
     return ((xh.T @ loadings) ** 2).sum(axis=0) / eigenvalues

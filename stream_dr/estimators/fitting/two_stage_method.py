@@ -1,13 +1,16 @@
 """Base class of LDA, OPLS, CCA and HSL, which share one generalised eigenproblem.
 
-The problem is `(aCxx + ρI)⁻¹ XH Hᵀ Xᵀ w = λ w` [2S, Algorithm 2]. X are the centred rows, Cxx is
-their scatter, and H is the method's factor of the targets. The numbers a and ρ follow from `gamma`
-or `shrinkage`. The file of each method says what XH is.
+The eigenproblem is `(aCxx + ρI)⁻¹ XH (XH)ᵀ w = λ w` [2S, Algorithm 2]:
 
-The solution W in the papers satisfies Wᵀ(Cxx + γI)W = I, where Cxx is *summed* over N rows. So
-projected rows shrink as 1/√N, although the data does not change. `scaling="unit"` divides each
-component by the standard deviation of the rows learned along it. The division happens when
-solving, so states, merging and unlearning do not depend on `scaling`.
+* Cxx (features, features) is the scatter of the centred rows.
+* The numbers a and ρ are computed from the parameter `gamma` or `shrinkage`.
+* XH (features, k) is the product of the centred rows and a matrix H (rows, k), which each method
+  computes from the targets.
+
+In the papers, the solution W satisfies Wᵀ(Cxx + γI)W = I, where Cxx is a *sum* over N rows. So
+projected rows become smaller with more rows, as 1/√N. With scaling="unit", each component is
+divided by the standard deviation of the learned rows along the component. The state does not
+depend on `scaling`.
 """
 
 from abc import abstractmethod
@@ -30,22 +33,22 @@ from stream_dr.statistics.moments.accumulator import MomentState
 
 @dataclass(eq=False, repr=False)
 class TwoStage(ClosedForm):
-    """Base of the two-stage methods, with their common parameters.
+    """Base class of two-stage methods, with their common parameters.
 
     Parameters
     ----------
     gamma : float ≥ 0, default 0.0
-        Ridge added to the scatter Cxx of the rows, in the units of the *summed* scatter, as in
-        [2S]. Its effect fades with more rows.
+        Ridge that is added to the diagonal of the rows' scatter matrix, as in [2S]. The scatter is
+        a *sum* over rows, so the effect of the ridge decreases with more rows.
     shrinkage : float in [0, 1] or None, default None
-        Ridge that is used instead of gamma and whose effect does not fade with more rows. The
-        matrix (1 − s) Cxx + s (tr Cxx / d) I is inverted, for d features, as in scikit-learn's
-        `shrunk_covariance`.
+        Regularisation s that is used instead of `gamma`. Its effect does not depend on the number
+        of rows. The matrix (1 − s) Cxx + s (tr Cxx / d) I is inverted, where Cxx is the scatter of
+        the rows and d the number of features, as in scikit-learn's `shrunk_covariance`.
     scaling : {"unit", "source"}, default "unit"
-        Length of the components. With "unit", the rows learned have variance 1 along every
-        component, whatever their number (divisor N, the sum of weights). With "source", the
-        paper's condition Wᵀ(Cxx + γI)W = I holds, and projected rows shrink as 1/√N.
-        `eigenvalues_` are the same with either.
+        Length of the components. With "unit", the learned rows have variance 1 along every
+        component, with the sum of weights as divisor. With "source", the paper's condition
+        Wᵀ(Cxx + γI)W = I holds for the components W, and projected rows shrink as 1/√N for N rows.
+        `eigenvalues_` do not depend on `scaling`.
 
     Attributes
     ----------
@@ -69,8 +72,7 @@ class TwoStage(ClosedForm):
         check_choice("scaling", self.scaling, ("unit", "source"))
         if self.shrinkage is None:
             return
-        # The share of Ledoit and Wolf needs Σ‖x − x̄‖⁴, which no state stores.
-        # scikit-learn's LDA standardises each class first, and so needs Σ x_i² x_j² of each class.
+        # The automatic shrinkage of Ledoit and Wolf needs fourth moments, which are not stored.
         if isinstance(self.shrinkage, str):
             raise InvalidParameter(
                 f"shrinkage={self.shrinkage!r}; it must be None or a number in [0, 1]. Ledoit and Wolf's share needs fourth "
@@ -84,23 +86,24 @@ class TwoStage(ClosedForm):
 
     @abstractmethod
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
-        """Return XH (features, k) and the size √(tr HᵀH) of the targets' factor H.
+        """Return the right-hand side XH (features, k) and the Frobenius norm of H.
 
-        X are the centred rows, and H (rows, k) is computed from the targets by the method. The
-        size is that of H before centring. It decides which part of XH is only rounding error.
+        X (rows, features) are the centred rows. H (rows, k) is a matrix that the method computes
+        from the targets, before centring. The norm decides which part of XH is only rounding
+        error.
         """
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
-        """Return loadings and eigenvalues of the method [2S, Algorithm 2].
+        """Return loadings and eigenvalues of the method, largest eigenvalue first.
 
-        The right-hand side XH is the product of the centred rows X and the method's factor H of
-        the targets. If XH is only rounding error, there are no directions.
+        If the method's right-hand side is only rounding error, there are no directions [2S,
+        Algorithm 2].
         """
         xh, h_norm = self.right_hand_side(moments, state)
         if moments.first_stage is not None:
             return second_stage(moments.first_stage.solution, xh, moments.first_stage.expand)
 
-        # The inversion would magnify rounding errors in XH, so they are removed first.
+        # Remove rounding errors from the right-hand side. The inversion would amplify them.
         significant = moments.significant(xh, h_norm)
         if significant.shape[1] == 0:
             return np.zeros((len(xh), 0)), np.zeros(0)
@@ -112,9 +115,9 @@ class TwoStage(ClosedForm):
         return loadings / np.sqrt(share), eigenvalues / share
 
     def ridge_terms(self, moments: Moments) -> tuple[float, float]:
-        """Return the numbers a and ρ of the matrix a·Cxx + ρI that is inverted.
+        """Return the numbers a and ρ of the matrix a·Cxx + ρI that the method inverts.
 
-        Cxx (features, features) is the scatter of the rows.
+        Cxx (features, features) is the scatter of the rows, and I the identity.
         """
         if self.shrinkage is None:
             return 1.0, float(self.gamma)
@@ -122,13 +125,13 @@ class TwoStage(ClosedForm):
         return 1.0 - share, share * self.shrunk_trace(moments) / max(len(moments.diagonal), 1)
 
     def shrunk_trace(self, moments: Moments) -> float:
-        """Return the trace of the scatter that `shrinkage` mixes with the identity."""
+        """Return the trace of the scatter matrix to which `shrinkage` is applied."""
         return float(moments.diagonal.sum())
 
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
         """Return loadings (features, p) at the length that `scaling` requires.
 
-        loadings: loadings for features that are multiplied by `moments.scale`.
+        loadings: (features, p), loadings of features that are multiplied by `moments.scale`.
         """
         if self.scaling == "source" or loadings.shape[1] == 0:
             return loadings
@@ -136,12 +139,13 @@ class TwoStage(ClosedForm):
         return loadings * np.sqrt(np.divide(moments.weight, sums, out=np.ones_like(sums), where=sums > 0))
 
     def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
-        """Return wᵀ Cxx w (p,) for each component w, the summed squares of the projected rows.
+        """Return the scatter (p,) of the rows along each component.
 
-        Cxx (features, features) is the scatter of the rows. Costs O(d² p) for d features.
+        The scatter is the sum of squares of the centred projected rows. Costs O(d² p) for d
+        features.
 
-        loadings: (features, p), components w with wᵀ(aCxx + ρI)w = 1. a and ρ are those of
-            `ridge_terms`.
+        loadings: (features, p), the components, as `directions` returns them.
+        solution: kind of solution, "exact", "diagonal" or "refined".
         """
         squares = loadings**2
         if moments.scatter is not None:
@@ -156,11 +160,11 @@ class TwoStage(ClosedForm):
 
     @property
     def condition_(self) -> float:
-        """Condition number of the inverted matrix, on the space in which the rows vary.
+        """Condition number of the matrix that is inverted, the rows' scatter with a ridge.
 
-        The inverted matrix is the scatter of the rows with its ridge. The relative error of the
-        solution is about 2e-16 times this number. Costs O(d³) for d features. Raises NeedsRefine
-        if only the diagonal of the scatter is stored.
+        Directions in which the rows do not vary are not counted. The relative error of the
+        solution is about 2e-16 times the condition number. Costs O(d³) for d features. Raises
+        NeedsRefine if only the diagonal of the scatter is stored.
         """
         self.projection()
         moments = self.moments(self.state_)
