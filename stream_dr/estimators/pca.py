@@ -44,11 +44,9 @@ class PCA(LinearGaussian, ClosedForm):
     standardize : bool or None, default None
         True means to solve as if every feature had variance 1. None means False, except if the
         rows are mapped by the feature map `table`. The columns of this map are scaled as in factor
-        analysis of mixed data:
-
-        - Numbers and dates get variance 1.
-        - The column of a category is divided by the square root of the category's share of rows.
-        - Columns that mark missing values are left out.
+        analysis of mixed data. Numbers and dates get variance 1. The column of a category is
+        divided by the square root of the category's share of rows. Columns that mark missing
+        values are left out.
     whiten : bool, default False
         If true, `transform` returns components of variance 1, with the divisor N − 1 for N rows.
         `components_` stay orthonormal.

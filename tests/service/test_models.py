@@ -13,7 +13,7 @@ from safetensors.numpy import load
 
 import stream_dr
 from stream_dr import RunSettings
-from stream_dr.running import driver
+from stream_dr.models.model import Model
 from tests.support.serving import ARROW, Served, arrow, in_thread, post
 from tests.support.waiting import assert_stays, wait_until
 
@@ -235,8 +235,8 @@ def test_a_restarted_model_that_has_nothing_to_serve_yet_is_asked_again(
             fill(served)
     with in_thread(tmp_path / "D", max_lag=5) as served:
         go_on = threading.Event()
-        backfill = driver.backfill
-        monkeypatch.setattr(driver, "backfill", lambda *given: go_on.wait(20) and backfill(*given))
+        publish = Model.try_to_publish
+        monkeypatch.setattr(Model, "try_to_publish", lambda *given: publish(*given) if go_on.wait(20) else None)
         put(served, "a", "class_means")
         told = post(served.http, arrow(X), path="/transform?model=a")
         assert (told.status_code, told.json()["code"], told.headers["retry-after"]) == (503, "catching_up", "1")
