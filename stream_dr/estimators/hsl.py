@@ -1,11 +1,13 @@
 """HSL (hypergraph spectral learning) by the two-stage method."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.aliases import JsonDict
+from stream_dr.errors import InvalidParameter
+from stream_dr.estimators.fitting.held_out import HeldOutError
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import NotOffered, check_choice
 from stream_dr.estimators.fitting.two_stage_method import TwoStage
@@ -111,6 +113,17 @@ class HSL(TwoStage):
     def keeps_label_sets(self) -> bool:
         """True if the state stores one sum of rows for each distinct set of labels."""
         return self.laplacian != "zhou"
+
+    def held_out_error(self, other: Self) -> HeldOutError:
+        """Return the error of this model on the rows that another model has learned.
+
+        Raises InvalidParameter unless laplacian="zhou". Otherwise as `LDA.held_out_error`.
+        """
+        if self.laplacian != "zhou":
+            raise InvalidParameter(
+                f"laplacian={self.laplacian!r}; it must be 'zhou'. Targets of the others depend on all rows together."
+            )
+        return super().held_out_error(other)
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
         """Return XH (features, labels) and the Frobenius norm of H.

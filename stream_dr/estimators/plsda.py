@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from stream_dr.estimators.fitting.closed_form import Directions
+from stream_dr.estimators.fitting.held_out import PredictsHeldOut
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.target_regression import TargetRegression
 from stream_dr.solve.pls import pls_rotations
@@ -13,7 +14,7 @@ from stream_dr.statistics.moments.accumulator import MomentState
 
 
 @dataclass(eq=False, repr=False)
-class PLSDA(TargetRegression):
+class PLSDA(TargetRegression, PredictsHeldOut):
     """Find directions of largest covariance with the targets, one by one.
 
     Partial least squares discriminant analysis in one pass. The components are the same as by the
@@ -85,6 +86,10 @@ class PLSDA(TargetRegression):
         most = len(cross) if self.n_components is None else self.n_components
         noise = moments.rounding.noise(moments.diagonal) * moments.target_size
         return pls_rotations(moments.scatter_or_diagonal, cross, most, noise)
+
+    def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
+        """Return Cxx @ columns (features, m), for the scatter Cxx of the rows."""
+        return moments.scatter_product(columns)
 
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return the scatter (p,) of the rows along each component.

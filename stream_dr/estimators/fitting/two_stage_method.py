@@ -20,7 +20,8 @@ from typing import Literal
 import numpy as np
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
+from stream_dr.estimators.fitting.closed_form import Directions
+from stream_dr.estimators.fitting.held_out import PredictsHeldOut
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
@@ -32,7 +33,7 @@ from stream_dr.statistics.moments.accumulator import MomentState
 
 
 @dataclass(eq=False, repr=False)
-class TwoStage(ClosedForm):
+class TwoStage(PredictsHeldOut):
     """Base class of two-stage methods, with their common parameters.
 
     Parameters
@@ -113,6 +114,11 @@ class TwoStage(ClosedForm):
             return two_stage(np.full(len(xh), ridge), significant, 0.0, exact_rounding(len(xh)))
         loadings, eigenvalues = two_stage(moments.scatter_or_diagonal, significant, ridge / share, moments.rounding)
         return loadings / np.sqrt(share), eigenvalues / share
+
+    def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
+        """Return (aCxx + ρI) @ columns (features, m)."""
+        share, ridge = self.ridge_terms(moments)
+        return share * moments.scatter_product(columns) + ridge * columns
 
     def ridge_terms(self, moments: Moments) -> tuple[float, float]:
         """Return the numbers a and ρ of the matrix a·Cxx + ρI that the method inverts.

@@ -1,0 +1,166 @@
+"""Error of a linear predictor on rows that are no longer there, computed from their state.
+
+A state has the weight n of its rows, their mean x̄_T, the mean ȳ_T of their encoded targets, and the
+centred sums Cxx, Cxy and Cyy. The predictor is ŷ(x) = ȳ + Wᵀ(x − x̄). Its summed squared errors on
+these rows are the diagonal of
+
+    E = Cyy − Wᵀ Cxy − Cxyᵀ W + Wᵀ Cxx W + n b bᵀ,    b = (ȳ_T − ȳ) − Wᵀ(x̄_T − x̄)
+
+[mathematics §12].
+"""
+
+from abc import abstractmethod
+from typing import NamedTuple, Self, cast
+
+import numpy as np
+
+from stream_dr.errors import InvalidParameter, NotFitted
+from stream_dr.estimators.fitting.closed_form import ClosedForm
+from stream_dr.estimators.fitting.mapping import inner_state
+from stream_dr.estimators.fitting.moments import Moments, divide_by_scale, moments_of
+from stream_dr.statistics.mapped import MappedState
+from stream_dr.statistics.moments.accumulator import MomentState
+
+
+class HeldOutError(NamedTuple):
+    """Squared errors of a predictor on held-out rows.
+
+    Attributes
+    ----------
+    weight : float
+        Sum of the weights of the held-out rows.
+    sse : (k,) float64
+        Sum of squared errors, weighted by the rows' weights, of each target column.
+    r2 : (k,) float64
+        R² of each target column: 1 − sse / (the sum for the held-out rows' own mean). NaN if the
+        targets of the held-out rows do not vary.
+    """
+
+    weight: float
+    sse: np.ndarray
+    r2: np.ndarray
+
+
+class PredictsHeldOut(ClosedForm):
+    """Base of the methods whose components predict the targets by least squares."""
+
+    @abstractmethod
+    def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
+        """Return A @ columns (features, m), for the matrix A that the method inverts.
+
+        A is the scatter of the rows, with the method's ridge.
+        """
+
+    def held_out_error(self, other: Self) -> HeldOutError:
+        """Return the error of this model on the rows that another model has learned.
+
+        The error is that of the linear regression of the targets on this model's components. It is
+        computed from the two states, so no row is read again. Labels are matched by name. A label
+        that this model has not learned is predicted as 0.
+
+        >>> from stream_dr import OPLS
+        >>> model = OPLS().fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
+        >>> model.held_out_error(OPLS().fit([[3.0], [4.0]], [3.0, 5.0])).sse.round(6).tolist()
+        [1.0]
+
+        Parameters
+        ----------
+        other : Estimator
+            Model of the same class that has learned the held-out rows.
+
+        Returns
+        -------
+        HeldOutError
+            Named tuple (weight, sse, r2). The columns are all labels of both models, sorted. For
+            numbers they are the target columns.
+
+        Raises
+        ------
+        InvalidParameter
+            If `other` is of another class, or has other features or another kind of targets. If
+            one of the models stores only the diagonal of the rows' scatter, or has a feature map
+            with statistics of its own rows.
+        NotFitted
+            If this model has learned no row.
+
+        Notes
+        -----
+        The targets are the columns of 0 and 1 of the labels (for HSL divided by the square root of
+        the row's number of labels), or the numbers. The errors of the sums are about 1e-9 of the
+        targets' sum of squares. Costs O(d² k) for d features and k targets.
+        """
+        if type(other) is not type(self):
+            raise InvalidParameter(f"other={other!r}; it must be a {type(self).__name__} that has learned rows.")
+        mine, theirs = self.moments(self.state_), moments_of(other.state_)
+        for model, moments in ((self, mine), (other, theirs)):
+            _check_stored(model, moments)
+        if mine.weight <= 0:
+            raise NotFitted(f"This {type(self).__name__} has learned no row so far. Fit it first.")
+        if theirs.weight > 0:
+            _check_matching(self, mine, theirs)
+
+        # The coefficients of the targets on the components V are (Vᵀ A V)⁻¹ Vᵀ Cxy.
+        V = divide_by_scale(self.linear_projection().loadings, mine.scale)
+        gram = V.T @ self.inverted_product(mine, V)
+        W = mine.scale[:, None] * (V @ np.linalg.solve(gram, V.T @ mine.cross))
+        return state_error(W, mine, theirs)
+
+
+def state_error(W: np.ndarray, mine: Moments, theirs: Moments) -> HeldOutError:
+    """Return the error of the predictor ŷ(x) = ȳ + Wᵀ(x − x̄) on the rows of a state.
+
+    W: (features, k), for the k target columns of `mine`.
+    mine: centred sums that have the means x̄ and ȳ of the predictor.
+    theirs: centred sums of the rows to predict, with all of their scatter.
+    """
+    d, (a, b, k) = max(len(mine.mean), len(theirs.mean)), _target_columns(mine, theirs)
+    coefficients, mean, target_mean = np.zeros((d, k)), np.zeros(d), np.zeros(k)
+    coefficients[: len(W), a], mean[: len(W)], target_mean[a] = W, mine.mean, mine.target_mean
+
+    cross, scatter, cyy = np.zeros((d, k)), np.zeros((d, d)), np.zeros(k)
+    own = len(theirs.mean)
+    cross[:own, b], cyy[b] = theirs.cross, np.diagonal(theirs.target_scatter)
+    scatter[:own, :own] = 0.0 if theirs.scatter is None else theirs.scatter
+    mean[:own] -= theirs.mean
+    target_mean[b] -= theirs.target_mean
+
+    # `mean` and `target_mean` are now this model's means minus the means of the held-out rows.
+    bias = coefficients.T @ mean - target_mean
+    explained = (coefficients * (scatter @ coefficients)).sum(axis=0) - 2.0 * (coefficients * cross).sum(axis=0)
+    sse = np.maximum(cyy + explained, 0.0) + theirs.weight * bias**2
+    return HeldOutError(theirs.weight, sse, 1.0 - np.divide(sse, cyy, out=np.full(k, np.nan), where=cyy > 0))
+
+
+def _target_columns(mine: Moments, theirs: Moments) -> tuple[list[int], list[int], int]:
+    """Return the common column of each target of `mine` and of `theirs`, and their number."""
+    if not (mine.labelled or theirs.labelled):
+        k = mine.cross.shape[1]
+        return list(range(k)), list(range(theirs.cross.shape[1])), k
+    labels = sorted({*mine.labels, *theirs.labels})
+    return [labels.index(label) for label in mine.labels], [labels.index(label) for label in theirs.labels], len(labels)
+
+
+def _check_stored(model: ClosedForm, moments: Moments) -> None:
+    """Raise InvalidParameter unless the state has the full scatter, of columns of its own."""
+    state = model.state_
+    if isinstance(state, MappedState) and (state.landmarks is not None or state.table is not None):
+        raise InvalidParameter(
+            f"feature_map={model.feature_map!r} depends on the rows, so the columns of two models differ. Map the rows "
+            "first, and learn the mapped rows."
+        )
+    if moments.scatter is None and moments.weight > 0:
+        raise InvalidParameter(
+            f"{model!r} stores only the diagonal of the rows' scatter, and their error needs all of it. Give "
+            "scatter='exact' before the rows are learned (at most 4,096 features)."
+        )
+
+
+def _check_matching(model: ClosedForm, mine: Moments, theirs: Moments) -> None:
+    """Raise InvalidParameter unless features and targets of two states fit each other."""
+    if len(mine.mean) != len(theirs.mean) and cast(MomentState, inner_state(model.state_)).dense:
+        raise InvalidParameter(f"other has {len(theirs.mean)} features; it must have {len(mine.mean)}, as this model.")
+    if mine.kind != theirs.kind or (not mine.labelled and mine.cross.shape[1] != theirs.cross.shape[1]):
+        raise InvalidParameter(
+            f"other has {theirs.cross.shape[1]} targets of kind {theirs.kind}; it must have targets as this model: "
+            f"{mine.cross.shape[1]} of kind {mine.kind}."
+        )
