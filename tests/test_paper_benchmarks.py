@@ -146,6 +146,12 @@ def test_halves_have_no_row_in_common():
     assert not {tuple(row) for row in X[a]} & {tuple(row) for row in X[b]}
 
 
+def test_neighbours_that_tie_count_by_their_shares():
+    X, y = np.array([[0.0], [0.0], [0.0], [5.0]]), np.array([0, 0, 1, 1])
+    assert sets.error(X, y, np.array([[1.0]]), np.array([0])) == pytest.approx(1 / 3)
+    assert sets.error(X, y, np.array([[1.0], [4.0]]), np.array([1, 1])) == pytest.approx((2 / 3 + 0) / 2)
+
+
 def test_text_that_is_not_here_is_none(monkeypatch):
     monkeypatch.delenv("STREAM_DR_DATA", raising=False)
     assert sets.load_text(sets.NEWS20) is None
