@@ -95,7 +95,9 @@ def test_srp_claim_1():
 
 @pytest.mark.test_all
 def test_srp_table_1():
-    assert len(list(srp_table_1.run(Options(quick=True)))) == len(srp_table_1.STAGES) + 2
+    assert len(list(srp_table_1.run(Options(quick=True)))) == len(srp_table_1.STAGES) + 2 * (
+        len(srp_table_1.PAPER_SIZES) + 1
+    )
 
 
 def test_the_chapters_equations_agree():

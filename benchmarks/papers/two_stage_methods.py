@@ -84,14 +84,20 @@ def coordinates(X: np.ndarray) -> Coordinates:
     return Coordinates(rows @ basis, basis)
 
 
-def direct_by_qr(given: Coordinates, H: np.ndarray, gamma: float) -> np.ndarray:
-    """Return W0 of the eigenproblem by a QR of the rows, without their SVD.
-
-    [rows; √γ I] = QR, so XXᵀ + γI = RᵀR, and the problem is that of the SVD of Qᵀ[H; 0].
-    """
+def factors(given: Coordinates, gamma: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return Q (n, r) and R (r, r) of [rows; √γ I] = QR, of Q the part of the rows."""
     n, r = given.rows.shape
     Q, R = np.linalg.qr(np.vstack([given.rows, np.sqrt(gamma) * np.eye(r)]))
-    P, t, _ = np.linalg.svd(Q[:n].T @ H, full_matrices=False)
+    return Q[:n], R
+
+
+def direct_by_qr(given: Coordinates, factored: tuple[np.ndarray, np.ndarray], H: np.ndarray) -> np.ndarray:
+    """Return W0 of the eigenproblem by a QR of the rows, without their SVD.
+
+    XXᵀ + γI = RᵀR, so the problem is that of the SVD of QᵀH.
+    """
+    Q, R = factored
+    P, t, _ = np.linalg.svd(Q.T @ H, full_matrices=False)
     p = int(np.count_nonzero(t**2 > 1e-10 * t[0] ** 2))
     return given.basis @ np.asarray(solve_triangular(R, P[:, :p]))
 
