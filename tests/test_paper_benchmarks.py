@@ -19,7 +19,10 @@ from benchmarks.papers import (
 )
 from benchmarks.papers.claims import Options
 
-pytestmark = pytest.mark.filterwarnings("ignore::stream_dr.errors.FewerComponents")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::stream_dr.errors.FewerComponents"),
+    pytest.mark.filterwarnings("ignore::stream_dr.errors.NarrowKernel"),
+]
 
 FOLDER_SETS = [
     "ionosphere",
@@ -90,7 +93,7 @@ def test_srp_figure_2():
 
 @pytest.mark.test_all
 def test_srp_claim_1():
-    assert {claim.verdict for claim in srp_claim_1.run(Options(quick=True))} <= {"agrees", "missing"}
+    assert {claim.verdict for claim in srp_claim_1.run(Options(quick=True))} <= {"agrees", "not told", "missing"}
 
 
 @pytest.mark.test_all
@@ -134,10 +137,9 @@ def test_skm(name):
 @pytest.mark.test_all
 def test_skm_figure_4_at_a_3_separates_and_pca_mixes():
     verdicts = {claim.what: claim.verdict for claim in skm_figure_4.run(Options(quick=True))}
-    assert {name for name, verdict in verdicts.items() if verdict == "differs"} <= {
-        "(c) SKM a = 1, 1",
-        "(c) SKM a = 2, 1",
-    }
+    kept = ("(b) PCA, 1", "(c) SKM a = 3, 1", "(d) LDA, 1", "(e) PCA, 2", "(f) SKM a = 3, 2")
+    assert "differs" not in [verdicts[name] for name in kept]
+    assert verdicts["(f) SKM a = 1, 2"] == "differs"  # one direction for two classes
 
 
 def test_halves_have_no_row_in_common():

@@ -109,6 +109,18 @@ def test_counts_are_exact(ours, word):
     assert verdicts.count(ours, (150, 4, 3)) == word
 
 
+@pytest.mark.parametrize(
+    ("words", "word"),
+    [
+        (["agrees", "agrees"], "agrees"),
+        (["agrees", "undecided"], "undecided"),
+        (["undecided", "differs", "agrees"], "differs"),
+    ],
+)
+def test_all_parts_of_a_claim_must_agree(words, word):
+    assert verdicts.together(words) == word
+
+
 def test_true_claims_seldom_differ():
     differing = 0
     for _ in range(2_000):

@@ -15,12 +15,12 @@ START, END = "<!-- counts -->", "<!-- end of counts -->"
 
 def write_table(folder: Path, name: str, claims: list[Claim]) -> None:
     """Replace the table of a module in the page that has its line, and count again."""
-    place = re.compile(rf"(^`{name}`:\n\n)(?:\|.*\n)*", re.MULTILINE)
+    place = re.compile(rf"(^`{name}`:\n\n)(?:\|.*\n)*\n*", re.MULTILINE)
     for page in sorted(folder.glob("*.md")):
         text = page.read_text(encoding="utf8")
         if place.search(text):
-            written = place.sub(lambda match: f"{match[1]}{as_markdown(claims)}\n", text, count=1)
-            page.write_text(written, encoding="utf8")
+            written = place.sub(lambda match: f"{match[1]}{as_markdown(claims)}\n\n", text, count=1)
+            page.write_text(written.rstrip("\n") + "\n", encoding="utf8")
             count_verdicts(folder)
             return
     raise ValueError(f"no page in {folder} has the line `{name}`: above a table")

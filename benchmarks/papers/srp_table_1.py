@@ -20,10 +20,10 @@ from sklearn.utils.extmath import randomized_svd
 from threadpoolctl import threadpool_limits
 
 from benchmarks.papers import srp_dense as dense
-from benchmarks.papers.claims import Claim, Options, Verdict
+from benchmarks.papers.claims import Claim, Options
 from benchmarks.papers.drawing import figure, save, save_numbers
 from benchmarks.papers.srp_dense import Rows, centred
-from benchmarks.papers.verdicts import TIMINGS, slope_interval, speed, within
+from benchmarks.papers.verdicts import TIMINGS, slope_interval, speed, together, within
 from stream_dr import SPCA, SRP, random_fourier
 
 K = 10
@@ -288,7 +288,7 @@ def _slope(stage: Stage, quick: bool, numbers: list[tuple[object, ...]]) -> Clai
         words.append(within(slope, exponent - HALF, exponent + HALF))
     told = ", ".join(ours)
     print(f"{stage.what:45s}{stage.paper:36s}{told}", flush=True)
-    verdict: Verdict = "differs" if "differs" in words else "undecided" if "undecided" in words else "agrees"
+    verdict = together(words)
     return Claim(stage.what, stage.paper, told, verdict, "" if verdict == "agrees" else stage.reason)
 
 

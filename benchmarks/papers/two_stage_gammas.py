@@ -50,7 +50,7 @@ def claims(name: str, what: str, method: str, rows: Rows, options: Options) -> I
         yield Claim(
             f"{what}, γ = {gamma:g}: direct / two-stage time at n = {n:,}, d = {d:,}",
             f"significantly less, γ not said (at least {LEAST:g} agrees)",
-            f"{np.median(ratios):.1f} ({ratios.min():.1f} … {ratios.max():.1f})",
+            f"{np.median(ratios):.2f} ({ratios.min():.2f} … {ratios.max():.2f})",
             speed(ratios.tolist(), LEAST),
             f"direct {direct:.2f} s, LSQR {lsqr:.2f} s, medians of {len(seconds)}",
         )

@@ -34,7 +34,7 @@ from benchmarks.papers.verdicts import Interval, identity, within
 from tests.naive import two_stage as naive
 
 GAMMAS = (0.0, 1e-6, 1e-4, 1e-2, 1.0, 1e2, 1e4, 1e6)
-FEW = (0.0, 1.0, 1e6)
+FEW = (0.0, 1e6)
 """γ at which LSQR is run, too."""
 FACTOR = 100.0
 """Largest ratio of two rounding errors that agree: another order of the same rows moves them by up to 16."""

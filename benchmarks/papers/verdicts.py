@@ -5,7 +5,7 @@ with a word. `not told` (the paper does not say what was done) and `missing` (th
 had) are set by the caller.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -123,6 +123,12 @@ def fewer_errors(wrong: np.ndarray, other: np.ndarray) -> Decision:
     if better + worse == 0 or binomtest(better, better + worse).pvalue > CHANCE:
         return "undecided"
     return "agrees" if better > worse else "differs"
+
+
+def together(words: Iterable[Decision]) -> Decision:
+    """Return the verdict of a claim that has several parts: all of them must agree."""
+    found = set(words)
+    return "differs" if "differs" in found else "undecided" if "undecided" in found else "agrees"
 
 
 def count(ours: object, paper: object) -> Decision:
