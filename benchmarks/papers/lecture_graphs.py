@@ -144,7 +144,7 @@ def _spectral(options: Options) -> Iterator[Claim]:
     for name, values in found.items():
         means = {what: float(np.mean(v)) for what, v in values.items()}
         told = ", ".join(f"{what} {value:.2f}" for what, value in means.items())
-        verdict = within(paired_interval(np.array(values[GRAPH]), 0.0), FOUND, 1.0)
+        verdict = within(paired_interval(np.array(values[GRAPH]), 0.0), FOUND, np.inf)
         most = {what: max(parts[name + what]) for what in means if name + what in parts}
         apart = ", ".join(f"{what} {count}" for what, count in most.items() if count > 1)
         yield Claim(f"{name}: clusters by the first k eigenvectors, adjusted Rand index", "finds clusters", told,

@@ -65,8 +65,8 @@ def _claim(name: str, values: np.ndarray, model: Any) -> Claim:
     mean, low, high = (100 * value for value in interval)
     ours = f"1-NN error {mean:.1f} % ({low:.1f} … {high:.1f})"
     if "PCA" in name:
-        return Claim(name, "mixes", ours, within(interval, MIXES, 1.0))
-    verdict: Verdict = within(interval, 0.0, SEPARATES)
+        return Claim(name, "mixes", ours, within(interval, MIXES, np.inf))
+    verdict: Verdict = within(interval, -np.inf, SEPARATES)
     reason = ""
     if verdict != "agrees":
         reason = f"the paper names no a; {_apart(model)}: the smaller a, the less the spread counts"
