@@ -21,7 +21,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 from benchmarks.papers.claims import Claim, Options
-from benchmarks.papers.drawing import figure, save
+from benchmarks.papers.drawing import figure, save, save_numbers
 from benchmarks.papers.sets import load
 from benchmarks.papers.verdicts import SPLITS, identity, order, paired_interval, within
 from stream_dr import LDA, WMV, LaplacianEigenmaps
@@ -151,6 +151,13 @@ def _spectral(options: Options) -> Iterator[Claim]:
                     verdict, f"judged by {GRAPH}; parts of the graph: {apart or '1 in all'}")  # fmt: skip
     if options.pictures:
         _draw(str(options.pictures))
+        numbers = [
+            (name, what, seed, value)
+            for name, values in found.items()
+            for what, indices in values.items()
+            for seed, value in enumerate(map(float, indices))
+        ]
+        save_numbers(options.pictures, "lecture_graphs", ("set", "graph", "seed", "adjusted Rand index"), numbers)
 
 
 def _few_labels(quick: bool) -> Iterator[Claim]:
