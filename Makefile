@@ -40,7 +40,7 @@ $(LOWEST)/.installed: pyproject.toml tests/lowest_versions.py
 
 papers: $(STAMP) ## Measure the papers' tables and figures again, and draw them (ARGS=skm_figure_5: one of them)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
-	$(BIN)/python -m benchmarks.papers --pictures docs/papers $(or $(ARGS),--all)
+	$(BIN)/python -m benchmarks.papers --pictures docs/papers --pages docs/papers $(or $(ARGS),--all)
 
 image-check: ## As root: build the Dockerfile with buildah, and start, ask and stop the container (ARGS: to buildah build)
 	sh tests/image_check.sh $(ARGS)

@@ -19,7 +19,10 @@ from benchmarks.papers import (
 )
 from benchmarks.papers.claims import Options
 
-pytestmark = pytest.mark.filterwarnings("ignore::stream_dr.errors.FewerComponents")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::stream_dr.errors.FewerComponents"),
+    pytest.mark.filterwarnings("ignore::stream_dr.errors.NarrowKernel"),
+]
 
 FOLDER_SETS = [
     "ionosphere",
@@ -90,12 +93,14 @@ def test_srp_figure_2():
 
 @pytest.mark.test_all
 def test_srp_claim_1():
-    assert {claim.verdict for claim in srp_claim_1.run(Options(quick=True))} <= {"agrees", "missing"}
+    assert {claim.verdict for claim in srp_claim_1.run(Options(quick=True))} <= {"agrees", "not told", "missing"}
 
 
 @pytest.mark.test_all
 def test_srp_table_1():
-    assert len(list(srp_table_1.run(Options(quick=True)))) == len(srp_table_1.STAGES) + 2
+    assert len(list(srp_table_1.run(Options(quick=True)))) == len(srp_table_1.STAGES) + 2 * (
+        len(srp_table_1.PAPER_SIZES) + 1
+    )
 
 
 def test_the_chapters_equations_agree():
@@ -132,10 +137,9 @@ def test_skm(name):
 @pytest.mark.test_all
 def test_skm_figure_4_at_a_3_separates_and_pca_mixes():
     verdicts = {claim.what: claim.verdict for claim in skm_figure_4.run(Options(quick=True))}
-    assert {name for name, verdict in verdicts.items() if verdict == "differs"} <= {
-        "(c) SKM a = 1, 1",
-        "(c) SKM a = 2, 1",
-    }
+    kept = ("(b) PCA, 1", "(c) SKM a = 3, 1", "(d) LDA, 1", "(e) PCA, 2", "(f) SKM a = 3, 2")
+    assert "differs" not in [verdicts[name] for name in kept]
+    assert verdicts["(f) SKM a = 1, 2"] == "differs"  # one direction for two classes
 
 
 def test_halves_have_no_row_in_common():
@@ -144,6 +148,12 @@ def test_halves_have_no_row_in_common():
     assert len(a) + len(b) == 100
     assert min(len(a), len(b)) > 20
     assert not {tuple(row) for row in X[a]} & {tuple(row) for row in X[b]}
+
+
+def test_neighbours_that_tie_count_by_their_shares():
+    X, y = np.array([[0.0], [0.0], [0.0], [5.0]]), np.array([0, 0, 1, 1])
+    assert sets.error(X, y, np.array([[1.0]]), np.array([0])) == pytest.approx(1 / 3)
+    assert sets.error(X, y, np.array([[1.0], [4.0]]), np.array([1, 1])) == pytest.approx((2 / 3 + 0) / 2)
 
 
 def test_text_that_is_not_here_is_none(monkeypatch):

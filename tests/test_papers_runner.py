@@ -5,6 +5,7 @@ from types import ModuleType
 import pytest
 
 from benchmarks.papers import __main__ as runner
+from benchmarks.papers import pages
 from benchmarks.papers.claims import Claim
 
 
@@ -20,8 +21,8 @@ def one(monkeypatch):
 def test_claims_are_told_and_counted(one, capsys):
     runner.main(["one", "--quick"])
     told = capsys.readouterr().out
-    assert "DIFFERS  errors: paper 1 %; ours 2 %\n         another split\nAGREES   d: paper 3; ours 3" in told
-    assert told.endswith("1 agrees, 1 differs, 0 missing\n")
+    assert "DIFFERS   errors: paper 1 %; ours 2 %\n          another split\nAGREES    d: paper 3; ours 3" in told
+    assert told.endswith("1 agrees, 1 differs, 0 undecided, 0 not told, 0 missing\n")
 
 
 def test_claims_are_tables_for_a_page_where_asked(one, capsys):
@@ -38,3 +39,21 @@ def test_an_unknown_name_is_told_with_those_there_are(one, capsys):
 def test_without_names_it_says_what_there_is(one, capsys):
     runner.main([])
     assert capsys.readouterr().out.split() == ["one", "A", "table."]
+
+
+def test_tables_are_written_into_the_pages_and_counted(one, tmp_path):
+    page = tmp_path / "paper.md"
+    page.write_text("# A paper\n\nWords.\n\n`one`:\n\n| | paper |\n|---|---|\n| old | **agrees** |\n\nMore words.\n")
+    readme = tmp_path / "README.md"
+    readme.write_text(f"# Papers\n\n{pages.START}\n{pages.END}\n\nEnd.\n")
+    runner.main(["one", "--quick", "--pages", str(tmp_path)])
+    text = page.read_text()
+    assert "| errors | 1 % | 2 % | **differs**: another split |\n| d | 3 | 3 | **agrees** |\n\nMore words." in text
+    assert "old" not in text
+    assert "| [A paper](paper.md) | 1 | 1 | 0 | 0 | 0 |" in readme.read_text()
+    assert readme.read_text().endswith("End.\n")
+
+
+def test_a_table_without_a_place_is_an_error(one, tmp_path):
+    with pytest.raises(ValueError, match="no page"):
+        runner.main(["one", "--pages", str(tmp_path)])

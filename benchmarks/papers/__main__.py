@@ -14,7 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 import benchmarks.papers
-from benchmarks.papers.claims import Options, as_markdown, told
+from benchmarks.papers import pages
+from benchmarks.papers.claims import WORDS, Options, as_markdown, told
 
 
 def found() -> dict[str, ModuleType]:
@@ -32,6 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer runs")
     parser.add_argument("--pictures", type=Path, metavar="DIR", help="draw into this folder (docs/papers)")
     parser.add_argument("--markdown", action="store_true", help="claims as tables for a page")
+    parser.add_argument("--pages", type=Path, metavar="DIR", help="write the tables into the pages there (docs/papers)")
     options = parser.parse_args(arguments)
     modules = found()
     if unknown := [name for name in options.names if name not in modules]:
@@ -40,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
         for name, module in modules.items():
             print(f"{name:24s} {(module.__doc__ or '').splitlines()[0]}")
         return
-    counts = {"agrees": 0, "differs": 0, "missing": 0}
+    counts: dict[str, int] = dict.fromkeys(WORDS, 0)
     for name in modules if options.all else options.names:
         begun = time.monotonic()
         print(f"== {name}: {(modules[name].__doc__ or '').splitlines()[0]}", flush=True)
@@ -49,6 +51,8 @@ def main(arguments: list[str] | None = None) -> None:
             counts[claim.verdict] += 1
         shown = as_markdown(claims) if options.markdown else told(claims)
         print(shown, f"({time.monotonic() - begun:.0f} s)", sep="\n", end="\n\n", flush=True)
+        if options.pages:
+            pages.write_table(options.pages, name, claims)
     print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
 
 

@@ -1,12 +1,20 @@
 """Claims: what a paper says, what is measured here, and what to make of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from textwrap import fill
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-Verdict = Literal["agrees", "differs", "missing"]
-"""missing: the data is not to be had, or the paper does not say what was done."""
+from benchmarks.papers.verdicts import Interval, within
+
+Verdict = Literal["agrees", "differs", "undecided", "not told", "missing"]
+"""Answer to a claim.
+
+- agrees, differs, undecided: by a rule of `verdicts`.
+- not told: the paper does not say what was done, or gives no figure to compare with.
+- missing: the data cannot be had.
+"""
+WORDS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 class Claim(NamedTuple):
@@ -30,13 +38,23 @@ Run = Callable[[Options], Iterator[Claim]]
 """What each file of a table or figure has as `run`: it prints what it measures and gives its claims."""
 
 
+def axis_verdict(intervals: Iterable[Interval], low: float, high: float) -> Verdict:
+    """Return the verdict of curves of which only the axis is known.
+
+    A mean whose interval lies wholly off the axis differs. To be on the axis is no agreement, as the
+    curve itself is not told.
+    """
+    off = any(within(interval, low, high) == "differs" for interval in intervals)
+    return "differs" if off else "not told"
+
+
 def told(claims: list[Claim]) -> str:
     """Claims as lines: paper's figure, ours, verdict, reason."""
     lines = []
     for claim in claims:
-        lines.append(f"{claim.verdict.upper():8s} {claim.what}: paper {claim.paper}; ours {claim.ours}")
+        lines.append(f"{claim.verdict.upper():9s} {claim.what}: paper {claim.paper}; ours {claim.ours}")
         if claim.reason:
-            lines.append(fill(claim.reason, 125, initial_indent=" " * 9, subsequent_indent=" " * 9))
+            lines.append(fill(claim.reason, 125, initial_indent=" " * 10, subsequent_indent=" " * 10))
     return "\n".join(lines)
 
 

@@ -1,5 +1,10 @@
-"""Drawing: matplotlib, only where a script is asked for pictures (`pip install 'stream-dr[bench]'`)."""
+"""Drawing: matplotlib, only where a script is asked for pictures (`pip install 'stream-dr[bench]'`).
 
+Numbers that are drawn are also written as CSV, under the picture's name.
+"""
+
+import csv
+from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -28,3 +33,14 @@ def save(picture: Any, folder: str, name: str) -> None:
     picture.savefig(drawn, dpi=90)
     Image.open(drawn).convert("RGB").quantize(64).save(path, optimize=True)
     print(f"drawn: {path}")
+
+
+def save_numbers(folder: Path, name: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write measured numbers as folder/name.csv, floats with six digits."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.csv"
+    with path.open("w", newline="", encoding="utf8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(head)
+        writer.writerows([f"{v:.6g}" if isinstance(v, float) else v for v in row] for row in rows)
+    print(f"written: {path}")

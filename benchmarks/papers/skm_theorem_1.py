@@ -11,9 +11,12 @@ import numpy as np
 
 from benchmarks.papers.claims import Claim, Options
 from benchmarks.papers.sets import available, load
+from benchmarks.papers.verdicts import Interval, count, within
 from stream_dr import SKM
 
 SETS = ("iris", "wine", "ionosphere", "letter")
+DEGREES = 1.0
+"""Angle within which two projections are the same."""
 CONSTRAINTS = {
     "a": "weights of other classes rise with their share",
     "b": "the own class's weight falls with its share",
@@ -66,9 +69,13 @@ def run(options: Options) -> Iterator[Claim]:
         one = sum(holds(name, *case) for case in cases)
         own = sum(holds(name, *case, row_sums=True) for case in cases)
         ours = f"{one} of {draws} draws with one M, {own} with each class's own"
-        agrees = one == own == draws
-        reason = "" if agrees else "(b) needs one M, (c) each class's own: for a > 1 and unequal shares not both"
-        yield Claim(f"({name}) {words}", "always", ours, "agrees" if agrees else "differs", reason)
+        verdict = count((one, own), (draws, draws))
+        reason = (
+            ""
+            if verdict == "agrees"
+            else "(b) needs one M, (c) each class's own: for a > 1 and unequal shares not both"
+        )
+        yield Claim(f"({name}) {words}", "always", ours, verdict, reason)
     for name in SETS:
         if available(name):
             yield _effect(name)
@@ -93,7 +100,8 @@ def _effect(name: str) -> Claim:
     angle, apart = _angle(one, own), _angle(one, ours)
     what = f"{name}: M leaves the projection as it is (a = 3, {p} columns)"
     told = f"each class's own M turns it by {angle:.2f}°; SKM here is that of one M to {apart:.0e}°"
-    return Claim(what, "yes, a constant", told, "agrees" if angle < 1 else "differs", "" if angle < 1 else _shares(y))
+    verdict = within(Interval(angle, angle, angle), 0.0, DEGREES)
+    return Claim(what, "yes, a constant", told, verdict, "" if verdict == "agrees" else _shares(y))
 
 
 def _shares(y: np.ndarray) -> str:

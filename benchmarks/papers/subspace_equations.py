@@ -14,10 +14,13 @@ from scipy.linalg import eigh
 from benchmarks.papers.claims import Claim, Options
 from benchmarks.papers.drawing import figure, save
 from benchmarks.papers.sets import available, load, scaled
+from benchmarks.papers.verdicts import Interval, identity, within
 from stream_dr import LDA, LLE, LPP, NPE, PCA, PLSDA, SPCA, LaplacianEigenmaps
 
 SETS = ("wine", "breast cancer", "sonar")
 NEAR = 10
+DEGREES = 10.0
+"""Angle of a slight difference."""
 
 Difference = Callable[[np.ndarray, np.ndarray], float]
 """(X, y) → the largest difference of ours and the equation's unit vectors."""
@@ -30,7 +33,7 @@ def run(options: Options) -> Iterator[Claim]:
     for equation, paper, what, difference, reason in EQUATIONS:
         off = max(difference(X, y) for X, y in sets)
         ours = f"{what} differs by {off:.0e} at most ({', '.join(names)})"
-        yield Claim(equation, paper, ours, "agrees" if off < 1e-8 else "differs", reason)
+        yield Claim(equation, paper, ours, identity(off), reason)
     yield from _of_plsda(sets, names)
     yield Claim(
         "global-local (graph-Laplacian) PLS-DA",
@@ -226,7 +229,7 @@ def _of_plsda(sets: list[tuple[np.ndarray, np.ndarray]], names: list[str]) -> It
         "slightly",
         ", ".join(f"{name} {angle:.1f}°" for name, angle in zip(names, between, strict=True))
         + " between their first vectors",
-        "agrees" if max(between) < 10 else "differs",
+        within(Interval(max(between), min(between), max(between)), 0.0, DEGREES),
         "X̄ᵀYYᵀX̄ = Σ n_j² (m_j − x̄)(m_j − x̄)ᵀ has n_j² where Sb has n_j: with two classes, or equal ones, the same vectors.",
     )
 

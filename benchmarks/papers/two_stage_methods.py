@@ -4,10 +4,10 @@ H (n, k) is the method's, centred; W (d, p) solves (XHHᵀXᵀ) w = λ (XXᵀ + 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
+from scipy.linalg import cholesky, qr, solve_triangular
 from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator, eigsh, lsqr
 
@@ -63,6 +63,43 @@ def centred(X: Any) -> LinearOperator:
 def direct(svd: SVD, H: np.ndarray, gamma: float) -> np.ndarray:
     """W0 of the eigenproblem itself, from naive.centred_svd of the rows."""
     return naive.from_svd(*svd, H, gamma)[0]
+
+
+class Coordinates(NamedTuple):
+    """Centred rows (n, r) in an orthonormal basis (d, r) of their span."""
+
+    rows: np.ndarray
+    basis: np.ndarray
+
+
+def coordinates(X: np.ndarray) -> Coordinates:
+    """Return the centred rows in a basis of their span, by QR with column pivoting.
+
+    The rank is cut at the square root of d·eps, as naive.centred_svd does.
+    """
+    rows = X - X.mean(axis=0)
+    basis, R, _ = qr(rows.T, mode="economic", pivoting=True, check_finite=False)
+    diagonal = np.abs(np.diagonal(R))
+    basis = basis[:, diagonal**2 > X.shape[1] * naive.EPS * diagonal[0] ** 2]
+    return Coordinates(rows @ basis, basis)
+
+
+def factors(given: Coordinates, gamma: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return Q (n, r) and R (r, r) of [rows; √γ I] = QR, of Q the part of the rows."""
+    n, r = given.rows.shape
+    Q, R = np.linalg.qr(np.vstack([given.rows, np.sqrt(gamma) * np.eye(r)]))
+    return Q[:n], R
+
+
+def direct_by_qr(given: Coordinates, factored: tuple[np.ndarray, np.ndarray], H: np.ndarray) -> np.ndarray:
+    """Return W0 of the eigenproblem by a QR of the rows, without their SVD.
+
+    XXᵀ + γI = RᵀR, so the problem is that of the SVD of QᵀH.
+    """
+    Q, R = factored
+    P, t, _ = np.linalg.svd(Q.T @ H, full_matrices=False)
+    p = int(np.count_nonzero(t**2 > 1e-10 * t[0] ** 2))
+    return given.basis @ np.asarray(solve_triangular(R, P[:, :p]))
 
 
 def by_svd(svd: SVD, H: np.ndarray, gamma: float) -> np.ndarray:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.papers.claims import Claim, Options
+from benchmarks.papers.claims import Claim, Options, Verdict
 from benchmarks.papers.sets import available, load
+from benchmarks.papers.verdicts import count
 
 PAPER = {
     "Syn1": (1000, 100, 5), "Syn2": (1000, 5000, 5), "Syn3": (1000, 100, 5), "Syn4": (1000, 5000, 5),
@@ -49,7 +50,7 @@ def run(options: Options) -> Iterator[Claim]:
         if name.startswith("Syn") or available(name):
             X, Y = rows(name)
             here = (*X.shape, Y.shape[1])
-            verdict = "agrees" if here == (n, d, k) else "differs"
+            verdict: Verdict = count(here, (n, d, k))
         else:
             here, verdict = None, "missing"
         yield Claim(
