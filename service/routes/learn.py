@@ -83,7 +83,8 @@ async def _respond_with_receipt(
 ) -> schemas.Receipt:
     """Return a receipt, after every model has published the batch if `wait` is true.
 
-    If some model does not publish it in time, the status is 202 and the receipt has the reason.
+    If some model does not publish it in time, or cannot, the status is 202 and the receipt has the
+    reason.
     """
     answer = _to_schema(receipt, receipt.position)
     if wait:

@@ -113,7 +113,7 @@ class Directory(AbstractContextManager["Directory"]):
     recent : Recent
         Drafts in memory that were appended and not learned yet.
     records : Records
-        Records in records.jsonl.
+        Records in records.sqlite.
 
     Only the methods of the Directory change these attributes.
 

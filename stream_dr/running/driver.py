@@ -120,8 +120,8 @@ class Driver:
     on_event : EventHandler
         Function that is called when something has happened.
     awaited_position : callable
-        Returns the last position of the log that some caller waits for, or -1. Models that have
-        learned this position are published at once.
+        Returns the last position of the log that some caller waits for, or -1. A model whose last
+        solution is older is published at once.
     solving : bool
         True to solve models for the tests of `TestThenTrain`. A replay needs this, because it
         publishes models only at its end.

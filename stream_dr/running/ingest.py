@@ -2,7 +2,8 @@
 
 The thread takes all drafts from the queue, checks them in order and commits them in one
 transaction (a group commit). Then it completes the futures of their callers. New drafts wait in
-the queue during a commit, so many small drafts share one fsync. The queue is bounded in bytes.
+the queue during a commit, so many small drafts share the waits for the disk. The queue is bounded
+in bytes.
 
 Only this thread appends to the log, so the events have one order.
 """

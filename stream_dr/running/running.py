@@ -174,8 +174,8 @@ class Running:
           or cannot be solved.
         - The future is cancelled if `stop` is called first.
 
-        While the future is pending, models publish as soon as they have applied the event. The
-        caller may cancel the future.
+        While the future is pending, models are solved and published one solution after the other,
+        without pauses. The caller may cancel the future.
         """
         future = self._waits.add(position)
         self._handle(EngineEvent.WAIT_ADDED)
