@@ -68,13 +68,13 @@ class Frozen(NamedTuple):
 
 @dataclass
 class Solving:
-    """Last attempt to solve a model's state.
+    """Last attempt to compute a model's projection from its state.
 
-    attempted: position of the state.
+    attempted: log position of the last event that the state includes.
     error: error that the solver raised, or None.
-    under_way: True while a state is being solved and published.
+    under_way: True while a projection is being computed and published.
     ended_at: time at which the attempt ended (time.monotonic).
-    seconds: time that it took.
+    seconds: time that the attempt took.
     """
 
     attempted: int
@@ -117,7 +117,7 @@ class Learner(Protocol):
 
     @property
     def estimator(self) -> Estimator:
-        """Estimator that learns."""
+        """Estimator whose method and parameters are used to learn."""
 
     @property
     def initial_state(self) -> State | None:
@@ -454,9 +454,10 @@ class Model:
         return f"model {self.name!r} {what} at position {failure.position} ({failure.code}): {why}"
 
     def freeze(self) -> Frozen:
-        """Return the state between two events. All threads may call it.
+        """Return the current state, after all learned events. All threads may call this method.
 
-        Raises ModelFailed if the model has failed, because its state may be half new.
+        Raises ModelFailed if the model has failed. Its state may then include only a part of the
+        event at which it failed.
         """
         with self._learning:
             if self.failure is not None:

@@ -296,7 +296,7 @@ def oldest_snapshot(directory_path: Path, model: Model) -> int:
 
 
 def newest_snapshot(directory_path: Path) -> int:
-    """Return the position of the newest snapshot of all models, −1 if there are none."""
+    """Return the latest position of any model's snapshot, −1 if no model has one."""
     return max((int(p.stem) for p in directory_path.glob("snapshots/*/*.safetensors") if p.stem.isdigit()), default=-1)
 
 

@@ -187,7 +187,8 @@ class LiveFigures:
         self._status = status
         self._status_json = b""
         self._status_at = 0.0
-        # Tags of other processes do not match.
+        # This prefix makes the tags of two processes differ. So a figure that a browser got before
+        # a restart of the service is sent again.
         self._process_tag = uuid.uuid4().hex[:8]
 
         self._lock = threading.Lock()
@@ -254,7 +255,10 @@ class LiveFigures:
         return newest, counts
 
     def _figure(self, kind: str, model: Model | None, options: FigureOptions, newest: Newest) -> Drawn:
-        """Return a figure, drawn again if it has changed and is old enough."""
+        """Return a figure.
+
+        It is drawn again if its data have changed and it was drawn REFRESH_SECONDS ago or earlier.
+        """
         shown_model = model if kind not in OF_ALL else None
         version = shown_model.published_version if shown_model is not None else 0
         records = self._records.read() if kind in FROM_RECORDS else ()

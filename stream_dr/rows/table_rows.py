@@ -184,7 +184,8 @@ def numbers_of(array: pa.Array) -> np.ndarray:
 
     Costs O(1).
     """
-    # A view of the buffer, unlike `to_numpy`, does not release the interpreter lock.
+    # Make a view of the buffer. `to_numpy` would release the interpreter lock, and then wait until
+    # other threads release it.
     kind = _NUMBERS[array.type.id]
     if not len(array):
         return np.empty(0, kind)

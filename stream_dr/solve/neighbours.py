@@ -77,7 +77,8 @@ def column_medians(landmarks: Rows) -> np.ndarray:
     the result is 0 in each column in which fewer than half of the rows have a value. Rows from
     which the medians are subtracted then stay sparse.
     """
-    # Take one of the values and not a mean, so that differences of integers stay integers.
+    # An even number of rows has two middle values. Their mean may not be a whole number, so take
+    # one of the two. Rows of whole numbers then stay whole after the medians are subtracted.
     half = landmarks.shape[0] // 2
     if not sp.issparse(landmarks):
         return np.asarray(np.partition(landmarks, half, axis=0)[half])

@@ -85,7 +85,10 @@ class ScatterProduct:
         self._adding[turn] = self._pool.submit(self._parts[turn].add, block, weights)
 
     def result(self) -> np.ndarray:
-        """Return the product (features, r) float64 summed over all blocks so far."""
+        """Return the scatter matrix times the given columns, summed over all blocks so far.
+
+        The result is (features, r) float64.
+        """
         for turn in range(len(self._parts)):
             self._wait_for_turn(turn)
         out = self._parts[0].result()
@@ -119,7 +122,7 @@ class _PartialProduct:
             self._add_dense(block.X, weights)
 
     def result(self) -> np.ndarray:
-        """Return the product (features, r), summed over the blocks added to this object."""
+        """Return the scatter matrix of the added blocks times the given columns (features, r)."""
         return self._out - np.outer(self._mean, self._total)
 
     def _add_sparse(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:

@@ -33,19 +33,19 @@ The direction is computed from columns that are scaled to length 1 first.
 
 @nested_state
 class Subspace(NamedTuple):
-    """Orthonormal basis V and its products with the scatter Cxx, between two steps.
+    """Orthonormal basis V, its product with the scatter Cxx, and directions to add next.
 
     Cxx (features, features) is the scatter of the centred rows.
 
     Attributes
     ----------
     basis : (features, m) float64
-        Basis V, orthonormal.
+        Basis V, with orthonormal columns.
     images : (features, m) float64
         Product Cxx V.
     directions : (features, r) float64
-        Directions that the next step adds to the basis. They are orthonormal, and orthogonal to V.
-        The next step needs the product of Cxx and these directions. If r = 0, the basis cannot
+        Orthonormal vectors, orthogonal to V, which `extend_basis` adds to the basis. The caller
+        passes the product of Cxx and these vectors to `extend_basis`. If r = 0, the basis cannot
         grow, and solutions in the span of V are exact.
     """
 

@@ -161,13 +161,15 @@ class LabelSets(NamedTuple):
         return sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(len(self.sets), labels))
 
     def cross(self, columns: Rows, mean: np.ndarray, low: np.ndarray) -> np.ndarray:
-        """Return Σ_s (t_s − w_s x̄) columns[s] over all label sets s.
+        """Return the product (features, m) of the centred sums of label sets and `columns`.
 
-        The result is (features, m). For the rows x, of weight w, with label set s, w_s is the sum
-        of w, and t_s (features,) the sum of w x. x̄ is the mean of all rows.
+        A label set is a distinct combination of labels. The centred sum (features,) of a label set
+        is Σ w (x − x̄) over the rows x with this label set. w is the weight of a row, and x̄ is the
+        mean of all rows.
 
         columns: (sets, m), dense or sparse.
-        mean, low: (features,) arrays whose sum is x̄.
+        mean: (features,), the mean x̄ rounded to float64.
+        low: (features,), the part of x̄ that is lost by rounding, so that x̄ = mean + low.
         """
         columns = columns.toarray() if sp.issparse(columns) else np.asarray(columns, dtype=np.float64)
         total = -np.outer((mean - _widened(self.shift, len(mean))) + low, self.weights @ columns)

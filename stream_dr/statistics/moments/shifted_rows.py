@@ -95,7 +95,7 @@ def _shifts(
                     there[j] += weights[i]
                     shift[j] += (v - shift[j]) * (weights[i] / there[j])
 
-    # Only features that are nonzero in at least half of the weight are shifted.
+    # Shift a feature only if the rows in which it is not 0 have at least half of all weight.
     columns = np.empty(len(shift), dtype=np.int64)
     used = 0
     for j in range(len(shift)):
