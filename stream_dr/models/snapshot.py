@@ -118,9 +118,9 @@ def export_model(model: Model) -> bytes:
 
 
 def write_published(model: Model, directory_path: Path) -> None:
-    """Write the projection that a failed model has published.
+    """Write the published projection of a failed model to a file.
 
-    So the projection can be served after a restart. The model's state is not written, because it
+    The projection can then be served after a restart. The model's state is not written, because it
     may contain only a part of the event at which the model failed.
     """
     if model.published is None:
@@ -139,7 +139,7 @@ def write_published(model: Model, directory_path: Path) -> None:
 
 
 def restore_published(model: Model, directory_path: Path) -> None:
-    """Restore the projection that a failed model had published."""
+    """Restore the published projection of a failed model from the file, if there is one."""
     path = snapshot_folder(directory_path, model.name, model.id) / FAILED
     try:
         arrays, metadata = read_file(path)
@@ -164,7 +164,8 @@ def restore_model(model: Model, entry: Entry, path: Path, first: int, last: int,
 
     restored = restore(model, path, last, writable)
     if not restored and not model.subtracts:
-        # Each unlearn event would rebuild such a model, so the removed rows are never learned.
+        # Such a model cannot subtract rows, so each unlearn event would make it learn all rows
+        # again. Skip the removed rows from the start instead.
         model.set_unlearn_horizon(last)
     if model.published is not None and model.published.refined_at is not None:
         model.begin_refine(model.published.rows)
@@ -225,7 +226,7 @@ def start_from_saved(model: Model, estimator: Any) -> None:
     try:
         projection = estimator.projection()
     except Exception:
-        # The error is not lost: it is raised again and reported when the model is next solved.
+        # Ignore the error here. It is raised and reported when the model is published next time.
         return
 
     if isinstance(projection, Linear):
@@ -302,7 +303,7 @@ def newest_snapshot(directory_path: Path) -> int:
 
 def remove_snapshots(directory_path: Path, model: Model) -> None:
     """Remove the folder of a model's snapshots."""
-    # A snapshot that is being written would be stored after the folder is removed.
+    # Wait until no thread writes a snapshot. Otherwise the snapshot would create the folder again.
     with model.snapshotting:
         shutil.rmtree(snapshot_folder(directory_path, model.name, model.id), ignore_errors=True)
 

@@ -115,7 +115,7 @@ class _PartialProduct:
         self._total = np.zeros(self._columns.shape[1])
 
     def add(self, block: Block, weights: np.ndarray | None) -> None:
-        """Add one block's rows."""
+        """Add the rows of one block, with their weights (rows,) or None."""
         if sp.issparse(block.X):
             self._add_sparse(block.X, weights)
         else:
@@ -137,7 +137,7 @@ class _PartialProduct:
             z = centred @ self._columns
             if weights is not None:
                 z *= weights[at : at + rows, None]
-            # Nothing is added to `_total`, because the left factor `centred` has no mean.
+            # `_total` corrects for rows that are not centred. These rows are centred.
             self._out += centred.T @ z
 
 

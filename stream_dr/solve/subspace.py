@@ -71,7 +71,7 @@ class Subspace(NamedTuple):
 
 
 def start_basis(columns: np.ndarray) -> Subspace:
-    """Return an empty basis, which the first step extends by the given columns.
+    """Return a basis without vectors, whose `directions` span the given columns.
 
     columns: (features, k). Directions in which the columns have only rounding error are dropped.
     """
@@ -92,10 +92,10 @@ def extend_basis(state: Subspace, product: np.ndarray) -> Subspace:
 
 
 def restart(state: Subspace, answer: np.ndarray) -> Subspace:
-    """Return a basis cut down to the span of a solution.
+    """Return a smaller basis, which spans only a solution.
 
-    The next directions span the part of Cxx times the solution that lies outside the new basis.
-    Cxx (features, features) is the scatter of the centred rows.
+    The `directions` of the result span the part of Cxx X that lies outside the new basis. X
+    (features, p) is the solution, and Cxx (features, features) the scatter of the centred rows.
 
     answer: (m, p), the solution as coefficients of the m vectors of the old basis.
     """
