@@ -407,8 +407,8 @@ class _MessageChecker:
         self._check_bound(
             self._parts, MAX_PARTS, "columns, counted in each record batch, and entries of metadata; send fewer"
         )
-        # A column or an entry takes at least 16 bytes, and the bytes of its texts, of the metadata.
-        # If the total is larger than the metadata, some of them are stored once and counted twice.
+        # Each column or metadata entry takes at least 16 bytes and the bytes of its texts.
+        # If the total is larger than the metadata, some entries were counted several times.
         self._text_bytes += 16 * parts + text_bytes
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")

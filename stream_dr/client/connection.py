@@ -129,7 +129,7 @@ _CLASSES: dict[str, type[errors.StreamDRError]] = {}
 for _kind in vars(errors).values():
     if isinstance(_kind, type) and issubclass(_kind, errors.StreamDRError):
         _CLASSES.setdefault(_kind.code, _kind)
-# The service reports an invalid parameter of a request under a code of its own.
+# The service uses this code for an invalid parameter of a request.
 _CLASSES["invalid_request"] = errors.InvalidParameter
 
 

@@ -93,8 +93,7 @@ _NUMBERS = ("version", "newest", "position", "rows", "refined_at", "residual", "
 
 def single_array(column: pa.Array) -> np.ndarray:
     """Return the only value of an Arrow column, which is an array."""
-    # The service sends arrays as tensors. Arrow has no empty tensors, so it sends empty arrays as
-    # lists.
+    # The service sends an array as a tensor, or as a list if the array is empty.
     if isinstance(column, pa.FixedShapeTensorArray):
         return np.asarray(column.to_numpy_ndarray()[0])
     return np.asarray(column[0].as_py(), dtype=np.float64)

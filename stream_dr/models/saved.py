@@ -147,7 +147,7 @@ def estimator_of(spec: Spec) -> Any:
 def stored_spec(fields: JsonDict) -> Spec:
     """Return the Spec that was stored in a file or table as a dict.
 
-    Raises TypeError if `fields` has other keys than a Spec has fields.
+    Raises TypeError if `fields` are not the fields of a Spec, or have values of wrong types.
     """
     spec = Spec(**fields)
     if not isinstance(spec.estimator, str):
@@ -175,7 +175,8 @@ def with_defaults(spec: Spec) -> Spec:
 def same_model(known: Spec, spec: Spec) -> bool:
     """Return True if a spec describes the same model as `known`.
 
-    A parameter that `spec` does not set is not compared. Raises InvalidParameter.
+    If `spec` does not set a parameter, its default is compared. This is the default that `known`
+    stores, or else the default of this release. Raises InvalidParameter.
     """
     maps = {(s.params.get("feature_map") or {}).get("map") for s in (known, spec)}
     if spec.estimator != known.estimator or len(maps) > 1:

@@ -47,8 +47,8 @@ class Limits(NamedTuple):
     max_body_bytes: largest number of bytes of one batch, as sent and as decompressed.
     max_json_bytes: largest number of bytes of one batch sent as JSON.
     max_queue_bytes: largest number of bytes of request bodies that wait in memory.
-    max_lag: number of events that a model may be behind the end of the log. New batches are
-        refused while a model is further behind.
+    max_lag: number of events that a live model may be behind the end of the log. New batches are
+        refused while a live model is further behind.
     keep_versions: number of projections stored for each model.
 
     >>> import stream_dr

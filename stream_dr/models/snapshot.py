@@ -164,8 +164,7 @@ def restore_model(model: Model, entry: Entry, path: Path, first: int, last: int,
 
     restored = restore(model, path, last, writable)
     if not restored and not model.subtracts:
-        # Such a model cannot subtract rows, so each unlearn event would make it learn all rows
-        # again. Skip the removed rows from the start instead.
+        # Skip the rows that unlearn events remove, because such a model cannot subtract rows.
         model.set_unlearn_horizon(last)
     if model.published is not None and model.published.refined_at is not None:
         model.begin_refine(model.published.rows)
@@ -303,7 +302,7 @@ def newest_snapshot(directory_path: Path) -> int:
 
 def remove_snapshots(directory_path: Path, model: Model) -> None:
     """Remove the folder of a model's snapshots."""
-    # Wait until no thread writes a snapshot. Otherwise the snapshot would create the folder again.
+    # Wait until no thread writes a snapshot, because writing would create the folder again.
     with model.snapshotting:
         shutil.rmtree(snapshot_folder(directory_path, model.name, model.id), ignore_errors=True)
 

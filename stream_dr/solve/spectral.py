@@ -61,8 +61,8 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if min(m, k) == 0:
         return np.zeros((m, 0)), np.zeros(0)
 
-    # For a large tall matrix, it is faster to use the Gram matrix (k, k). The result is None if
-    # the Gram matrix is not accurate enough.
+    # For a large tall matrix, use the Gram matrix (k, k), which is faster.
+    # The result is None if the Gram matrix is not accurate enough.
     pairs = _left_singular_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if pairs is None:
         vectors, values, _ = thin_svd(matrix)
