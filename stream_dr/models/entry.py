@@ -94,14 +94,13 @@ class RefinePolicy(NamedTuple):
 class Spec(NamedTuple):
     """Estimator and parameters of a model.
 
-    estimator: registry key.
-    params: the parameters that were given.
+    estimator: key of the estimator in the registry, such as "lda".
+    params: parameters that the user has given.
     saved: sha256 of the state of the saved estimator that the model started from. None if the
         model started empty.
-    defaults: default values, at the time when the model was added, of the parameters that are not
-        in `params`. The key "feature_map" has the defaults of the feature map's parameters that
-        `params["feature_map"]` lacks. They are stored because a later release may have other
-        defaults.
+    defaults: values of the parameters that the user has not given. They are stored because a later
+        release may have other default values. The key "feature_map" has the parameters of the
+        feature map that the user has not given.
     """
 
     estimator: str

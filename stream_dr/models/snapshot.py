@@ -1,14 +1,14 @@
-"""Snapshot: a model's State, position, spec and published projection in one file.
+"""Snapshots: files with a model's state, position, spec and published projection.
 
-The path of a snapshot is `D/snapshots/NAME.ID/POSITION.safetensors`. The two newest snapshots of a
-model are stored. A restart restores the newest valid snapshot. A snapshot is taken from a frozen
-State, so the model can learn while the file is written. A restored model that continues gets the
-same bits as a model that never stopped.
+The path of a snapshot in a directory is `snapshots/NAME.ID/POSITION.safetensors`. The two newest
+snapshots of a model are stored. A restart restores the newest valid snapshot. A snapshot is made
+from an immutable copy of the state, so the model can learn while the file is written. A restored
+model gives exactly the results of a model that never stopped.
 
-If a model started from a saved estimator, this estimator is stored in the same folder, because no
-event of the log contains what the estimator knew before.
+If a model started from a saved estimator, this estimator is stored in the same folder, because the
+log does not contain the rows that the estimator had learned.
 
-Cost: the state's bytes, written and hashed once.
+Cost: all bytes of the state are written and hashed once.
 """
 
 import hashlib
@@ -287,9 +287,9 @@ def snapshot_files(folder: Path) -> list[Path]:
 
 
 def oldest_snapshot(directory_path: Path, model: Model) -> int:
-    """Return the position of a model's oldest snapshot.
+    """Return the log position of a model's oldest snapshot file.
 
-    Without a snapshot, return the position before the model's start.
+    If the model has no snapshot, the result is `model.start` − 1.
     """
     files = snapshot_files(snapshot_folder(directory_path, model.name, model.id))
     return int(files[-1].stem) if files else model.start - 1

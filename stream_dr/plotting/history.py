@@ -322,8 +322,8 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
     Parameters
     ----------
     source : RefineReport, Directory, path or list of records
-        A report is drawn alone (`estimator.refine_report_`). For a directory, its path or its
-        records, the last time that each model was refined is drawn.
+        Report of an estimator (`refine_report_`), or a directory, its path or its records. From a
+        directory, the last passes by which each model was refined are drawn.
     model : str or None
         Name of the only model to draw. None draws all models.
 

@@ -137,7 +137,7 @@ class _PartialProduct:
             z = centred @ self._columns
             if weights is not None:
                 z *= weights[at : at + rows, None]
-            # `_total` corrects for rows that are not centred. These rows are centred.
+            # Do not change `_total`, which is needed only for rows that are not centred.
             self._out += centred.T @ z
 
 

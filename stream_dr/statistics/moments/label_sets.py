@@ -84,9 +84,10 @@ class SetSums(NamedTuple):
         return sums.toarray() if sp.issparse(sums) else sums
 
     def plus(self, newer: "SetSums", width: int) -> "SetSums":
-        """Return the sums of `self` and `newer` added together.
+        """Return the sums of the rows of `self` and `newer` together.
 
-        Sums of the same label set are added. The result has all label sets of both.
+        The result has the label sets of `self` and of `newer`. If both have a label set, its two
+        sums are added.
 
         width: number of features.
         """

@@ -78,6 +78,9 @@ def _shifts(
 ) -> np.ndarray:
     """Write the shift of each feature, and return the indices of the shifted features.
 
+    The shift of a feature is the number that is subtracted from its values. It is the mean of the
+    feature's nonzeros, or 0 if less than half of the total weight has a nonzero.
+
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
