@@ -139,7 +139,7 @@ class Client:
             Idempotency key. None means a random key. If X is a stream, the number of the batch is
             appended to the key.
         wait : bool
-            If true, return only after every model has learned the rows.
+            If true, wait until all models have published the rows, or the service's timeout ends.
         target : str
             Kind of the targets: "class", "multilabel", "continuous" or "auto". "auto" takes the
             kind of earlier batches. For the first batch, "auto" takes the kind from the values of

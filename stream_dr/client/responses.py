@@ -14,10 +14,10 @@ from stream_dr.targets.label_codes import Label
 class Acknowledgement(TypedDict):
     """Response to a batch of rows, or to a request to unlearn rows.
 
-    position: position of the request in the log.
+    position: position of the request in the log. There is none if the rows were only checked.
     rows: number of rows in the batch, or of removed rows.
     duplicate: True if an earlier request had the same idempotency key.
-    lag: number of events in the log that some model has not learned yet.
+    lag: number of events that models have not learned yet. Given only if the request has waited.
     columns_missing: columns of the stream's table that the sent rows do not have. The values of
         these columns count as missing.
     """
