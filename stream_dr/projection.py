@@ -94,7 +94,7 @@ class Orientable(Projection, Protocol):
 
     @property
     def eigenvalues(self) -> np.ndarray:
-        """Eigenvalues (components,)."""
+        """Eigenvalues (components,) of the problem that the estimator solved."""
         ...
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> Projection:
@@ -107,7 +107,7 @@ class Orientable(Projection, Protocol):
 
 
 class LinearProjection(Projection, Protocol):
-    """Projection with loadings, of rows or of mapped rows."""
+    """Projection that subtracts a point and multiplies by loadings."""
 
     @property
     def mean(self) -> np.ndarray:
@@ -121,7 +121,7 @@ class LinearProjection(Projection, Protocol):
 
     @property
     def eigenvalues(self) -> np.ndarray:
-        """Eigenvalues (components,)."""
+        """Eigenvalues (components,) of the problem that the estimator solved."""
         ...
 
     @property
@@ -529,10 +529,12 @@ def check_map(state: MappedFields, width: int) -> FeatureMap:
 
 
 def columns_of(projection: Projection, X: Rows) -> Iterator[Rows]:
-    """Yield rows X (rows, features) with the columns that the loadings belong to.
+    """Yield the rows X in the form that is multiplied by the loadings.
 
-    If the projection has a feature map, these are the mapped rows. A few thousand rows come at a
-    time.
+    With a feature map, this form is the mapped rows. Otherwise it is the rows themselves. Each
+    yielded part has a few thousand rows.
+
+    X: (rows, features).
     """
     if isinstance(projection, Mapped):
         for _, rows in projection.mapped(X):

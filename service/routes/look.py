@@ -152,11 +152,15 @@ def report(directory: stream_dr.Directory, running: stream_dr.Running) -> JsonDi
 
 
 def _label_counts(state: JsonDict) -> JsonDict:
-    """Return the numbers of rows of a model's labels, most frequent first.
+    """Return three fields of a model's status in a shorter form for the page.
 
-    There is a second list for labels that wait for more rows before they become classes.
-    The pairs [label, number of rows] replace the lists `class_rows` and `classes_waiting`, and the
-    number of classes replaces `classes`. The lists are empty if the method does not count rows.
+    - `class_rows`: pairs [label, number of rows] of the classes, most frequent first.
+    - `classes_waiting`: such pairs of labels that have too few rows to become classes yet.
+    - `classes`: number of classes.
+
+    The two lists are empty if the method does not count rows.
+
+    state: status of the model.
     """
     rows = dict(zip(state["classes"], state["class_rows"] or (), strict=False))
     learned = sorted(rows.items(), key=lambda item: -item[1])

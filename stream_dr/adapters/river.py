@@ -55,9 +55,9 @@ FIRST_CODE.flags.writeable = False
 
 
 class Layout:
-    """Order of a row's values that matches the columns of their names.
+    """Columns of a row's features, and the order that sorts the row's values by column.
 
-    Names without a column are left out.
+    river passes a row as a dict of names and values. Names without a column are left out.
 
     Attributes
     ----------
@@ -194,7 +194,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         if not self._by_name and rows.shape[1] == 0:
             return empty
         try:
-            # The number of columns grows with the names, so it is not declared as the width.
+            # Set width_stated=False, because a later row may have new names and more columns.
             block = rows if self._by_name else Block(rows, width_stated=False)
             return np.asarray(self.learner.project(self.learner.projection(), block))
         except NotFitted:
@@ -231,9 +231,9 @@ class RiverTransformer(base.MiniBatchTransformer):
         return self._layout_of(tuple(X.columns), grow).rows(values)
 
     def _layout_of(self, names: tuple[Hashable, ...], grow: bool) -> Layout:
-        """Return the layout of these names.
+        """Return the columns of these names, as a Layout.
 
-        grow: if true, new names get columns first.
+        grow: if true, each new name is given a column. Otherwise new names are left out.
         """
         # Most rows have the same names as the row before, so the last layout is reused.
         last = self._last
@@ -309,7 +309,7 @@ def targets_of_one_row(y: RiverTarget, kinds: tuple[str, ...]) -> Targets | list
 
     y: target as river passes it. kinds: kinds of targets that the estimator takes.
     """
-    # A plain label needs no parsing, which takes half of the time of learning a row.
+    # Skip the parsing of a plain label. Parsing would take half of the time of learning a row.
     if isinstance(y, str | int) and type(y) in (str, int, bool) and kinds == ("class",):
         return Targets("class", (y,), FIRST_CODE)
     return [estimator_target(y)]

@@ -175,7 +175,9 @@ class Message(NamedTuple):
 
 
 def ipc_stream(view: memoryview) -> memoryview:
-    """Return the stream in the bytes of an Arrow file or stream.
+    """Return the bytes without the header and footer of the Arrow file format.
+
+    What remains is an Arrow IPC stream. Bytes that are already a stream are returned unchanged.
 
     Raises MalformedInput if the footer of a file is damaged.
     """
@@ -193,8 +195,9 @@ def check_messages(view: memoryview, max_bytes: int | None = None) -> list[Messa
         The stream, which must end with an end-of-stream marker.
     max_bytes : int or None
         Limit on the number of unpacked bytes. A value counts as at least four bytes. Dictionaries
-        count again for each record batch after the first. With this limit, MAX_BATCHES, MAX_PARTS
-        and MAX_SMALL_VALUES apply as well. None means no limits, for files of the operator.
+        count again for each record batch after the first. If this limit is given, the limits
+        MAX_BATCHES (record batches), MAX_PARTS (columns and metadata entries) and MAX_SMALL_VALUES
+        (nulls and booleans) apply as well. None means no limits, for files that are trusted.
 
     Raises
     ------
@@ -404,8 +407,8 @@ class _MessageChecker:
         self._check_bound(
             self._parts, MAX_PARTS, "columns, counted in each record batch, and entries of metadata; send fewer"
         )
-        # Each column or metadata entry takes at least 16 bytes of metadata.
-        # If the sum exceeds the number of metadata bytes, one entry was referred to several times.
+        # Each column or metadata entry takes at least 16 bytes and the bytes of its texts.
+        # If the total is larger than the metadata, some entries were counted several times.
         self._text_bytes += 16 * parts + text_bytes
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")

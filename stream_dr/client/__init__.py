@@ -1,1 +1,1 @@
-"""client: a service from Python."""
+"""Client of the service, for Python programs."""

@@ -1,17 +1,21 @@
-"""Client: the service from Python. Rows are sent as Arrow, projections return as arrays.
+"""Client: sends requests to a service and returns the results as Python objects.
+
+Rows are sent in Arrow format, and projections are returned as numpy arrays.
 
     with Client("http://127.0.0.1:8000") as client:
         client.put_model("lda", "lda", n_components=9)
         client.partial_fit(X, y)
         z = client.transform(X, model="lda")
 
-Every route but the dashboard's has a method, named as its operation in /docs.
+The client has one method for each operation in the service's API documentation (/docs). The method
+and the operation have the same name. The routes of the dashboard have no methods.
 
-Every batch carries an idempotency key. A batch whose answer was lost, or that the service had no
-room for, is sent again with the same key and the same bytes. It is learned once, however often it
-is sent.
+Every batch carries an idempotency key. A batch is sent again with the same key if the response was
+lost, or if the service was overloaded. The service learns it only once, even if it arrives several
+times.
 
-An error answer is raised as the class of `stream_dr.errors` that has its code.
+A response that describes an error is raised as an exception. Its class is the class in
+`stream_dr.errors` with the same code.
 """
 
 import os
@@ -62,33 +66,32 @@ if TYPE_CHECKING:
 _ARROW = "application/vnd.apache.arrow.stream"
 
 FIRST_POLL_SECONDS = 0.02
-"""Pause before a job is polled for the first time.
-
-Later pauses are longer.
-"""
+"""Seconds between the first two requests for a job's state. Later pauses are longer."""
 
 MAX_POLL_SECONDS = 1.0
-"""Longest pause between two polls of a job."""
+"""Maximum number of seconds between two requests for a job's state."""
 
 JobCallback = Callable[[JsonDict], object]
 """Function that receives a job's progress each time it changes."""
 
 
 class Client:
-    """A service at `url`. Close it, or use it as a context manager.
+    """Client of a service. Close the client, or use it as a context manager.
 
-    Not to be shared between threads.
+    Threads must not share a client.
 
     Parameters
     ----------
     url : str
+        Address of the service.
     token : str or None
         Bearer token, if the service requires one.
     timeout : float
-        Seconds for one attempt.
+        Maximum number of seconds that the client waits for the network in one attempt.
     retries : int
-        Number of attempts after the first. It waits 0.1, 0.2, 0.4 … up to 5 seconds between them,
-        or as long as Retry-After says.
+        Maximum number of further attempts if a request fails for a reason that may pass. The
+        pauses between attempts are about 0.1, 0.2, 0.4, … and at most 5 seconds. They are longer
+        if the service asks for it by the header Retry-After.
 
     Examples
     --------
@@ -118,36 +121,39 @@ class Client:
         target: str = "auto",
         check: bool = False,
     ) -> Acknowledgement:
-        """Send rows with their targets, weights and ids.
+        """Send rows for all models to learn, with their targets, weights and ids.
 
         Parameters
         ----------
         X : rows (rows, features)
-            ndarray, scipy sparse, or a table (pandas, polars, Arrow, or whatever offers Arrow's
-            interchange). Strings, dates and gaps in a table, and a list of texts, are for models
-            whose feature map takes them. A stream (a reader, a data set, a lazy frame) is sent
-            batch by batch, without weights and ids.
+            ndarray, scipy sparse array, table (pandas, polars, Arrow), list of texts, or stream (a
+            reader, a data set, a lazy frame). Streams are sent batch by batch. Texts, and tables
+            with strings, dates or missing values, need models with a feature map.
         y : targets or str
-            Targets of the rows, or the name of their column in X.
+            Targets of the rows, or the name of the column of X that holds the targets.
         sample_weight : array (rows,)
+            Weights of the rows. Cannot be given for a stream.
         ids : sequence of str or int
+            Id of each row. Cannot be given for a stream.
         key : str or None
-            Idempotency key. None: a random one. Batches of a stream append their number to it.
+            Idempotency key. None means a random key. If X is a stream, the number of the batch is
+            appended to the key.
         wait : bool
-            Return once every model has learned the rows.
+            If true, wait until all models have published the rows, or the service's timeout ends.
         target : str
-            Kind of y, as in an estimator. "auto" is the kind of the stream. Until the stream has
-            one, "auto" is refused for whole floats and for one column of whole numbers, which may
-            be labels or continuous.
+            Kind of the targets: "class", "multilabel", "continuous" or "auto". "auto" takes the
+            kind of earlier batches. For the first batch, "auto" takes the kind from the values of
+            y. If y could be labels as well as numbers to predict, an error is raised. Such values
+            are whole floats and a single column of whole numbers.
         check : bool
-            Return what the answer would be, and learn nothing.
+            If true, the service checks the rows and does not learn them.
 
         Returns
         -------
         Acknowledgement
-            For a stream, the last answer, with the number of all rows.
+            If X is a stream, the response to the last batch, with `rows` summed over all batches.
 
-        Raises the error with which the service refuses the rows.
+        Raises the error that the service reports if it does not accept the rows.
         """
         key = checked_header("key", key or uuid.uuid4().hex)
         rows = 0
@@ -165,10 +171,12 @@ class Client:
     def unlearn(
         self, positions: Sequence[int] = (), ids: Sequence[str | int] = (), key: str | None = None, wait: bool = False
     ) -> Acknowledgement:
-        """Take rows out again, by positions of their batches or by ids.
+        """Remove learned rows from all models.
 
-        Positions and ids cannot be given together.
+        Give either positions or ids, not both.
 
+        positions: log positions of the batches to remove.
+        ids: ids of the rows to remove.
         key, wait: as in `partial_fit`.
         """
         content = {"positions": as_list("positions", positions), "ids": as_list("ids", ids)}
@@ -180,9 +188,9 @@ class Client:
         )
 
     def transform(self, X: Any, model: str | None = None) -> ServedArray:
-        """Project rows X (rows, features) to (rows, components) float64.
+        """Return the projection (rows, components) float64 of rows X (rows, features).
 
-        model: its name. Not needed if there is only one.
+        model: name of the model. It may be None if the service has only one model.
         """
         table = pa.Table.from_batches(read_arrow(self._post_rows("/transform", X, model, _ARROW)))
         column = table.column("z").combine_chunks()
@@ -194,10 +202,15 @@ class Client:
     def predict(self, X: Any, model: str | None = None) -> ServedArray:
         """Predict the targets of rows X (rows, features).
 
-        Returns labels (rows,), numbers (rows,) or (rows, k), or an array (rows,) of lists if rows
-        have several labels. Raises CannotPredict if the model's method predicts no targets.
+        The result depends on the kind of the targets:
 
-        model: its name. Not needed if there is only one.
+        - one label a row: an array (rows,) of labels,
+        - several labels a row: an array (rows,) of lists of labels,
+        - continuous targets: an array (rows,), or (rows, k) for k columns of numbers.
+
+        model: name of the model. It may be None if the service has only one model.
+
+        Raises CannotPredict if the model's method predicts no targets.
         """
         response = self._predict(X, model)
         predicted = response["predicted"]
@@ -210,7 +223,12 @@ class Client:
         return ServedArray.of(values, response)
 
     def predict_proba(self, X: Any, model: str | None = None) -> tuple[ServedArray, np.ndarray]:
-        """Return posterior probabilities (rows, classes) of rows X, and the classes (classes,).
+        """Return the probability of each class for rows X, and the classes.
+
+        The result is a pair of arrays, of shapes (rows, classes) and (classes,).
+
+        X: (rows, features).
+        model: name of the model. It may be None if the service has only one model.
 
         Raises CannotPredict if the model's method has no probabilities.
         """
@@ -225,11 +243,11 @@ class Client:
         return ServedArray.of(probabilities, response), classes
 
     def models(self) -> dict[str, ModelStatus]:
-        """Return the state, position, rows, lag, version … of every model, by name."""
+        """Return the status of every model, by the model's name."""
         return dict(self._get("/models")["models"])
 
     def model(self, name: str) -> ModelStatus:
-        """Return a model's state, position, rows, lag, version … Raises UnknownModel."""
+        """Return the status of a model. Raises UnknownModel."""
         return cast(ModelStatus, self._get(_model_path(name)))
 
     def put_model(
@@ -241,26 +259,31 @@ class Client:
         refine: JsonDict | None = None,
         **params: Any,
     ) -> ModelStatus:
-        """Create a model, or return it if it exists with the same spec.
+        """Create a model, and return its status.
+
+        If a model with this name and the same estimator and parameters exists, its status is
+        returned.
 
         Parameters
         ----------
         name : str
+            Name of the model.
         estimator : str, estimator or Path
-            Registry key, with its parameters in `params`. Or a saved estimator (a fitted one, or
-            the Path of a file of `save` or `export`), which the model continues. Then only the
-            name may be given in addition.
+            A str is the key of an estimator, such as "lda", and `params` has its parameters. From a
+            fitted estimator, or a file written by `save` or `export`, the model continues to learn.
+            Then only `name` may be given in addition.
         start : "start", "now" or int
             Position in the log from which the model learns.
         publish : dict or None
-            {"rows", "seconds", "idle"}: when it is solved and published. None: the service's
-            setting.
+            Rule for when the model is solved and published. The keys are "rows", "seconds" and
+            "idle". None means the service's setting for a new model, and no change for an existing
+            model.
         refine : dict or None
-            {"rows", "seconds"}: when it is refined by itself. {}: only on demand. None: the same
-            for a new model.
+            Rule for when the model is refined automatically. The keys are "rows" and "seconds". {}
+            means only on request. None means {} for a new model, and no change for an existing
+            model.
 
-        An existing model keeps a policy that is None. Raises ModelExists, InvalidParameter,
-        UnknownEstimator …
+        Raises ModelExists, InvalidParameter, UnknownEstimator and other errors of the service.
         """
         spec = {"estimator": estimator, "params": params, "from": start, "publish": publish, "refine": refine}
         if isinstance(estimator, str):
@@ -272,24 +295,25 @@ class Client:
         return cast(ModelStatus, response.json())
 
     def delete_model(self, name: str) -> None:
-        """Delete a model. The log stays. Raises UnknownModel."""
+        """Delete a model. The rows stay in the log. Raises UnknownModel."""
         self._service.send("DELETE", _model_path(name))
 
     def publish(self, name: str) -> ModelStatus:
-        """Publish a model now, even if its policy would wait.
+        """Publish a model now, whatever its rule for publishing says.
 
-        Returns the model's description, as `model` does. Raises NotFitted, ModelFailed.
+        Returns the model's status, as `model` does. Raises NotFitted, ModelFailed.
         """
         return cast(ModelStatus, self._service.send("POST", f"{_model_path(name)}/publish").json())
 
     def projection(self, name: str, version: int | None = None) -> ServedProjection:
-        """Return a model's projection.
+        """Return a model's published projection, as a dict of its fields and arrays.
 
-        Its arrays are further keys.
+        An older version has two further arrays, "map" (p, q) and "offset" (q,), for p components
+        of the older version and q components of the newest. They convert rows that the older
+        version projected: z_newest ≈ z @ map + offset.
 
-        version: an older version (`model` lists them as "versions"). It comes with the arrays
-        "map" (components then, components now) and "offset" (components now,), which lead to the
-        newest one: z_newest ≈ z · map + offset.
+        version: number of an older version, one of `model(name)["versions"]`. None means the
+            newest version.
 
         Raises NotFitted, UnknownVersion.
         """
@@ -300,9 +324,10 @@ class Client:
         return cast(ServedProjection, metadata_of(table) | arrays)
 
     def export(self, name: str, path: str | os.PathLike[str] | None = None) -> Any:
-        """Return a model as it is now, as a fitted estimator of its own.
+        """Return a copy of a model's current state, as a fitted estimator.
 
-        path: also write it to this file, which `stream_dr.load` and `put_model` read.
+        path: path of a file to which the estimator is also written. `stream_dr.load` and
+            `put_model` read such files.
 
         Raises ModelFailed.
         """
@@ -322,34 +347,36 @@ class Client:
         wait: bool = False,
         progress: JobCallback | None = None,
     ) -> JobStatus:
-        """Start to refine a model by passes over the log. Return the job.
+        """Start a job that refines a model by passes over the log, and return the job.
 
-        wait: wait until the job ends, as `wait_job`.
-        progress: receives its progress meanwhile.
+        tol: relative residual at which the job stops.
+        max_passes: maximum number of passes over the log.
+        wait: if true, wait until the job ends, as `wait_job` does.
+        progress: function that receives the job's progress each time it changes, if wait is true.
         """
         parameters = {"tol": tol, "max_passes": max_passes}
         job: JobStatus = self._service.send("POST", f"{_model_path(name)}/refine", **_json_request(parameters)).json()
         return self.wait_job(job["id"], progress=progress) if wait else job
 
     def snapshot(self, name: str, wait: bool = False) -> JobStatus:
-        """Start a snapshot. Return the job.
+        """Start a job that writes a snapshot of a model's state, and return the job.
 
-        wait: wait until the job ends.
+        wait: if true, wait until the job ends, as `wait_job` does.
         """
         job: JobStatus = self._service.send("POST", f"{_model_path(name)}/snapshot").json()
         return self.wait_job(job["id"]) if wait else job
 
     def job(self, id: str) -> JobStatus:
-        """Return a job's state, progress and error. Raises UnknownJob."""
+        """Return the status of a job. Raises UnknownJob."""
         return cast(JobStatus, self._get(f"/jobs/{_url_segment('job', id)}"))
 
     def wait_job(self, id: str, timeout: float | None = None, progress: JobCallback | None = None) -> JobStatus:
-        """Wait until a job is done or cancelled, and return it.
+        """Wait until a job is done or cancelled, and return its status.
 
-        timeout: in seconds.
-        progress: receives the job's progress each time it changes.
+        timeout: maximum number of seconds to wait. None means no limit.
+        progress: function that receives the job's progress each time it changes.
 
-        Raises the error with which the job failed, and TimeoutError.
+        Raises the job's error if the job fails, and TimeoutError after `timeout` seconds.
         """
         end = None if timeout is None else time.monotonic() + timeout
         pause = FIRST_POLL_SECONDS
@@ -372,20 +399,20 @@ class Client:
             pause = min(1.5 * pause, MAX_POLL_SECONDS)
 
     def cancel_job(self, id: str) -> JobStatus:
-        """Ask a job to stop at its next safe point.
+        """Ask a job to stop at its next safe point, and return its status.
 
-        Return the job. Raises UnknownJob.
+        Raises UnknownJob.
         """
         return cast(JobStatus, self._service.send("DELETE", f"/jobs/{_url_segment('job', id)}").json())
 
     def stream(self) -> StreamStatus:
-        """Return position, rows, schema, labels and target kind of the stream."""
+        """Return the status of the stream, such as its position, columns and labels."""
         return cast(StreamStatus, self._get("/stream"))
 
     def events(self) -> Iterator[StreamFigures]:
-        """Yield position, rows and each model's figures, now and whenever they change.
+        """Yield the numbers of the stream and of its models, now and after each change.
 
-        Ends when the service stops. Raises RemoteError if the connection is lost.
+        The iterator ends when the service stops. Raises RemoteError if the connection is lost.
         """
         with self._service.lines("/events") as lines:
             for line in lines:
@@ -393,25 +420,25 @@ class Client:
                     yield orjson.loads(line.removeprefix("data:"))
 
     def metrics(self) -> str:
-        """Return Prometheus metrics in their text form."""
+        """Return the service's metrics in the text format of Prometheus."""
         return self._service.send("GET", "/metrics").text
 
     def livez(self) -> bool:
-        """Return True if the process answers."""
+        """Return True if the service's process answers."""
         try:
             return self._service.get_once("/livez").is_success
         except errors.RemoteError:
             return False
 
     def readyz(self) -> bool:
-        """Return True if batches can be taken now.
+        """Return True if the service can accept batches now.
 
         Raises RemoteError if the service does not answer.
         """
         return self._service.get_once("/readyz").is_success
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the HTTP connections to the service."""
         self._service.close()
 
     def __enter__(self) -> Self:
@@ -424,7 +451,7 @@ class Client:
         return dict(self._service.send("GET", path).json())
 
     def _encode_batch(self, block: Block, ids: Sequence[str] | Sequence[int] | None, target: str) -> bytes:
-        """Return rows with their targets, weights and ids, as they are sent."""
+        """Return a block and its ids as an Arrow stream, to be sent as the request's body."""
         rows, names = rows_and_names(block.X)
         weights = as_weights(block.weights, rows.shape[0])
         targets = None if block.y is None else self._targets(block.y, rows.shape[0], target)
@@ -436,7 +463,10 @@ class Client:
         return dict(orjson.loads(self._post_rows("/predict", X, model, "application/json")))
 
     def _post_rows(self, path: str, X: Any, model: str | None, accept: str) -> bytes:
-        """Send rows X to a model and return the answer in the media type `accept`."""
+        """Send rows X to a route of a model, and return the body of the response.
+
+        accept: media type of the response.
+        """
         rows, names = rows_and_names(X)
         headers = {"Content-Type": _ARROW, "Accept": accept}
         query = {"model": model or self._only_model()}
@@ -444,9 +474,10 @@ class Client:
         return self._service.send("POST", path, params=query, content=body, headers=headers).content
 
     def _targets(self, y: Any, rows: int, target: str) -> Targets:
-        """Return y as Targets of the stream's kind.
+        """Return y as Targets of the stream's kind of targets.
 
-        If the stream has none yet, the kind is `target`, or what the form of y says beyond doubt.
+        If the stream has no kind yet, `target` decides. If `target` is "auto", the values of y
+        decide, and values that could be of two kinds raise an error.
         """
         stream_kind = self._target_kind()
         targets = parse_targets(y, rows, KINDS, target, stream_kind)
@@ -455,8 +486,8 @@ class Client:
         return targets
 
     def _target_kind(self) -> str | None:
-        """Return the stream's kind of targets."""
-        # Once decided it never changes.
+        """Return the stream's kind of targets, or None if no batch with targets was sent."""
+        # The kind never changes once it is known, so the service is not asked again.
         if self._known_target_kind is None:
             self._known_target_kind = self.stream()["target_kind"]
         return self._known_target_kind
@@ -470,7 +501,7 @@ class Client:
 
 
 def _saved_bytes(estimator: "os.PathLike[str] | Estimator") -> bytes:
-    """Return the content of a saved estimator's file."""
+    """Return the bytes of a file of a saved estimator, or of a fitted estimator if saved."""
     if isinstance(estimator, os.PathLike):
         return Path(estimator).read_bytes()
     from stream_dr.models.saved import saved_bytes
@@ -479,9 +510,10 @@ def _saved_bytes(estimator: "os.PathLike[str] | Estimator") -> bytes:
 
 
 def _json_request(content: object, headers: dict[str, str] | None = None) -> JsonDict:
-    """Return the arguments of httpx for a JSON body, which may hold numpy's numbers.
+    """Return httpx's arguments for a request whose body is `content` in JSON.
 
-    Raises InvalidParameter.
+    content: an object of JSON types and numpy numbers. Raises InvalidParameter for other objects.
+    headers: further headers.
     """
     try:
         body = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
@@ -495,7 +527,12 @@ def _model_path(name: str) -> str:
 
 
 def _url_segment(kind: str, name: str) -> str:
-    """Return a name as it is written in an address. Raises InvalidParameter."""
+    """Return a name, quoted as a segment of a URL's path.
+
+    kind: kind of the named object, for the error message.
+
+    Raises InvalidParameter if the name cannot be such a segment.
+    """
     if not isinstance(name, str) or name in ("", ".", "..") or not is_unicode(name):
         raise errors.InvalidParameter(f"no {kind} can be called {name!r}; say which {kind}.")
     return quote(name, safe="")

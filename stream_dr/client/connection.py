@@ -1,7 +1,11 @@
-"""Connection: requests to a service, with retries, and errors raised as their classes.
+"""Connection: requests to a service, with retries.
 
-An attempt without an answer, or with 429, 502, 503 or 504, is repeated. That is safe: what changes
-anything carries an idempotency key, or may be repeated.
+A request without a response, or with status 429, 502, 503 or 504, is sent again. This is safe,
+because batches and unlearn requests carry an idempotency key, and all other requests may be
+repeated.
+
+A response that describes an error is raised as an exception. Its class is the class in
+`stream_dr.errors` with the same code.
 """
 
 import random
@@ -19,7 +23,7 @@ _RETRY_STATUS = (429, 502, 503, 504)
 
 
 class Connection:
-    """HTTP connection to a service. Parameters as of Client."""
+    """HTTP connection to a service. It has the same parameters as `Client`."""
 
     def __init__(self, url: str, token: str | None, timeout: float, retries: int) -> None:
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
@@ -31,13 +35,18 @@ class Connection:
         self._retries = retries
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the HTTP connections to the service."""
         self._http.close()
 
     def send(self, method: str, path: str, **request: Any) -> httpx.Response:
         """Send a request, with retries, and return the response.
 
-        Raises the error that the response describes, or RemoteError.
+        method: HTTP method.
+        path: path of the URL.
+        request: further arguments of `httpx.Client.request`.
+
+        Raises the error that the response describes. Raises RemoteError if the service does not
+        answer, or if no class of `stream_dr.errors` has the error's code.
         """
         for attempt in range(self._retries + 1):
             last = attempt == self._retries
@@ -61,7 +70,7 @@ class Connection:
         raise error_of(response)
 
     def get_once(self, path: str) -> httpx.Response:
-        """Send GET without retries and return the response, whatever its status.
+        """Send a GET request once and return the response, also if its status is an error.
 
         Raises RemoteError if the service does not answer.
         """
@@ -72,10 +81,11 @@ class Connection:
 
     @contextmanager
     def lines(self, path: str) -> Iterator[Iterator[str]]:
-        """Send GET and give the response's lines as they arrive.
+        """Send a GET request and yield an iterator over the lines of the response.
 
-        Raises the error that the response describes, or RemoteError, also if the connection is
-        lost.
+        The iterator returns each line as soon as it arrives. Use this method in a with-statement.
+
+        Raises the error that the response describes, and RemoteError if the connection is lost.
         """
         try:
             with self._http.stream("GET", path) as response:
@@ -90,8 +100,11 @@ class Connection:
 def error_of(response: httpx.Response) -> errors.StreamDRError:
     """Return the error that a response describes.
 
-    Its class has the response's code, or that of its reason for codes that only the service has.
-    Other fields become details.
+    The error's class is the class of `stream_dr.errors` that has the response's code. Some codes
+    have no class, because only the service uses them. Then the code in the field `reason` decides.
+    If that code has no class either, the error is a RemoteError.
+
+    The other fields of the response become details of the error.
     """
     try:
         problem = response.json()
@@ -108,7 +121,7 @@ def error_of(response: httpx.Response) -> errors.StreamDRError:
 
 
 def error_class(code: str) -> type[errors.StreamDRError]:
-    """Return the error class with that code, or RemoteError."""
+    """Return the error class with this code, or RemoteError if there is none."""
     return _CLASSES.get(code, errors.RemoteError)
 
 
@@ -116,12 +129,15 @@ _CLASSES: dict[str, type[errors.StreamDRError]] = {}
 for _kind in vars(errors).values():
     if isinstance(_kind, type) and issubclass(_kind, errors.StreamDRError):
         _CLASSES.setdefault(_kind.code, _kind)
-# The parameter is one of the request, not of an estimator.
+# The service uses this code for an invalid parameter of a request.
 _CLASSES["invalid_request"] = errors.InvalidParameter
 
 
 def checked_header(name: str, value: str) -> str:
-    """Return a value that is valid in a header, or raise InvalidParameter."""
+    """Return `value` if it is valid in an HTTP header, or raise InvalidParameter.
+
+    name: name of the value in the error message.
+    """
     if not (isinstance(value, str) and value.isascii() and value.isprintable() and value == value.strip()):
         raise errors.InvalidParameter(
             f"{name} goes into a header; it must be of printable ASCII characters and neither begin nor end with a space."
@@ -130,13 +146,16 @@ def checked_header(name: str, value: str) -> str:
 
 
 def _retry_after(response: httpx.Response) -> float:
-    """Return the seconds of Retry-After, or 0."""
-    # A proxy may send a date, which is ignored.
+    """Return the seconds in the response's header Retry-After, 0 if there are none."""
+    # A proxy may send a date in this header. Dates are ignored.
     seconds = response.headers.get("retry-after", "")
     return float(seconds) if seconds.isdigit() else 0.0
 
 
 def _pause_seconds(attempt: int) -> float:
-    """Return the seconds to wait before the next attempt."""
-    # Spread at random, so that many clients do not return at once.
+    """Return the seconds to wait before the next attempt.
+
+    attempt: number of attempts before the last one.
+    """
+    # The pause is random, so that many clients do not retry at the same moment.
     return min(5.0, 0.1 * 2.0**attempt) * random.uniform(0.5, 1.0)

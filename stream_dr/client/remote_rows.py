@@ -1,4 +1,4 @@
-"""remote_rows: converts rows and ids to Arrow for sending, and Arrow answers to arrays."""
+"""Convert rows and ids to Arrow for requests, and Arrow responses to arrays."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,10 +17,10 @@ from stream_dr.rows.table_rows import raw_rows
 
 
 def rows_and_names(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
-    """Return rows, and their columns' names if they have any.
+    """Return rows for sending, and the names of their columns or None.
 
-    Texts, and tables that hold more than numbers, are not converted. The service's feature map
-    reads them.
+    Rows of numbers are checked and returned as an array. Texts, and tables with other values than
+    numbers, are sent with their own types, because the service encodes them.
     """
     try:
         return as_rows(X)
@@ -32,14 +32,17 @@ def rows_and_names(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
 
 
 def arrow_stream_bytes(block: Block) -> bytes:
-    """Return a block as an Arrow stream."""
+    """Return a block of rows as the bytes of an Arrow stream."""
     return bytes(write_arrow([arrow_from_block(block)]))
 
 
 def checked_ids(ids: Sequence[str] | Sequence[int], rows: int) -> Ids:
-    """Return one string for each row, or one 64-bit integer for each row.
+    """Return the ids as a list, if they are valid.
 
-    Raises InvalidRows.
+    Valid ids are one string for each row, or one 64-bit integer for each row. Raises InvalidRows
+    for other ids.
+
+    rows: number of rows.
     """
     values = as_list("ids", ids)
     if len(values) != rows:
@@ -59,7 +62,9 @@ def checked_ids(ids: Sequence[str] | Sequence[int], rows: int) -> Ids:
 def as_list(name: str, values: Any) -> list[Any]:
     """Return a sequence as a list.
 
-    Raises InvalidParameter for a single value or string.
+    Raises InvalidParameter for a single value or a string.
+
+    name: name of the values in the error message.
     """
     if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
         raise errors.InvalidParameter(f"{name}={values!r}; give a list of them.")
@@ -67,12 +72,18 @@ def as_list(name: str, values: Any) -> list[Any]:
 
 
 def is_unicode(text: str) -> bool:
-    """Return False for text with half a surrogate pair, which cannot be encoded."""
+    """Return True if a text can be encoded in UTF-8.
+
+    A text with half of a surrogate pair cannot.
+    """
     return all(not "\ud800" <= character <= "\udfff" for character in text)
 
 
 def metadata_of(table: pa.Table) -> JsonDict:
-    """Return the metadata of an Arrow answer, with numbers as numbers."""
+    """Return the metadata of an Arrow table as a dict.
+
+    The values are strings, except for the fields in `_NUMBERS`, whose values are numbers or None.
+    """
     texts = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
     return {name: orjson.loads(value) if name in _NUMBERS else value for name, value in texts.items()}
 
@@ -81,8 +92,8 @@ _NUMBERS = ("version", "newest", "position", "rows", "refined_at", "residual", "
 
 
 def single_array(column: pa.Array) -> np.ndarray:
-    """Return the one array that a column holds."""
-    # An empty array is a list, since a tensor cannot be empty.
+    """Return the only value of an Arrow column, which is an array."""
+    # The service sends an array as a tensor, or as a list if the array is empty.
     if isinstance(column, pa.FixedShapeTensorArray):
         return np.asarray(column.to_numpy_ndarray()[0])
     return np.asarray(column[0].as_py(), dtype=np.float64)

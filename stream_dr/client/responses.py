@@ -1,6 +1,6 @@
-"""Responses: what the service answers, as the client returns it.
+"""Types of the service's responses, as the methods of `Client` return them.
 
-Each is a dict with these keys, and perhaps further ones of a newer service.
+Each response is a dict. A newer service may add further keys.
 """
 
 from typing import NotRequired, TypedDict
@@ -12,9 +12,14 @@ from stream_dr.targets.label_codes import Label
 
 
 class Acknowledgement(TypedDict):
-    """Answer to a batch, or to an unlearning.
+    """Response to a batch of rows, or to a request to unlearn rows.
 
-    columns_missing: columns of a table that the rows do not have. They count as missing values.
+    position: position of the request in the log. There is none if the rows were only checked.
+    rows: number of rows in the batch, or of removed rows.
+    duplicate: True if an earlier request had the same idempotency key.
+    lag: number of events that models have not learned yet. Given only if the request has waited.
+    columns_missing: columns of the stream's table that the sent rows do not have. The values of
+        these columns count as missing.
     """
 
     position: int
@@ -25,11 +30,12 @@ class Acknowledgement(TypedDict):
 
 
 class JobStatus(TypedDict):
-    """Long work on a model.
+    """Status of a job, which is work on a model that takes long.
 
     kind: "refine" or "snapshot".
     state: "waiting", "running", "done", "failed" or "cancelled".
-    error: {"code", "message"} of a failed job.
+    progress: numbers that show how far the job is.
+    error: {"code", "message"} of a failed job, or None.
     """
 
     id: str
@@ -41,16 +47,17 @@ class JobStatus(TypedDict):
 
 
 class ModelStatus(TypedDict):
-    """State of a model.
+    """Status of a model.
 
     state: "live", "catching_up", "failed" or "failed_to_publish".
-    position: last event that it has learned.
-    lag: number of events of the log that it has not learned.
-    version: version of its published projection, 0 if there is none.
-    versions: versions that `Client.projection` still has.
-    stale_rows: number of rows learned that the published projection does not include.
-    bytes: size of its state.
-    publish, refine: its policies, None for the service's.
+    position: log position of the last event that the model has learned.
+    lag: number of events in the log that the model has not learned yet.
+    version: version of the published projection, 0 if there is none.
+    versions: versions that `Client.projection` can return.
+    stale_rows: number of learned rows that the published projection does not include.
+    bytes: size of the model's state in bytes.
+    publish, refine: rules for when the model is published and refined, as in `Client.put_model`.
+        None means the service's setting.
     failure, publish_failure: {"position", "code", "message"}, or None.
     """
 
@@ -84,9 +91,13 @@ class ModelStatus(TypedDict):
 class ServedProjection(TypedDict):
     """Published projection of a model, with its arrays.
 
-    mean: (features,), components: (components, features), eigenvalues: (components,) of a linear
-        projection.
-    map: (components then, components now), offset: (components now,) of an older version.
+    version, newest: the returned version, and the newest version.
+    position: log position of the last event that the projection includes.
+    mean: (features,), for a linear projection.
+    components: (components, features), for a linear projection.
+    eigenvalues: (components,), for a linear projection.
+    map, offset: (components, components of the newest version) and (components of the newest
+        version,), for an older version. See `Client.projection`.
     """
 
     model: str
@@ -106,16 +117,16 @@ class ServedProjection(TypedDict):
 
 
 class StreamStatus(TypedDict):
-    """State of the stream.
+    """Status of the stream.
 
     models: names of the models.
     layout: "dense", "named", "sparse" or "table", None before the first batch.
-    kinds: kind of each column of a table.
-    stated: width that the first batch declared, 0 if none.
+    kinds: kind of each column of a table, such as "number" or "text".
+    stated: number of columns that the first batch declared, 0 if it declared none.
     labels: labels in order of first appearance.
     outputs: number of columns of continuous targets.
     weighted: True if batches carry weights.
-    allowed_labels: labels that batches may have, empty if any.
+    allowed_labels: labels that batches may have. An empty list allows all labels.
     """
 
     position: int
@@ -134,7 +145,11 @@ class StreamStatus(TypedDict):
 
 
 class ModelFigures(TypedDict):
-    """Figures of a model in an event of `Client.events`."""
+    """Status of one model in an event of `Client.events`.
+
+    lag: number of events in the log that the model has not learned yet.
+    stale_rows: number of learned rows that the published projection does not include.
+    """
 
     estimator: str
     state: str
@@ -147,7 +162,12 @@ class ModelFigures(TypedDict):
 
 
 class StreamFigures(TypedDict):
-    """Event of `Client.events`: the stream's figures, and each model's by name."""
+    """Status of the stream and of its models, as `Client.events` yields it.
+
+    position: log position of the last event.
+    rows: number of rows in the log.
+    models: status of each model, by the model's name.
+    """
 
     position: int
     rows: int

@@ -1,4 +1,4 @@
-"""ServedArray: an array that a service returned, with the model and version that made it."""
+"""ServedArray: an array that a service returned, with the model that computed it."""
 
 from typing import Any, Self
 
@@ -8,24 +8,24 @@ from stream_dr.aliases import JsonDict
 
 
 class ServedArray(np.ndarray):
-    """An ndarray that knows which projection made its rows.
+    """An ndarray with the model and the version that computed it.
 
-    Slices, and arrays that are computed from it, know it too.
+    Slices of the array, and arrays computed from it, have the same attributes.
 
     Attributes
     ----------
     model : str
         Name of the model.
     version : int
-        Version of its projection. Only answers of the same version can be compared.
-        `Client.projection` leads from one version to the newest.
+        Version of the model's projection. Projected rows can be compared only if they have the
+        same version. See `Client.projection` to convert them from an older version to the newest.
     position : int
-        Last event of the log that the projection includes.
+        Log position of the last event that the projection includes.
     solution : str
-        "exact", "diagonal", "refined" or "recurrence".
+        How the projection was computed: "exact", "diagonal", "refined" or "recurrence".
     unseen : int
-        Number of entries of the rows whose feature the projection does not know. They contribute
-        nothing.
+        Number of values in the rows that belong to features which the model has not learned.
+        These values have no effect on the result.
 
     Examples
     --------
@@ -46,9 +46,9 @@ class ServedArray(np.ndarray):
 
     @classmethod
     def of(cls, values: Any, response: JsonDict) -> Self:
-        """Return an array of `values` with the fields of a response.
+        """Return `values` as an array with the fields of a response as attributes.
 
-        An array is not copied.
+        If `values` is an array, the result shares its memory.
         """
         array = np.asarray(values).view(cls)
         array.model = str(response["model"])
@@ -59,7 +59,7 @@ class ServedArray(np.ndarray):
         return array
 
     def __array_finalize__(self, source: Any) -> None:
-        """Copy the attributes of the array from which this one was made."""
+        """Copy the attributes of the array `source`, from which numpy made this array."""
         if isinstance(source, ServedArray):
             self.model = source.model
             self.solution = source.solution

@@ -233,6 +233,7 @@ def first_table(files: dict[Path, "FileSource"]) -> "Block | None":
     return None if source is None else source.first or next(source.blocks(), None)
 
 
+# The next two functions are never called. Only their parameters are used.
 def _file_options(
     format: Annotated[
         str | None,
@@ -291,7 +292,7 @@ def _file_options(
         str | None, typer.Option(help="mat: variable with the row numbers to read, such as trainIdx.")
     ] = None,
 ) -> None:
-    """List the options of every command that reads files. It is never called."""
+    """Declare options, which `_with_options` copies to commands that read files."""
 
 
 def _table_options(
@@ -314,7 +315,7 @@ def _table_options(
     ] = None,
     impute: Annotated[str, typer.Option(help="Tables: value of missing numbers. It is mean or a number.")] = "mean",
 ) -> None:
-    """List the options of commands that encode tables by a feature map. It is never called."""
+    """Declare options, which `_with_options` copies to commands that encode tables."""
 
 
 def reads_files(command: Callable[..., None]) -> Callable[..., None]:

@@ -163,7 +163,7 @@ def admit_model(estimator: Estimator, schema: Schema, limits: Limits) -> None:
 def admit_saved(estimator: Estimator, schema: Schema, limits: Limits) -> Schema:
     """Return the schema, extended by what a saved estimator has learned.
 
-    These are the estimator's kind of targets, labels and column names.
+    The kind of targets, the labels and the column names of the estimator are added.
 
     Raises an error if the estimator cannot continue to learn from a stream of this schema.
     """
@@ -541,13 +541,15 @@ class DraftGroup:
     def _earlier_result(self, draft: Draft) -> Receipt | _Placement | None:
         """Return the result of an earlier draft with the same idempotency key.
 
+        A draft is a request that is to be appended to the log as an event.
+
         Returns
 
-        - a Receipt, if an event in the log has the key,
-        - a _Placement, if an earlier draft of the group has the key,
+        - a Receipt (position and number of rows), if an event in the log has the key,
+        - a _Placement (index of an event), if an event that waits to be appended has the key,
         - None, if the draft has no key or its key is new.
 
-        Raises KeyConflict if the two drafts have the same key and different payloads.
+        Raises KeyConflict if the draft's payload differs from the payload of the earlier one.
         """
         if draft.key is None:
             return None

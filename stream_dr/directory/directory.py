@@ -184,7 +184,7 @@ class Directory(AbstractContextManager["Directory"]):
         # Held while events are appended, and while the set of models or the schema changes.
         self.append_lock = threading.Lock()
 
-        # Both get functions, because the schema and the models change while they are used.
+        # Pass functions that return the schema and the models, because both are replaced over time.
         self.history = History(self.log, self.path, lambda: self.schema, lambda: self.active_models)
         self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models, self.append_lock)
         self.recent = Recent()

@@ -56,8 +56,8 @@ def refine_on(
     Raises the errors of `refine_model`, and in addition
 
     - CannotMerge if the estimator's states cannot be merged,
-    - CannotRefine if the estimator has decay or a feature map of tables. In these two cases a row's
-      terms in the sums depend on the rows before this row.
+    - CannotRefine if the estimator has decay or a feature map of tables. With either one, what a
+      row adds to the sums depends on the rows before it, so batches cannot be summed in parallel.
     - ClusterError if the cluster cannot be used.
     """
     check_splits(model.estimator)

@@ -114,9 +114,13 @@ def run(plan: TaskPlan, threads: int, on_batch: ProgressCallback = lambda refere
 
     on_batch: function that receives each batch before the batch is learned.
 
-    Returns the merged result of the tasks, if the plan has models whose states merge, and then one
-    result for each recurrence (a model whose states cannot be merged). If a batch cannot be
-    learned, returns only the result with the error. Raises the other errors of learning.
+    The results are, in this order:
+
+    - one merged result of all tasks, if the plan has models whose states can be merged,
+    - one result for each recurrence, which is a model whose states cannot be merged.
+
+    If the stream cannot accept a batch, the only result is the result that describes the error.
+    Other errors are raised.
     """
     plan_run = _PlanRun(plan, on_batch)
     numbers = range(len(plan.tasks)) if plan.specs else ()

@@ -1,4 +1,4 @@
-"""CCA (canonical correlation analysis) by the two-stage method."""
+"""CCA: canonical correlation analysis, from the scatters of rows and targets."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,4 +1,8 @@
-"""GraphWMV: weighted maximum variance on a graph, computed from a sample of the rows."""
+"""GraphWMV: directions along which rows differ most, by the weights of pairs of rows.
+
+WMV stands for weighted maximum variance. The weights come from a neighbourhood graph of a sample of
+the rows, from labels, or from both.
+"""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, cast

@@ -126,11 +126,12 @@ class SRP(DependenceMethod):
 
 
 def differing_signs(labels: Sequence[Label], p: int, seed: int) -> np.ndarray:
-    """Return random signs (labels, p) for one label a row, centred and scaled.
+    """Return p random signs for each label, centred and scaled, as an array (labels, p).
 
-    No column has only equal signs. A column of equal signs is replaced by further draws until its
-    signs differ. The result depends on the set of labels and not on their order. For fewer than
-    two labels, the result is zero. Costs O(labels · p).
+    Use these signs if each row has exactly one label. A column whose signs are all equal would be
+    zero after centring, so it is drawn again until its signs differ. Each label has the same signs
+    in whatever order the labels are given. For fewer than two labels, the result is zero. Costs
+    O(labels · p).
 
     Let R be the result, H the centring matrix of the c labels, and E the expected value. Without
     scaling, E[R Rᵀ] would be H / (1 − 2^(1−c)), because columns of equal signs are excluded. The

@@ -44,9 +44,10 @@ class _SplitSource:
         self._held_out = held_out
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield pairs (position, Block) with the held-out rows, or with the rows to learn.
+        """Yield pairs (position, Block) with the rows of one part of the source.
 
-        Only events with after < position ≤ until are yielded.
+        The constructor's parameter `held_out` chooses the part: the held-out rows if true, and the
+        rows to learn if false. Only events with after < position ≤ until are yielded.
         """
         rows = 0
         # Rows are counted from the start of the source to find the held-out rows.

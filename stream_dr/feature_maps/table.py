@@ -212,7 +212,8 @@ class Table(FeatureMap):
 class Text(FeatureMap):
     """Map of a column of texts to hashed words or n-grams.
 
-    The other attributes are parameters of scikit-learn's HashingVectorizer and TfidfVectorizer.
+    Each attribute except `idf` and `column` is the parameter of the same name of scikit-learn's
+    HashingVectorizer or TfidfVectorizer.
 
     Attributes
     ----------

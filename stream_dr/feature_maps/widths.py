@@ -96,9 +96,10 @@ def max_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kin
 
 
 def _max_columns_by_name(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> dict[str, int]:
-    """Return the largest number of numeric columns for each column, by name.
+    """Return how many numeric columns may encode each column of a table.
 
-    Words that text columns share are not counted.
+    The result maps the name of a table's column to this number. Words that text columns share are
+    not counted.
 
     kinds: kind of each column of the table by name, "" if it has no value yet.
     """

@@ -376,7 +376,8 @@ class Index:
 
     def find_key(self, key: str) -> Known | None:
         """Return the event that was appended with an idempotency key, or None."""
-        # A damaged key is sorted to another place, so the neighbours are checked, too.
+        # If a stored key is damaged, SQLite's search for it may end at the entry before or after.
+        # Read both entries, because `_rows` raises an error if one of them is damaged.
         for query in ("key >= ? ORDER BY key", "key <= ? ORDER BY key DESC"):
             for nearest, *known, _ in self._rows(f"SELECT * FROM keys WHERE {query} LIMIT 1", (key,)):
                 if nearest == key:

@@ -17,7 +17,7 @@ If a model stopped because of one of these errors, a restart tries the model aga
 
 
 class ModelFailure(NamedTuple):
-    """Reason why a model stopped.
+    """Reason why a model has failed.
 
     position: position of the event that the model could not apply.
     code: code of the error. "internal" if the error is not a StreamDRError.
@@ -41,7 +41,7 @@ class ModelFailure(NamedTuple):
 
 
 class PublishPolicy(NamedTuple):
-    """When a model is solved and its projection published.
+    """Rule for when a model's projection is computed and published.
 
     rows: publish after this number of rows. None for no such rule.
     seconds: publish after this number of seconds. None for no such rule.
@@ -72,9 +72,9 @@ class PublishPolicy(NamedTuple):
 
 
 class RefinePolicy(NamedTuple):
-    """When a model is refined automatically.
+    """Rule for when a model is refined automatically.
 
-    A refine solves the model again by further passes over the stored rows.
+    To refine a model is to compute its projection more exactly, by further passes over the rows.
 
     rows: refine after this number of rows since the last refine. None for no such rule.
     seconds: refine after this number of seconds if rows came in the meantime. None for no such
@@ -94,14 +94,13 @@ class RefinePolicy(NamedTuple):
 class Spec(NamedTuple):
     """Estimator and parameters of a model.
 
-    estimator: registry key.
-    params: the parameters that were given.
+    estimator: key of the estimator in the registry, such as "lda".
+    params: parameters that the user has given.
     saved: sha256 of the state of the saved estimator that the model started from. None if the
         model started empty.
-    defaults: default values, at the time when the model was added, of the parameters that are not
-        in `params`. The key "feature_map" has the defaults of the feature map's parameters that
-        `params["feature_map"]` lacks. They are stored because a later release may have other
-        defaults.
+    defaults: values of the parameters that the user has not given. They are stored because a later
+        release may have other default values. The key "feature_map" has the parameters of the
+        feature map that the user has not given.
     """
 
     estimator: str

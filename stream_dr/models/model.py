@@ -1,14 +1,16 @@
-"""Model: an estimator's spec, its accumulator, its position, and the projections it published.
+"""Model: an estimator that learns the events of the log, and its published projections.
 
-Only a model's own methods change the model. They let it learn a batch, continue from a state,
-catch up, fail and publish. Other threads read its attributes.
+Only the methods of a model change its attributes. Other threads read the attributes.
 
-Publishing has four steps. A frozen State is solved. The new projection gets the order and signs of
-the previous projection's components. It gets a version number. Then the attribute `published` is
-set to the new immutable value, in one assignment, so no reader ever waits.
+Publishing has four steps:
 
-The accumulator has one owner. All that other threads get from the accumulator are values that are
-never changed afterwards.
+1. Compute a projection from a frozen State.
+2. Give its components the order and signs of the previous projection's components.
+3. Give it a version number.
+4. Set the attribute `published` to the new projection. This is one assignment of an immutable
+   object, so readers never wait.
+
+One thread at a time changes the accumulator. Other threads get only copies of its values.
 """
 
 import logging
@@ -46,18 +48,23 @@ from stream_dr.targets.targets import Label
 log = logging.getLogger("stream_dr.model")
 
 ModelStatus = Literal["live", "catching_up", "failed"]
-"""How far a model is.
+"""How much of the log a model has learned.
 
-- "live": it is at the log's end or near it, and is advanced with the other live models.
-- "catching_up": it is behind or to be rebuilt, and is advanced by itself.
-- "failed": it stopped at an event that it could not apply.
+- "live": the model is at the end of the log or near it. It learns new events together with the
+  other live models.
+- "catching_up": the model is behind the end of the log, or learns the log again from an earlier
+  state. It learns events alone.
+- "failed": the model stopped at an event that it could not learn.
 """
 
 
 class Frozen(NamedTuple):
-    """A model's state at a position of the log.
+    """Immutable copy of a model's state.
 
-    unlearn_horizon: as in Model, at least `position`.
+    position: log position of the last event that the state includes.
+    rows: number of rows learned.
+    unlearn_horizon: position up to which unlearn events are already reflected in the state. It is
+        at least `position`.
     """
 
     state: State
@@ -68,13 +75,13 @@ class Frozen(NamedTuple):
 
 @dataclass
 class Solving:
-    """Last attempt to solve a model's state.
+    """Last attempt to compute a model's projection from its state.
 
-    attempted: position of the state.
+    attempted: log position of the last event that the state includes.
     error: error that the solver raised, or None.
-    under_way: True while a state is being solved and published.
+    under_way: True while a projection is being computed and published.
     ended_at: time at which the attempt ended (time.monotonic).
-    seconds: time that it took.
+    seconds: time that the attempt took.
     """
 
     attempted: int
@@ -85,10 +92,10 @@ class Solving:
 
 
 class SnapshotMark(NamedTuple):
-    """Contents of a model's last snapshot.
+    """Contents of the newest file with a model's state.
 
-    position: position of the state.
-    version: version of the published projection, 0 for none.
+    position: log position of the last event that the state includes.
+    version: version of the projection in the file, 0 if the file has no projection.
     """
 
     position: int
@@ -97,10 +104,10 @@ class SnapshotMark(NamedTuple):
 
 @dataclass
 class LearningTime:
-    """Time that this process has spent learning.
+    """Time that this process has spent learning rows.
 
-    seconds: the time.
-    rows: number of rows learned in it.
+    seconds: number of seconds.
+    rows: number of rows learned in this time.
     """
 
     seconds: float = 0.0
@@ -108,7 +115,7 @@ class LearningTime:
 
     @property
     def rows_per_second(self) -> float:
-        """Rows learned per second, 0 before any row."""
+        """Number of rows learned per second, 0 before the first row."""
         return self.rows / self.seconds if self.rows else 0.0
 
 
@@ -117,7 +124,7 @@ class Learner(Protocol):
 
     @property
     def estimator(self) -> Estimator:
-        """Estimator that learns."""
+        """Estimator whose method and parameters are used to learn."""
 
     @property
     def initial_state(self) -> State | None:
@@ -127,40 +134,40 @@ class Learner(Protocol):
 class Model:
     """A model that learns from the log and publishes projections.
 
-    All threads may read the attributes. Only the model's own methods change them, and one thread
-    at a time learns (tests/stream_dr/models/test_changes.py).
+    All threads may read the attributes. Only the methods of the model change them. One thread at a
+    time may call `learn` (tests/stream_dr/models/test_changes.py).
 
     Parameters
     ----------
     entry : Entry
-        Stored name, spec and policies. Its `version_ceiling` is the highest version number that
-        may have been handed out.
+        Name, spec and policies of the model, as stored on disk.
     keep : int
         Number of published projections that can be looked up by version.
     reserve : callable
-        Function of the model's id and a new ceiling. It stores the ceiling, durable on return.
+        Function that stores an upper bound on the version numbers in use. Its arguments are the
+        model's id and the bound. The bound must be durable when the function returns.
 
     Attributes
     ----------
     name : str
     id : int
-        Never used twice in a directory.
+        Number of the model. No two models of a directory have the same id, not even removed ones.
     spec : Spec
     start : int
-        First position that the model learns from.
+        Position of the first event that the model learns.
     status : ModelStatus
     position : int
-        Position of the last event applied. start − 1 before the first event.
+        Position of the last event that the model has learned. start − 1 before the first event.
     unlearn_horizon : int
-        Unlearn events up to `max(unlearn_horizon, position)` are already reflected in the state.
-        Applying one again changes nothing, and the rows it removes from later events are skipped
-        when those events are learned.
+        An unlearn event removes rows of earlier events. Unlearn events up to
+        `max(unlearn_horizon, position)` are already reflected in the state. To apply such an event
+        again changes nothing. Rows that it removes and that are not learned yet are never learned.
     log_end : int
         Last position of the log.
     names : tuple of str or None
         Names of the columns, which snapshots store.
     failure : ModelFailure or None
-        Reason why the model stopped.
+        Reason why the model has failed.
     published : Published or None
         Projection that readers see.
     versions : Versions
@@ -174,7 +181,7 @@ class Model:
     version_numbers : VersionNumbers
         Gives each published projection its number.
     solving : Solving
-        Last attempt to solve a state.
+        Last attempt to compute a projection from the state.
     last_snapshot : SnapshotMark
         Contents of the last snapshot (file with the model's state).
     learning_time : LearningTime
@@ -246,12 +253,13 @@ class Model:
         self.status = "catching_up" if self.failure is None else "failed"
 
     def learn(self, position: int, block: Block | None) -> None:
-        """Apply the event at a position, and learn its rows if it has any.
+        """Learn the rows of the event at a position.
 
         If the accumulator raises an error, the model is marked as failed and the error is raised.
         The state may then contain only a part of the event.
 
-        block: rows of the event. None if the event has no rows to learn.
+        block: rows of the event. None if the event has no rows to learn. The position of the model
+            then still changes to `position`.
         """
         started = time.perf_counter()
         rows_before = self.rows
@@ -320,9 +328,9 @@ class Model:
         self.refine_policy = refine or self.refine_policy
 
     def begin_refine(self, rows: int | None = None) -> None:
-        """Store the number of rows and the time at which a refine starts.
+        """Note that the model is refined from now on, in `last_refine`.
 
-        rows: number of rows that the refine covers. None stands for all rows learned.
+        rows: number of rows with which the model is refined. None stands for all rows learned.
         """
         self.last_refine = (self.rows if rows is None else rows, time.monotonic())
 
@@ -339,10 +347,7 @@ class Model:
 
     @property
     def initial_state(self) -> State | None:
-        """State of the saved estimator that the model started from.
-
-        None if the model started empty.
-        """
+        """Current state if the model started from a saved estimator, else None."""
         if self.spec.saved is None:
             return None
         with self._learning:
@@ -400,9 +405,9 @@ class Model:
 
     @property
     def refine_due(self) -> float:
-        """Time (time.monotonic) at which the policy allows the next refine.
+        """Time (time.monotonic) from which the model may be refined again, by its policy.
 
-        Infinite if no refine is due before more rows come.
+        Infinite if the model must not be refined automatically before it has learned more rows.
         """
         refined_rows, refined_at = self.last_refine
         if self.refine_policy is None or self.published is None or self.published.projection.solution == "exact":
@@ -417,19 +422,20 @@ class Model:
 
     @property
     def stale(self) -> bool:
-        """True if the published projection lacks rows that it should include.
+        """True if the model must be published again to include all learned rows.
 
-        A refined projection is never stale, because it stays published until the next refine.
+        False if the published projection is a refined one. A refined projection stays published
+        until the model is refined again, so it need not include the rows learned since then.
         """
         if self.rows == 0 or (self.published is not None and self.published.refined_at is not None):
             return False
         return self.published is None or self.published.position < self.position
 
     def includes(self, position: int) -> bool:
-        """Return True if the event at `position` is learned and published.
+        """Return True if the event at `position` is learned and need not be published.
 
-        An event counts as published if the projection includes it, or if a refined projection
-        stays published until the next refine.
+        Either the published projection includes the event. Or the published projection is a
+        refined one, which stays published until the model is refined again, even without the event.
         """
         return self.position >= position and (not self.stale or self.published_to(position))
 
@@ -438,10 +444,12 @@ class Model:
         return self.published is not None and self.published.position >= position
 
     def blocking_reason(self, position: int) -> str | None:
-        """Return the reason why no published projection will include `position`.
+        """Return the reason why the event at `position` cannot be published, or None.
 
-        There are two possible reasons. The model has failed, or solving its state at this or a
-        later position raised an error. Returns None if neither is the case.
+        There are two possible reasons:
+
+        * The model has failed.
+        * The projection of a state that includes the event could not be computed.
         """
         failure = self.failure
         if failure is None and self.solving.error is not None and position <= self.solving.attempted:
@@ -454,9 +462,10 @@ class Model:
         return f"model {self.name!r} {what} at position {failure.position} ({failure.code}): {why}"
 
     def freeze(self) -> Frozen:
-        """Return the state between two events. All threads may call it.
+        """Return the current state, after all learned events. All threads may call this method.
 
-        Raises ModelFailed if the model has failed, because its state may be half new.
+        Raises ModelFailed if the model has failed. Its state may then include only a part of the
+        event at which it failed.
         """
         with self._learning:
             if self.failure is not None:
@@ -464,27 +473,29 @@ class Model:
             return Frozen(self.accumulator.freeze(), self.position, self.rows, max(self.position, self.unlearn_horizon))
 
     def publish(self, frozen: Frozen) -> Published:
-        """Solve a frozen state and publish the result, which readers then see.
+        """Compute the projection of a frozen state, publish it, and return it.
 
-        One thread at a time solves. If the solver raises an error, nothing has changed.
+        If several threads call this method, they run one after the other. If the projection cannot
+        be computed, the error is raised and nothing has changed.
         """
         with self._solve_lock:
             return self._swap(self.estimator.solve(frozen.state), frozen)
 
     def begin_publishing(self) -> Frozen:
-        """Return the state to be solved, and set `solving.under_way`.
+        """Return the state for `try_to_publish`, and set `solving.under_way`.
 
-        The caller must not solve another state until `try_to_publish` has returned.
+        The caller must not call this method again until `try_to_publish` has returned.
         """
         self.solving.under_way = True
         return self.freeze()
 
     def try_to_publish(self, frozen: Frozen) -> Published | None:
-        """Solve and publish a frozen state, or return None.
+        """Compute the projection of a frozen state, publish it, and return it.
 
-        Nothing is published if a newer or a refined projection has been published since the state
-        was frozen. If the state cannot be solved, the published projection does not change and
-        `solving.error` is set.
+        Returns None and publishes nothing in two cases:
+
+        * The published projection is a refined one, or includes all events of the state.
+        * The projection cannot be computed. The error is then stored in `solving.error`.
         """
         started = time.monotonic()
         try:
@@ -509,8 +520,9 @@ class Model:
         """Publish a refined projection of a frozen state.
 
         A refined projection was computed by further passes over the rows. It stays published until
-        the next refine.
+        the model is refined again.
 
+        frozen: state from which the first pass started.
         residual: relative residual of the refined solution.
         """
         with self._solve_lock:
@@ -520,9 +532,9 @@ class Model:
 
     @property
     def publish_failure(self) -> ModelFailure | None:
-        """Reason why the last state could not be solved, or None.
+        """Reason why the last attempt to publish failed, or None.
 
-        If there is a reason, the published projection lacks the latest rows.
+        If there is a reason, the published projection does not include the latest rows.
         """
         if self.solving.error is None:
             return None
@@ -530,13 +542,16 @@ class Model:
 
     @property
     def state(self) -> str:
-        """The status, or "failed_to_publish" if the model is live and cannot be solved."""
+        """The status, or "failed_to_publish" for a live model whose last publish failed."""
         return "failed_to_publish" if self.status == "live" and self.solving.error is not None else self.status
 
     def _store_solve_error(self, position: int, error: Exception) -> None:
-        """Store the error that solving raised, and log it if it is a new one.
+        """Store the error that the last attempt to compute a projection raised.
 
-        Only an unexpected error is logged with a traceback.
+        The error is logged unless the attempt before raised an error with the same message. Only
+        an error that is no StreamDRError is logged with a traceback.
+
+        position: log position of the last event that the state includes.
         """
         if str(error) != str(self.solving.error):
             traceback = None if isinstance(error, StreamDRError) else error
@@ -544,18 +559,20 @@ class Model:
                 "model %s could not be solved at position %d: %s", self.name, position, error, exc_info=traceback
             )
 
-        # The frames of an error hold references to the state, which would then stay in memory.
+        # The traceback of an error refers to the state, which would stay in memory with the error.
         self.solving.error = without_frames(error)
 
     def _swap(self, projection: Projection, frozen: Frozen, residual: float | None = None) -> Published:
-        """Fix the signs of a projection, give it a version number, and publish it.
+        """Orient a projection, give it a version number, publish it, and return it.
 
-        frozen: state from which the projection was solved.
+        The components get the order and signs of the components published before.
+
+        frozen: state from which the projection was computed.
         residual: relative residual of a refined solution. None if the projection is not refined.
         """
         last = self.published
 
-        # Components keep the signs and order of the last projection.
+        # Give the components the signs and order of the last published components.
         covariance_product = partial(self.estimator.scatter_product, frozen.state)
         projection = oriented(projection, last.projection if last else None, covariance_product)
         if isinstance(projection, Linear):
@@ -577,7 +594,11 @@ class Model:
         return published
 
     def note_snapshot(self, position: int, version: int) -> None:
-        """Note the position and the published version (0 for none) of a new snapshot."""
+        """Note that a file with the model's state was written, in `last_snapshot`.
+
+        position: log position of the last event that the state includes.
+        version: version of the projection in the file, 0 if the file has no projection.
+        """
         self.last_snapshot = SnapshotMark(position, version)
 
     def failure_error(self, failure: ModelFailure) -> ModelFailed:
@@ -591,8 +612,8 @@ class Model:
         The error is one of these:
 
         * ModelFailed if the model has failed.
-        * CatchingUp if there will be a projection in a moment.
-        * Otherwise NotFitted or a subclass of NotFitted that the solver raised.
+        * CatchingUp if the model will soon publish a projection.
+        * Otherwise NotFitted, or the subclass of NotFitted that the solver raised.
         """
         if self.failure is not None:
             return self.failure_error(self.failure)

@@ -1,10 +1,10 @@
 """Saved estimators: `save` writes a file, and `load` reads this file or a model's snapshot.
 
-A file holds the spec, the state, the names of the columns, and the projections that were last
-returned to the user. The next projection takes over the signs and order of their components. A
-loaded estimator continues bit-equal.
+A file holds the spec (estimator and parameters), the state, the names of the columns, and the
+projections that were last returned to the user. The next projection gets the signs and order of
+their components. A loaded estimator gives exactly the results of the saved estimator.
 
-Cost: the state's bytes, read and hashed once.
+Cost: all bytes of the state are read and hashed once.
 """
 
 from pathlib import Path
@@ -80,12 +80,12 @@ def _packed_estimator(estimator: Any) -> tuple[Arrays, JsonDict]:
 def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_bytes) -> Estimator | KNearest:
     """Return the estimator or KNearest that `save` wrote, or that a snapshot holds.
 
-    The estimator continues bit-equal. Files from unknown sources may be loaded, because arrays
-    that do not fit each other or the parameters are rejected.
+    The loaded estimator gives exactly the results of the saved estimator. Files from unknown
+    sources may be loaded, because arrays that do not fit each other or the parameters are rejected.
 
     source: path of the file, or its content.
-    max_bytes: maximum size of the state. The estimator's own bound on its state, for the file's
-        numbers of features and labels, is compared with this limit. None means no limit.
+    max_bytes: maximum number of bytes that the estimator's state may need, for the numbers of
+        features and labels in the file. None means no limit.
 
     Raises SourceMissing, ForeignFile, UnknownFormat, DamagedFile or LimitExceeded. Raises
     UnknownEstimator or InvalidParameter for parameters that this version does not have.
@@ -132,7 +132,7 @@ def plain_spec(spec: Spec) -> JsonDict:
 
 
 def every_parameter(spec: Spec) -> JsonDict:
-    """Return the values of all parameters of a spec, given or default."""
+    """Return the values of all parameters of a spec, also of those with default values."""
     values = {**spec.defaults, **spec.params}
     if isinstance(spec.params.get("feature_map"), dict):
         values["feature_map"] = {**(spec.defaults.get("feature_map") or {}), **spec.params["feature_map"]}
@@ -145,9 +145,9 @@ def estimator_of(spec: Spec) -> Any:
 
 
 def stored_spec(fields: JsonDict) -> Spec:
-    """Return a spec from the fields that are stored in a file or table.
+    """Return the Spec that was stored in a file or table as a dict.
 
-    Raises TypeError if the fields are not those of a spec.
+    Raises TypeError if `fields` are not the fields of a Spec, or have values of wrong types.
     """
     spec = Spec(**fields)
     if not isinstance(spec.estimator, str):
@@ -175,8 +175,8 @@ def with_defaults(spec: Spec) -> Spec:
 def same_model(known: Spec, spec: Spec) -> bool:
     """Return True if a spec describes the same model as `known`.
 
-    Parameters that `spec` does not set count as equal to those of `known`. Raises
-    InvalidParameter.
+    If `spec` does not set a parameter, its default is compared. This is the default that `known`
+    stores, or else the default of this release. Raises InvalidParameter.
     """
     maps = {(s.params.get("feature_map") or {}).get("map") for s in (known, spec)}
     if spec.estimator != known.estimator or len(maps) > 1:

@@ -47,7 +47,8 @@ class Limits(NamedTuple):
     max_body_bytes: largest number of bytes of one batch, as sent and as decompressed.
     max_json_bytes: largest number of bytes of one batch sent as JSON.
     max_queue_bytes: largest number of bytes of request bodies that wait in memory.
-    max_lag: number of events that a model may be behind before new batches are refused.
+    max_lag: number of events that a live model may be behind the end of the log. New batches are
+        refused while a live model is further behind.
     keep_versions: number of projections stored for each model.
 
     >>> import stream_dr
@@ -141,10 +142,13 @@ Columns of any other kind get their schema kind from the next batch.
 
 
 def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | None) -> Schema:
-    """Return the schema completed by what a saved estimator has learned.
+    """Return the schema, extended by what a saved estimator has learned.
 
-    Added are its kind of targets, its labels and, before the first batch, the names of its
-    columns.
+    The kind of targets and the labels of the estimator are added. If the stream has no batch yet,
+    the names of the estimator's columns are added, too.
+
+    learned: accumulator of the estimator.
+    names: names of the estimator's columns, or None.
 
     Raises TargetKindMismatch, InvalidTargets (labels of another type) or SchemaMismatch.
     """
@@ -172,10 +176,10 @@ def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | 
 
 
 def columns_in_order(block: Block, schema: Schema) -> Block:
-    """Return the block with columns in the stream's order.
+    """Return a block whose columns are in the order of the stream's columns.
 
-    A sparse block is widened to the declared number of columns. If nothing changes, nothing is
-    copied.
+    A sparse block gets at least the declared number of columns. If the block already has this
+    form, it is returned unchanged.
     """
     if schema.layout == "table" or block.table:
         return _as_table(block, schema)

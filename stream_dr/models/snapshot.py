@@ -1,14 +1,14 @@
-"""Snapshot: a model's State, position, spec and published projection in one file.
+"""Snapshots: files with a model's state, position, spec and published projection.
 
-The path of a snapshot is `D/snapshots/NAME.ID/POSITION.safetensors`. The two newest snapshots of a
-model are stored. A restart restores the newest valid snapshot. A snapshot is taken from a frozen
-State, so the model can learn while the file is written. A restored model that continues gets the
-same bits as a model that never stopped.
+The path of a snapshot in a directory is `snapshots/NAME.ID/POSITION.safetensors`. The two newest
+snapshots of a model are stored. A restart restores the newest valid snapshot. A snapshot is made
+from an immutable copy of the state, so the model can learn while the file is written. A restored
+model gives exactly the results of a model that never stopped.
 
-If a model started from a saved estimator, this estimator is stored in the same folder, because no
-event of the log contains what the estimator knew before.
+If a model started from a saved estimator, this estimator is stored in the same folder, because the
+log does not contain the rows that the estimator had learned.
 
-Cost: the state's bytes, written and hashed once.
+Cost: all bytes of the state are written and hashed once.
 """
 
 import hashlib
@@ -118,9 +118,9 @@ def export_model(model: Model) -> bytes:
 
 
 def write_published(model: Model, directory_path: Path) -> None:
-    """Write the projection that a failed model has published.
+    """Write the published projection of a failed model to a file.
 
-    So the projection can be served after a restart. The model's state is not written, because it
+    The projection can then be served after a restart. The model's state is not written, because it
     may contain only a part of the event at which the model failed.
     """
     if model.published is None:
@@ -139,7 +139,7 @@ def write_published(model: Model, directory_path: Path) -> None:
 
 
 def restore_published(model: Model, directory_path: Path) -> None:
-    """Restore the projection that a failed model had published."""
+    """Restore the published projection of a failed model from the file, if there is one."""
     path = snapshot_folder(directory_path, model.name, model.id) / FAILED
     try:
         arrays, metadata = read_file(path)
@@ -164,7 +164,7 @@ def restore_model(model: Model, entry: Entry, path: Path, first: int, last: int,
 
     restored = restore(model, path, last, writable)
     if not restored and not model.subtracts:
-        # Each unlearn event would rebuild such a model, so the removed rows are never learned.
+        # Skip the rows that unlearn events remove, because such a model cannot subtract rows.
         model.set_unlearn_horizon(last)
     if model.published is not None and model.published.refined_at is not None:
         model.begin_refine(model.published.rows)
@@ -225,7 +225,7 @@ def start_from_saved(model: Model, estimator: Any) -> None:
     try:
         projection = estimator.projection()
     except Exception:
-        # The error is not lost: it is raised again and reported when the model is next solved.
+        # Ignore the error here. It is raised and reported when the model is published next time.
         return
 
     if isinstance(projection, Linear):
@@ -287,22 +287,22 @@ def snapshot_files(folder: Path) -> list[Path]:
 
 
 def oldest_snapshot(directory_path: Path, model: Model) -> int:
-    """Return the position of a model's oldest snapshot.
+    """Return the log position of a model's oldest snapshot file.
 
-    Without a snapshot, return the position before the model's start.
+    If the model has no snapshot, the result is `model.start` − 1.
     """
     files = snapshot_files(snapshot_folder(directory_path, model.name, model.id))
     return int(files[-1].stem) if files else model.start - 1
 
 
 def newest_snapshot(directory_path: Path) -> int:
-    """Return the position of the newest snapshot of all models, −1 if there are none."""
+    """Return the latest position of any model's snapshot, −1 if no model has one."""
     return max((int(p.stem) for p in directory_path.glob("snapshots/*/*.safetensors") if p.stem.isdigit()), default=-1)
 
 
 def remove_snapshots(directory_path: Path, model: Model) -> None:
     """Remove the folder of a model's snapshots."""
-    # A snapshot that is being written would be stored after the folder is removed.
+    # Wait until no thread writes a snapshot, because writing would create the folder again.
     with model.snapshotting:
         shutil.rmtree(snapshot_folder(directory_path, model.name, model.id), ignore_errors=True)
 

@@ -35,7 +35,7 @@ Arrays = dict[str, np.ndarray]
 _UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, AttributeError)
 """Errors that safetensors raises for a file that it cannot read.
 
-Some of these are for number types that numpy lacks.
+safetensors raises some of them for a type of numbers that numpy does not have.
 """
 
 SNAPSHOT_FORMAT = 1

@@ -1,4 +1,4 @@
-"""Versions: the projections that a model published lately, by number."""
+"""Versions: the projections that a model published last, by version number."""
 
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +18,7 @@ The newest two versions are never dropped.
 
 
 RESERVED = 1_000
-"""Number of version numbers by which the stored ceiling is raised at once."""
+"""Number of version numbers that are reserved on disk at a time."""
 
 
 class Change(NamedTuple):
@@ -38,14 +38,15 @@ class Change(NamedTuple):
 
 
 class Published(NamedTuple):
-    """Published projection as readers see it.
+    """Published projection, with its version number.
 
-    version: number that ascends and is never used twice, also across restarts.
-    position: position of the last event that the projection includes.
+    version: version number. A later version of the model has a larger number, also after a
+        restart.
+    position: log position of the last event that the projection includes.
     rows: number of rows that the projection includes.
-    change: change from the version before, or None.
-    refined_at, residual: position and residual of a refined solution. None if the projection is
-        not refined.
+    change: linear map from the version before to this version, or None.
+    refined_at: log position at which the projection was refined. None if it is not refined.
+    residual: relative residual of a refined projection. None if it is not refined.
     """
 
     version: int
@@ -64,7 +65,7 @@ class Published(NamedTuple):
 
     @property
     def readout(self) -> Readout | None:
-        """Function that predicts targets from the components, or None."""
+        """Linear function that predicts targets from projected rows, or None."""
         linear = linear_part(self.projection)
         return None if linear is None else linear.readout
 
@@ -99,13 +100,14 @@ class Versions:
 
 
 class VersionNumbers:
-    """Numbers of a model's versions, of which none is given out twice.
+    """Counter of a model's version numbers, which never returns a number twice.
 
-    The process may be killed, so all numbers up to a ceiling that is stored on disk count as given
-    out. A higher number is given out only after a higher ceiling is stored.
+    An upper bound of the numbers in use, the ceiling, is stored on disk. A number above the
+    ceiling is returned only after a higher ceiling is stored. After a crash, counting continues
+    above the stored ceiling.
 
-    ceiling: stored ceiling.
-    store: function that stores a ceiling, durable on return.
+    ceiling: the stored ceiling.
+    store: function that stores a ceiling. The ceiling must be durable when the function returns.
 
     next: the next number.
 
@@ -126,11 +128,11 @@ class VersionNumbers:
         return number
 
     def skip_to(self, number: int) -> None:
-        """Give out no number below this one."""
+        """Return only this number and larger numbers from now on."""
         self.next = max(self.next, number)
 
     def release(self) -> None:
-        """Lower the stored ceiling to the last number that was given out.
+        """Lower the stored ceiling to the last number that `take` has returned.
 
         Call this when the process ends normally, after the last snapshot.
         """

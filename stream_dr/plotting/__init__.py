@@ -3,7 +3,8 @@
 In a notebook, call for example `stream_dr.plotting.projection(lda, X, y)`. The same functions draw
 for `stream-dr plot`, `stream-dr report` and the service's dashboard.
 
-Names, labels and errors are shown as text. What plotly would read as markup in them is escaped.
+Names, labels and errors are shown as plain text. Characters in them that plotly would interpret as
+markup are escaped.
 """
 
 from stream_dr.plotting.components import loadings as loadings

@@ -1,4 +1,4 @@
-"""Figures of components: their loadings and their spectrum."""
+"""Figures of a projection's loadings and of its eigenvalues."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,9 +24,9 @@ from stream_dr.projection import Columns, Mapped
 def loadings(
     model: Any, component: int = 0, *, most: int = 20, names: Sequence[object] | None = None, title: str | None = None
 ) -> go.Figure:
-    """Draw the largest loadings of a component as bars to either side.
+    """Draw the largest loadings of a component as horizontal bars.
 
-    Of a method that selects features, the scores of the selected ones are drawn.
+    If the model selects features, the scores of the selected features are drawn.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def loadings(
     most : int
         Maximum number of features to draw.
     names : sequence or None
-        Names of the features, if the estimator does not know them.
+        Names of the features. None means the estimator's own names of the features.
 
     Raises InvalidParameter if there is no such component.
 
@@ -60,10 +60,10 @@ def loadings_figure_of(
     title: str,
     deviations: np.ndarray | None = None,
 ) -> FigureDict:
-    """Return what `loadings` draws.
+    """Return the figure of `loadings` as a dict. The parameters are explained there.
 
-    deviations: standard deviations of the features (features,), by which loadings are multiplied.
-    A large loading of a feature that hardly varies says little.
+    deviations: standard deviations (features,) by which the loadings are multiplied, or None. A
+        feature that hardly varies has little effect, even if its loading is large.
     """
     projection = without_feature_map_of(model)
     if isinstance(projection, Columns):
@@ -96,7 +96,7 @@ def loadings_figure_of(
 
 
 def _names(model: Any, names: Sequence[object] | None) -> Sequence[object]:
-    """Return the features' names, or () if they have none."""
+    """Return the names of the features, or () if the features have no names."""
     if names is not None:
         return names
     projection = model.projection() if hasattr(model, "projection") else model
@@ -106,9 +106,13 @@ def _names(model: Any, names: Sequence[object] | None) -> Sequence[object]:
 
 
 def _distinct(features: list[int], names: Sequence[object]) -> list[str]:
-    """Return each feature's name, or its number.
+    """Return a distinct text for each feature.
 
-    Names that would look alike get their number.
+    The text is the feature's name. If several features have the same text, each one's number is
+    added. A feature without a name is called by its number.
+
+    features: numbers of the features.
+    names: names of all features.
     """
     labels = [plain_text(names[i]) if i < len(names) else f"feature {i}" for i in features]
     return [f"{name} ({i})" if labels.count(name) > 1 else name for i, name in zip(features, labels, strict=True)]
@@ -117,8 +121,9 @@ def _distinct(features: list[int], names: Sequence[object]) -> list[str]:
 def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
     """Draw eigenvalues as bars and their cumulative share as a line.
 
-    The share comes from the estimator's `explained_variance_ratio_` if it has one. Otherwise it is
-    the share of the sum of these components. Negative eigenvalues capture nothing.
+    The share is the sum of `explained_variance_ratio_` if the estimator has this attribute.
+    Otherwise it is the share in the sum of the eigenvalues that are drawn, where negative
+    eigenvalues count as 0.
 
     model: a fitted estimator or a projection.
 
@@ -131,9 +136,10 @@ def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
 
 
 def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> FigureDict:
-    """Return what `spectrum` draws.
+    """Return the figure of `spectrum` as a dict.
 
-    captured: share (components,) of all variance that the first components capture together.
+    captured: (components,). Entry i is the share of all variance that components 0 to i capture
+        together. None means that the share is computed as in `spectrum`.
     """
     values = projection_array(model, "eigenvalues")
     if values is None or not len(values):

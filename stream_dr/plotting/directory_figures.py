@@ -1,6 +1,8 @@
-"""Figures of a directory, drawn once (`figure_of`) or again and again while it learns (`LiveFigures`).
+"""Figures of the models of a directory.
 
-They are drawn from the published projections, the newest rows of the log, and the records.
+`figure_of` draws a figure once. `LiveFigures` draws the figures of the dashboard again and again
+while the models learn. Figures are drawn from the published projections, the newest rows of the
+log, and the records of the directory.
 """
 
 import base64
@@ -35,38 +37,38 @@ from stream_dr.plotting.history import (
 from stream_dr.plotting.scatter_plot import points_figure
 
 FROM_RECORDS = ("accuracy", "progress", "convergence", "drift", "confusion")
-"""Kinds of figures that are drawn from records."""
+"""Kinds of figures that are drawn from the records of a directory."""
 
 KINDS = ("projection", "spectrum", "loadings", *FROM_RECORDS)
 
 LIVE_KINDS = ("projection", "spectrum", "loadings", "accuracy", "progress", "confusion")
-"""Kinds of figures of the dashboard, in its order."""
+"""Kinds of figures on the dashboard, in their order."""
 
 OF_ALL = ("accuracy", "progress")
 """Kinds of figures that show all models."""
 
 CACHE_SIZE = 32
-"""Maximum number of cached figures. The least recently used are dropped."""
+"""Maximum number of figures in the cache. The least recently used figure is dropped first."""
 
 REFRESH_SECONDS = 2.0
-"""Seconds until anything is read or drawn again."""
+"""Minimum number of seconds before the same data are read or the same figure is drawn again."""
 
 MAX_LABELS = 50
-"""Maximum number of labels that are counted one by one.
+"""Number of labels, the most frequent ones, whose rows are counted for each label.
 
-The most frequent are.
+The rows of all other labels are counted together.
 """
 
 Counts = list[tuple[str, int]]
-"""Labels, and the number of rows of each."""
+"""Pairs (label, number of rows with this label)."""
 
 
 class FigureOptions(NamedTuple):
     """Options of a figure.
 
     rows: maximum number of newest rows to draw.
-    dimensions: 2 or 3.
-    component: number of the component to draw, from 0.
+    dimensions: number of axes of a figure of projected rows, 2 or 3.
+    component: number of the component whose loadings are drawn, from 0.
 
     >>> import stream_dr
     >>> stream_dr.FigureOptions(rows=500)
@@ -86,13 +88,15 @@ def figure_of(
     newest: Newest | None = None,
     records: Sequence[JsonDict] | None = None,
 ) -> go.Figure:
-    """Draw a figure of a model, or of all models for kinds in OF_ALL.
+    """Draw a figure of one model or of all models.
 
-    kind: one of KINDS.
+    kind: kind of the figure, one of KINDS.
+    model: model to draw. It may be None for the kinds in OF_ALL, which show all models.
+    newest: newest rows of the log. None means that they are read.
+    records: records of the directory. None means that they are read.
 
-    newest, records: pass them if they were read already.
-
-    Raises InvalidParameter (unknown kind, or no model given), and what reading the log raises.
+    Raises InvalidParameter for an unknown kind or if a model is needed and not given. Raises the
+    errors of reading the log.
     """
     return go.Figure(figure_dict_of(directory, kind, model, options, newest, records))
 
@@ -105,7 +109,7 @@ def figure_dict_of(
     newest: Newest | None = None,
     records: Sequence[JsonDict] | None = None,
 ) -> FigureDict:
-    """Return what `figure_of` draws."""
+    """Return the figure of `figure_of` as a dict. The parameters are explained there."""
     if kind not in KINDS:
         raise InvalidParameter(f"there is no figure {kind!r}{did_you_mean(kind, KINDS)}; there are {', '.join(KINDS)}.")
 
@@ -130,7 +134,11 @@ def figure_dict_of(
 def _projection_figure(
     directory: Directory, kind: str, model: Model, options: FigureOptions, newest: Newest | None
 ) -> FigureDict:
-    """Return a figure of the published projection and the newest rows."""
+    """Return a figure of a model's published projection, or of the newest rows projected by it.
+
+    kind: "projection", "spectrum" or "loadings".
+    newest: newest rows of the log. None means that they are read.
+    """
     published = model.published
     name = plain_text(model.name)
     if published is None:
@@ -150,7 +158,7 @@ def _projection_figure(
         return spectrum_of(projection, f"{name}: spectrum", captured)
     if kind == "loadings":
         width = getattr(getattr(without_feature_map_of(projection), "loadings", None), "shape", (0, 0))[1]
-        # This version may have fewer components than the one that the caller has seen.
+        # The newest version may have fewer components than the caller's `component` needs.
         component = min(options.component, max(0, width - 1))
         names = directory.schema.names if projection.kind != "mapped" else None
         deviations = None if linear is None else rows.deviations(linear)
@@ -159,10 +167,11 @@ def _projection_figure(
 
 
 class Drawn(NamedTuple):
-    """A figure as JSON.
+    """A figure in the cache.
 
-    tag: identifies this state of the figure.
-    drawn_at: time of drawing, by time.monotonic.
+    tag: text that is different for each state of the figure.
+    figure: the figure as JSON.
+    drawn_at: time at which the figure was drawn (time.monotonic).
     """
 
     tag: str
@@ -171,9 +180,11 @@ class Drawn(NamedTuple):
 
 
 class LiveFigures:
-    """Figures of a directory. Any thread may draw, one at a time.
+    """Figures of the dashboard, drawn again as the directory learns.
 
-    status: returns what else to report, JSON-able.
+    All threads may call `draw`. They draw one after the other.
+
+    status: function that returns a dict of JSON types, which `draw` returns with the figures.
 
     >>> import stream_dr  # running, directory and model are those of the example of Running
     >>> figures = stream_dr.LiveFigures(directory, status=dict)
@@ -187,7 +198,7 @@ class LiveFigures:
         self._status = status
         self._status_json = b""
         self._status_at = 0.0
-        # Tags of other processes do not match.
+        # Tags begin with this text, so that the tags of two processes are never equal.
         self._process_tag = uuid.uuid4().hex[:8]
 
         self._lock = threading.Lock()
@@ -197,11 +208,16 @@ class LiveFigures:
     def draw(self, name: str | None, options: FigureOptions, have: Collection[str], rights: JsonDict) -> bytes:
         """Return the status and the figures of a model as JSON.
 
-        They are {"told": status, "figures": {kind: {"tag", "figure"}}, "counts": [[label, rows],
-        …], "best": a Leader or None} and what `rights` holds.
+        The JSON object has these keys, and the keys of `rights`:
 
-        Figures whose tag is in `have` are returned as the tag only. If `name` is None or unknown,
-        only the figures of all models are returned.
+        - "told": the status,
+        - "figures": {kind: {"tag", "figure"}},
+        - "counts": pairs [label, number of rows] of the newest rows,
+        - "best": the models with the best scores (a Leader), or None.
+
+        name: name of the model. If it is None or unknown, only figures of all models are returned.
+        have: tags of the figures that the browser already has. Only their tags are returned.
+        rights: further keys and values.
         """
         model = self._directory.models.get(name or "")
         with self._lock:
@@ -232,15 +248,18 @@ class LiveFigures:
         )
 
     def _newest_rows(self, rows: int) -> tuple[Newest, Counts]:
-        """Return the newest rows and their labels, at most REFRESH_SECONDS old.
+        """Return the newest rows of the log, and the number of these rows with each label.
 
-        Rows that were unlearned are left out.
+        The log is read again only if it has changed, and at most every REFRESH_SECONDS. Unlearned
+        rows are left out.
+
+        rows: maximum number of rows.
         """
         read_at, newest, counts = self._newest.get(rows, (0.0, Newest(-2), []))
         if newest.position != self._directory.position and time.monotonic() - read_at >= REFRESH_SECONDS:
             try:
                 newest = newest_rows(self._directory, rows)
-            # The log is damaged or a shard is gone. The models report that themselves.
+            # The log is damaged or a shard is missing. The status of the models shows the error.
             except StreamDRError:
                 newest = Newest(self._directory.position)
             counts = _label_counts(newest)
@@ -254,12 +273,18 @@ class LiveFigures:
         return newest, counts
 
     def _figure(self, kind: str, model: Model | None, options: FigureOptions, newest: Newest) -> Drawn:
-        """Return a figure, drawn again if it has changed and is old enough."""
+        """Return a figure from the cache, or draw it.
+
+        A figure in the cache is drawn again if its data have changed, but at most every
+        REFRESH_SECONDS.
+
+        newest: newest rows of the log.
+        """
         shown_model = model if kind not in OF_ALL else None
         version = shown_model.published_version if shown_model is not None else 0
         records = self._records.read() if kind in FROM_RECORDS else ()
 
-        # What the figure depends on. The first entry changes as the directory learns.
+        # Collect the inputs of the figure. Only the first input changes when rows are learned.
         inputs: tuple[object, ...] = {
             "projection": (newest.position, options.rows, options.dimensions),
             "loadings": (newest.position, options.rows, options.component),
@@ -285,9 +310,10 @@ class LiveFigures:
 
 
 def _label_counts(newest: Newest) -> Counts:
-    """Return how many of the newest rows have each label, in order of the labels.
+    """Return the number of rows with each label, in order of the labels.
 
-    Rare labels are counted together. Rows without a label are left out.
+    The MAX_LABELS most frequent labels are counted one by one, and all others together. Rows
+    without a label are left out.
     """
     targets = newest.targets
     if targets is None or targets.kind == "continuous":
@@ -302,14 +328,14 @@ def _label_counts(newest: Newest) -> Counts:
 
 
 def as_json(figure: FigureDict) -> bytes:
-    """Return a figure as JSON, with its arrays as plotly's typed arrays."""
-    # The page has a template of its own.
+    """Return a figure as JSON, with its arrays in plotly's binary format."""
+    # Leave out the figure's template, because the page sets its own colours and fonts.
     layout = {name: value for name, value in figure["layout"].items() if name != "template"}
     return orjson.dumps({"data": figure["data"], "layout": layout}, default=_typed_array)
 
 
 def _typed_array(value: object) -> object:
-    """Convert arrays and numbers of numpy for orjson."""
+    """Convert an array or number of numpy to an object of JSON types."""
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iuf":
         array = value.astype(np.int32) if value.dtype.kind in "iu" else value
         return {"dtype": array.dtype.str[1:], "bdata": base64.b64encode(array.tobytes()).decode()}

@@ -1,4 +1,4 @@
-"""Common code of all figures: colours, margins, escaped text, and files of figures."""
+"""Code that all figures share: colours, layout, plain text, and writing to files."""
 
 import html
 import importlib.util
@@ -20,47 +20,54 @@ COLOURS = (
 )
 """Colours of classes and models, in order.
 
-They differ on white and on black, and for most people who are colour-blind.
+They can be distinguished on white and on black pages, also by most people who are colour-blind.
 """
 
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross")
-"""Symbols, in order.
+"""Symbols of classes, in order.
 
-The next one is used each time that all colours are used up.
+The first classes have the first symbol and different colours. When all colours are used, the next
+classes have the next symbol and the same colours again.
 """
 
 MAX_TEXT = 60
 """Maximum number of characters of a name that are shown."""
 
 PICTURES = (".png", ".svg", ".pdf", ".webp", ".jpg")
-"""Suffixes of files of pictures."""
+"""Suffixes of the picture files that `write_figure` can write."""
 
 Trace = JsonDict
 
-# Making a plotly Figure takes ten times as long as the dict, and the dashboard needs no Figure.
+# To make a plotly Figure takes ten times as long as to make a dict. The dashboard uses only dicts.
 FigureDict = JsonDict
-"""Description of a figure, {"data": traces, "layout"}, as plotly's Figure takes it."""
+"""A figure as a dict {"data": traces, "layout": layout}, from which plotly makes a Figure."""
 
 
 def plain_text(value: object) -> str:
-    """Return a name, a label or an error as plotly must get it.
+    """Return a name, a label or an error as text that plotly shows unchanged.
 
-    What plotly would read as markup is escaped. Long texts are cut.
+    Characters that plotly would interpret as markup are escaped. Texts longer than MAX_TEXT are
+    cut.
     """
     line = " ".join(str(value).split()) or "(empty)"
     return html.escape(line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…", quote=False)
 
 
 def line_trace(name: str, x: Sequence[Any] | np.ndarray, y: Sequence[Any] | np.ndarray, **line: str) -> Trace:
-    """Describe a line with markers. The name may hold markup.
+    """Return a plotly trace of a line with markers.
 
+    name: text in the legend. plotly interprets markup in it, so other texts must be escaped.
     line: style of the line, such as `color` and `dash`.
     """
     return {"type": "scatter", "mode": "lines+markers", "name": name, "x": x, "y": y, "line": line}
 
 
 def figure_dict(traces: Sequence[Trace], title: str, **layout: object) -> FigureDict:
-    """Return the figure of these traces. The title may hold markup."""
+    """Return a figure with the given traces and title, and the common layout.
+
+    title: plotly interprets markup in the title, so other texts must be escaped.
+    layout: plotly's layout options, which replace options of the common layout.
+    """
     defaults = {
         "title": {"text": title, "x": 0, "xref": "paper", "font": {"size": 15}},
         "template": "plotly_white",
@@ -69,35 +76,45 @@ def figure_dict(traces: Sequence[Trace], title: str, **layout: object) -> Figure
         "font": {"family": "system-ui, sans-serif", "size": 13},
         "hoverlabel": {"namelength": -1},
         "legend": {"itemsizing": "constant"},
-        # Keeps the reader's zoom when the figure is drawn again.
+        # With a constant "uirevision", the user's zoom does not change when new data are drawn.
         "uirevision": "kept",
     }
     return {"data": list(traces), "layout": defaults | layout}
 
 
 def empty_figure(title: str, why: str) -> FigureDict:
-    """Return a figure that says why it is empty."""
+    """Return a figure without data that shows a text, the reason why there are no data."""
     note = {"text": plain_text(why), "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
     hidden = {"visible": False}
     return figure_dict([], title, annotations=[note], xaxis=hidden, yaxis=hidden)
 
 
 def whole_number_axis(name: str, count: int) -> dict[str, object]:
-    """Describe an axis of `count` whole numbers, without ticks between them."""
+    """Return plotly's options for an axis with ticks only at whole numbers.
+
+    name: title of the axis.
+    count: number of whole numbers on the axis.
+    """
     return {"title": {"text": name}, "tickformat": "d", **({"dtick": 1} if count <= 20 else {})}
 
 
 def without_feature_map_of(model: Any) -> Any:
-    """Return a fitted estimator's projection without its feature map, or the model itself."""
+    """Return the projection of mapped rows if a model has a feature map.
+
+    Without a feature map, the result is the model's projection. An object of another library has
+    no projection, and is returned itself.
+
+    model: fitted estimator or projection.
+    """
     projection = model.projection() if hasattr(model, "projection") else model
     return projection.inner if isinstance(projection, Mapped) else projection
 
 
 def projection_array(model: Any, name: str) -> np.ndarray | None:
-    """Return an array of a model's projection, or None if it has none.
+    """Return the loadings or the eigenvalues of a model, or None if it has no such array.
 
-    name: "loadings" or "eigenvalues". Other libraries' estimators have them under scikit-learn's
-    names.
+    model: fitted estimator or projection, or a fitted estimator with scikit-learn's attributes.
+    name: "loadings" or "eigenvalues".
     """
     values = getattr(without_feature_map_of(model), name, None)
     if values is None and name == "loadings" and hasattr(model, "components_"):
@@ -110,8 +127,8 @@ def projection_array(model: Any, name: str) -> np.ndarray | None:
 def check_figure_path(path: Path) -> None:
     """Raise an error if a figure cannot be written to `path`.
 
-    Raises InvalidParameter for an unknown suffix or without kaleido, SourceMissing without a
-    folder.
+    InvalidParameter is raised if the suffix is unknown, or if a picture needs the package kaleido
+    and it is not installed. SourceMissing is raised if the folder does not exist.
     """
     if path.suffix not in (".html", *PICTURES):
         raise InvalidParameter(f"{path} ends in {path.suffix!r}; name a file in .html, {', '.join(PICTURES)}.")
@@ -123,9 +140,11 @@ def check_figure_path(path: Path) -> None:
 def write_figure(figure: go.Figure, path: Path, width: int = 900, height: int = 560) -> None:
     """Write a figure in the format of the file's suffix.
 
-    An .html file needs no network. A picture has width × height pixels.
+    An .html file contains the script of plotly, so it can be shown without a network. A picture
+    has width × height pixels.
 
-    Raises as `check_figure_path`, and InvalidParameter if no browser can draw the picture.
+    Raises the errors of `check_figure_path`, and InvalidParameter if no browser can be started to
+    draw the picture.
     """
     check_figure_path(path)
     if path.suffix == ".html":

@@ -1,6 +1,7 @@
-"""Figures of records: progress, accuracy, confusion, convergence and drift.
+"""Figures of progress, accuracy, confusion, convergence and drift.
 
-A directory appends a record whenever its models are tested, publish, refine or fail.
+They are drawn from the records of a directory. A directory writes a record each time a model is
+tested, published or refined, or fails.
 """
 
 import math
@@ -32,22 +33,28 @@ from stream_dr.plotting.figure import (
 from stream_dr.solve.principal_angles import principal_angles
 
 PANELS = (("score", "accuracy or R²", "y3"), ("rate", "rows/s", "y2"), ("lag", "lag (events)", "y"))
-"""Panels from above: field of a model's record, title, and axis."""
+"""Panels of the figure `progress`, from top to bottom.
+
+Each is (key of a model's scores in a record, title, name of the y-axis).
+"""
 
 FEW = 20
-"""Number of records up to which each is marked, because a line through one point shows nothing."""
+"""Number of records up to which each record has a marker on the line.
+
+A line through a single point would not be visible without a marker.
+"""
 
 MARKS = {"version": ("triangle-up", 6), "refined": ("diamond", 10), "failed": ("x", 11)}
-"""Symbol and size of the marks."""
+"""Symbol and size of the marks for new versions, refined versions and failures."""
 
 BASELINE = {"color": "#888", "dash": "dot"}
-"""Style of the line of a baseline."""
+"""Style of a line that shows the score of a baseline."""
 
 _DASHES = ("solid", "dash", "dot", "dashdot")
-"""Styles of the lines of models in the figure of convergence, in order."""
+"""Line styles of the models in the figure `convergence`, in order."""
 
 _SHADES = [[0.0, "rgba(66, 105, 208, 0.04)"], [1.0, "rgba(66, 105, 208, 0.75)"]]
-"""Colours of a share from 0 to 1, readable on white and on black."""
+"""Colour scale for shares from 0 to 1. Text on it is readable on white and on black pages."""
 
 
 def records_of(source: Any) -> list[JsonDict]:
@@ -61,23 +68,26 @@ def records_of(source: Any) -> list[JsonDict]:
 
 
 def recorded(records: Sequence[JsonDict], kind: str, model: str | None = None) -> list[JsonDict]:
-    """Return the records of a kind, or only those of one model."""
+    """Return the records of one kind.
+
+    model: name of a model. If given, only the records of this model are returned.
+    """
     return [r for r in records if r["kind"] == kind and (model is None or r.get("model") == model)]
 
 
 def plotly_time(record: JsonDict) -> str:
-    """Return a record's time, UTC, in plotly's format."""
+    """Return the time of a record (UTC) in plotly's format."""
     return datetime.fromtimestamp(record["time"], UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def progress(source: Any, *, most: int = 600, title: str = "Progress") -> go.Figure:
-    """Draw test-then-train accuracy, rows/s and lag of all models.
+    """Draw test-then-train accuracy, rows/s and lag of all models over time.
 
-    Accuracy is that of the nearest class mean over the rows tested last. The dotted line is the
-    accuracy of always answering the last label.
+    Labels are predicted by the nearest class mean. The accuracy is over the rows tested last. The
+    dotted line is the accuracy of a baseline that always predicts the label of the row before.
 
     source: a directory, its path, or its records.
-    most: maximum number of records to draw. More are thinned out.
+    most: maximum number of records to draw. If there are more, only every n-th record is drawn.
 
     >>> import stream_dr
     >>> stream_dr.plotting.progress([]).layout.annotations[0].text
@@ -87,7 +97,7 @@ def progress(source: Any, *, most: int = 600, title: str = "Progress") -> go.Fig
 
 
 def progress_of(records: list[JsonDict], most: int, title: str) -> FigureDict:
-    """Return what `progress` draws from records."""
+    """Return the figure of `progress` as a dict. The parameters are explained there."""
     ticks = recorded(records, "progress")
     if not ticks:
         return empty_figure(title, "no records yet: they are written while models learn")
@@ -117,11 +127,12 @@ def progress_of(records: list[JsonDict], most: int, title: str) -> FigureDict:
 
 
 class Leader(NamedTuple):
-    """The best models.
+    """The models with the best scores.
 
-    models: the model with the highest score, then those within two standard errors of it.
-    score: score of the first.
-    since: time from which on the first has been the best, in seconds since 1970.
+    models: names of the model with the highest score, and then of all models whose scores are
+        within two standard errors of the highest score.
+    score: the highest score, which is accuracy or R².
+    since: time since which the first of these models has been the best, in seconds since 1970.
     """
 
     models: tuple[str, ...]
@@ -130,9 +141,10 @@ class Leader(NamedTuple):
 
 
 def best_models(records: list[JsonDict], models: Collection[str]) -> Leader | None:
-    """Return which of these models are best, or None if none was tested.
+    """Return the best of the given models, or None if no model was tested.
 
-    records: oldest first.
+    records: records of the directory, oldest first.
+    models: names of the models to compare.
     """
     best = None
     for tick in recorded(records, "progress"):
@@ -148,21 +160,28 @@ def best_models(records: list[JsonDict], models: Collection[str]) -> Leader | No
 
 
 def score_of(scores: JsonDict) -> float:
-    """Return the accuracy in a model's scores, or R² for continuous targets.
+    """Return a model's accuracy, or R² if the targets are continuous.
 
-    -inf if the model was not tested.
+    If the model was not tested, the result is -inf.
     """
     score = scores.get("accuracy", scores.get("r2"))
     return -math.inf if score is None else score
 
 
 def _thin_records(records: list[JsonDict], most: int) -> list[JsonDict]:
-    """Return every n-th record, counted from the last, so that at most `most` are left."""
+    """Return the last record and every n-th record before it.
+
+    n is chosen such that at most `most` records are returned.
+    """
     return records[:: -1 if len(records) <= most else -(len(records) // most + 1)][::-1]
 
 
 def _model_lines(ticks: list[JsonDict], name: str, colour: str) -> Iterator[Trace]:
-    """Yield the lines of a model, one for each panel that it has values for."""
+    """Yield a line for each panel of `progress` for which the model has values.
+
+    ticks: records of the kind "progress", oldest first.
+    name: name of the model.
+    """
     own_ticks = [tick for tick in ticks if name in tick["models"]]
     for field, _, axis in PANELS:
         values = [_recorded_value(tick["models"][name], field) for tick in own_ticks]
@@ -184,9 +203,10 @@ def _recorded_value(model: JsonDict, name: str) -> float | None:
 
 
 def _baseline_line(ticks: list[JsonDict]) -> Iterator[Trace]:
-    """Yield the line of the baseline, if there is one.
+    """Yield the line of the baseline, if the records have a baseline.
 
-    The baseline belongs to the stream, so that of any model will do.
+    The baseline always predicts the last label. All models of a record have the same baseline, so
+    the first value in the record is drawn.
     """
     values = [next((m["baseline"] for m in t["models"].values() if m.get("baseline") is not None), None) for t in ticks]
     if any(value is not None for value in values):
@@ -195,7 +215,10 @@ def _baseline_line(ticks: list[JsonDict]) -> Iterator[Trace]:
 
 
 def _model_marks(records: list[JsonDict], ticks: list[JsonDict], name: str, colour: str, most: int) -> Iterator[Trace]:
-    """Yield the marks of new versions, refines and failures of a model, on the lowest axis."""
+    """Yield the marks of a model's new versions, refined versions and failures.
+
+    The marks are drawn at the bottom of the lowest panel.
+    """
     start = ticks[0]["time"]
     published = [r for r in recorded(records, "published", name) if r["time"] >= start]
     records_of_mark = {
@@ -226,9 +249,12 @@ def _model_marks(records: list[JsonDict], ticks: list[JsonDict], name: str, colo
 
 
 def accuracy_of(records: list[JsonDict], models: Collection[str], title: str) -> FigureDict:
-    """Draw the accuracy of each of these models on rows that it had not learned yet, by rows learned.
+    """Return a figure of each model's accuracy against the number of learned rows.
 
-    The last recorded curve of each model is drawn.
+    Accuracy is measured on rows that the model has not learned yet. For continuous targets, the
+    figure has R² instead. The last recorded curve of each model is drawn.
+
+    models: names of the models to draw.
     """
     last = {r["model"]: r for r in recorded(records, "tested") if r["model"] in models and r["curve"]}
     if not last:
@@ -257,12 +283,14 @@ def accuracy_of(records: list[JsonDict], models: Collection[str], title: str) ->
 
 
 def confusion_of(records: list[JsonDict], id: int, title: str) -> FigureDict:
-    """Draw the confusion matrix of the last record of the model with this id.
+    """Return a figure of a model's confusion matrix, from its last record.
 
-    It counts true and predicted labels of rows that the model had not learned yet.
+    The matrix has a row for each true label and a column for each predicted label. A cell is the
+    share of the true label's rows that were predicted as the column's label. The rows were tested
+    before the model learned them. A row of the matrix adds up to less than 1 if some predicted
+    labels are too rare to be shown.
 
-    Each row of the matrix has the shares of a true label's rows by predicted label. It adds up to
-    1 unless some rows were given a label that is too rare to be shown.
+    id: id of the model.
     """
     tested = [r["confusion"] for r in recorded(records, "tested") if r["id"] == id and r["confusion"] is not None]
     if not tested:
@@ -286,17 +314,18 @@ def confusion_of(records: list[JsonDict], id: int, title: str) -> FigureDict:
 
 
 def convergence(source: Any, model: str | None = None, *, title: str = "Convergence of refine") -> go.Figure:
-    """Draw residual and angle of each pass of a refine, on a logarithmic axis.
+    """Draw how a refined solution converged, by residual and angle of each pass.
 
-    They are the relative residual, and the largest principal angle (radians) to the pass before.
+    The residual is relative. The angle is the largest principal angle (radians) between the
+    components of a pass and of the pass before. The axis is logarithmic.
 
     Parameters
     ----------
     source : RefineReport, Directory, path or list of records
-        Report of a refine (`estimator.refine_report_`). Otherwise the last refine of each model of
-        the directory is drawn.
+        Report of an estimator (`refine_report_`), or a directory, its path or its records. From a
+        directory, the last passes by which each model was refined are drawn.
     model : str or None
-        Draw only this model.
+        Name of the only model to draw. None draws all models.
 
     Examples
     --------
@@ -317,9 +346,9 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
 
 
 def convergence_of(runs: dict[str, list[JsonDict]], title: str) -> FigureDict:
-    """Return what `convergence` draws.
+    """Return the figure of `convergence` as a dict.
 
-    runs: the passes of a refine of each model, by the model's name.
+    runs: records of the passes by which each model was refined, by the model's name.
     """
     if not runs:
         return empty_figure(title, "no refine has been recorded")
@@ -333,12 +362,15 @@ def convergence_of(runs: dict[str, list[JsonDict]], title: str) -> FigureDict:
 
 
 def last_refines(records: list[JsonDict], model: str | None) -> dict[str, list[JsonDict]]:
-    """Return the passes of each model's last refine, or only of one model's."""
+    """Return records of the passes by which each model was last refined, by the model's name.
+
+    model: name of the only model to return. None returns all models.
+    """
     runs: dict[str, list[JsonDict]] = {}
     for record in recorded(records, "pass", model):
         number = record["pass"]
         passes = runs.get(record["model"], [])
-        # A number that does not grow begins another refine.
+        # If the number of the pass is not larger than the one before, the model was refined again.
         continued = bool(passes) and number > passes[-1]["number"]
         runs[record["model"]] = [*(passes if continued else []), {**record, "number": number}]
     return runs
@@ -354,16 +386,17 @@ def _pass_traces(name: str, passes: list[JsonDict], dash: str) -> list[Trace]:
 
 
 def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.Figure:
-    """Draw the principal angles (degrees) between each version's components and the next one's.
+    """Draw how much the components change from each version to the next.
 
-    The largest and the median angle are drawn.
+    The largest and the median of the principal angles (degrees) between the components of the two
+    versions are drawn.
 
     Parameters
     ----------
     source : list of estimators or projections, Directory, path or list of records
-        Estimators and projections are given oldest first.
+        A list of estimators or projections must have the oldest first.
     model : str or None
-        Name of the model, if source is a directory, its path or its records.
+        Name of the model. It must be given if source is a directory, its path or its records.
 
     Examples
     --------
@@ -385,13 +418,16 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
 
 
 def drift_of(records: list[JsonDict], model: str, title: str) -> FigureDict:
-    """Return what `drift` draws from a model's records."""
+    """Return the figure of `drift` as a dict, from the records of a model."""
     published = recorded(records, "published", model)
     return _drift_figure([(f["version"], f["angles"]) for f in published if f.get("angles")], title)
 
 
 def _drift_figure(versions: list[tuple[int, list[float]]], title: str) -> FigureDict:
-    """Return the figure of version numbers and their angles (radians) to the version before."""
+    """Return the figure of `drift` as a dict.
+
+    versions: pairs (version number, principal angles in radians to the version before).
+    """
     if not versions:
         return empty_figure(title, "no two versions of a linear projection yet")
 

@@ -1,6 +1,6 @@
-"""Report: one page with every figure of a directory's models, its schema and its log's state.
+"""Report: an HTML page with all figures of a directory's models, and tables of their state.
 
-No other file and no network is needed to read it.
+The page is one file, which can be read without a network.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ HOW = {
     "confusion": "Of the rows with a label that were tested last, the share that was given each.",
     "drift": "Principal angles between the components of each recorded version and those of the one recorded before it.",
 }
-"""Explanation of each figure's numbers."""
+"""Text below each kind of figure, which explains the figure's numbers."""
 
 _STYLE = """:root{color-scheme:light dark}body{color:CanvasText;background:Canvas}
 body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem}
@@ -49,7 +49,7 @@ for(const axis of Object.keys(plot.layout).filter(n=>/^[xy]axis\\d*$/.test(n)))
 Object.assign(colours,{[axis+".gridcolor"]:"#8884",[axis+".zerolinecolor"]:"#8888",[axis+".linecolor"]:"#8888"});
 Plotly.relayout(plot,colours);if(plot.data[0].type==="heatmap")Plotly.restyle(plot,{"textfont.color":text})}};
 draw();matchMedia("(prefers-color-scheme: dark)").addEventListener("change",draw);"""
-"""Script that gives figures the page's colours, as the dashboard does."""
+"""Script that sets the colours of the figures to the colours of the page."""
 
 
 def write_report(
@@ -57,17 +57,19 @@ def write_report(
 ) -> None:
     """Write the report of a directory.
 
-    rows: maximum number of newest rows to draw in projections.
-    watch: receives the number of models that are done, and of all.
+    path: path of the HTML file.
+    rows: maximum number of newest rows to draw in figures of projected rows.
+    watch: function that is called before each model is drawn. Its arguments are the number of
+        models drawn so far and the number of all models.
 
-    Raises what reading the log raises.
+    Raises the errors of reading the log.
     """
     page = "".join(_page_parts(directory, rows, watch))
     write_atomically(path, lambda file: file.write(page.encode()))
 
 
 def _page_parts(directory: Directory, rows: int, watch: Callable[[int, int], None]) -> Iterator[str]:
-    """Yield the parts of the page."""
+    """Yield the HTML of the page, in parts. The parameters are as in `write_report`."""
     newest = newest_rows(directory, rows)
     records = directory.records.read()
     options = FigureOptions(rows)
@@ -91,7 +93,10 @@ def _page_parts(directory: Directory, rows: int, watch: Callable[[int, int], Non
 
 
 def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[str]:
-    """Yield the best model, and a table of all models, the best first."""
+    """Yield the HTML of a sentence on the best models, and of a table of all models.
+
+    The model with the best score is the first row of the table.
+    """
     tested = directory.records.last_tested()
     best = best_models(records, directory.models.keys())
     if best is not None:
@@ -133,7 +138,7 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
 
 
 def _score_text(scores: JsonDict) -> str:
-    """Return the accuracy with its standard error, or R²."""
+    """Return a text with the accuracy and its standard error, or with R²."""
     if not scores:
         return "not measured"
     if "accuracy" in scores:
@@ -152,13 +157,16 @@ def _utc_text(seconds: float) -> str:
 
 
 def _models_by_score(directory: Directory) -> list[Model]:
-    """Return the models by their last score, the best first, untested ones last."""
+    """Return the models, sorted by their last score.
+
+    The model with the best score comes first. Models that were not tested come last.
+    """
     tested = directory.records.last_tested()
     return sorted(directory.models.values(), key=lambda m: -score_of(tested.get(m.id, {})))
 
 
 def _stream_section(directory: Directory) -> Iterator[str]:
-    """Yield the section on the stream's schema and log."""
+    """Yield the HTML of the section on the stream's schema and log."""
     schema = directory.schema
     names = f" ({', '.join(schema.names[:20])}{' …' if len(schema.names) > 20 else ''})" if schema.names else ""
     labels = ", ".join(map(str, sorted(schema.labels)[:50])) + (" …" if len(schema.labels) > 50 else "")
@@ -172,7 +180,7 @@ def _stream_section(directory: Directory) -> Iterator[str]:
 
 
 def _model_section(directory: Directory, model: Model) -> Iterator[str]:
-    """Yield the heading and the table of a model."""
+    """Yield the HTML of a model's heading and table."""
     described = model.describe(directory.position)
     params = ", ".join(f"{name}={value!r}" for name, value in described["params"].items())
     solution = described["solution"] or "no solution"
@@ -198,11 +206,14 @@ def _html_table(*rows: tuple[str, object]) -> str:
 
 
 def _figure_section(kind: str, figure: go.Figure) -> Iterator[str]:
-    """Yield a figure and how its numbers were obtained."""
+    """Yield the HTML of a figure, and of the text that explains its numbers.
+
+    kind: kind of the figure, a key of HOW.
+    """
     if not figure.data:
         yield f"<p class=how>{escape(kind)}: {figure.layout.annotations[0].text}</p>"
         return
-    # A template of 7 kB would be repeated in each figure. The page sets its own colours.
+    # Remove plotly's template of 7 kB from each figure, because the page sets its own colours.
     figure.layout.template = {}
     yield figure.to_html(full_html=False, include_plotlyjs=False, default_height="420px", config={"responsive": True})
     yield f"<p class=how>{HOW[kind]}</p>"

@@ -1,4 +1,4 @@
-"""Projection: projected rows, coloured by label or target, with the classes' means."""
+"""Figure of projected rows, coloured by label or target, with the means of the classes."""
 
 from typing import Any, NamedTuple
 
@@ -11,24 +11,26 @@ from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
 
 MAX_POINTS = 100_000
-"""Maximum number of points to draw."""
+"""Default for the maximum number of rows to draw."""
 
 MAX_CLASSES = 30
 """Maximum number of classes with a colour of their own.
 
-The smallest ones share one.
+If there are more, the smallest classes share one colour.
 """
 
 MAX_SVG_POINTS = 2_000
-"""Number of points up to which SVG draws them, sharp at any size.
+"""Number of points up to which points are drawn in SVG.
 
-WebGL draws more.
+More points are drawn by WebGL, which is faster. SVG stays sharp when it is enlarged.
 """
 
-# Smaller points do not hide each other.
+# Many large points would hide each other, so points are drawn smaller if there are more of them.
 MANY = 20_000
+"""Number of points above which points are drawn smaller."""
+
 CROWDED = 50_000
-"""Numbers of points past which points are smaller, and smaller again."""
+"""Number of points above which points are drawn as small as possible."""
 
 _OTHERS = "#9aa0a6"
 
@@ -52,14 +54,18 @@ def projection(
     model : fitted estimator or projection
     X : rows (rows, features)
     y : targets or None
-        Labels get a colour each, the first of several labels of a row. Continuous targets get a
-        colour scale of their first column.
+        Targets that colour the rows. Each label has its own colour. A row with several labels has
+        the colour of its first label. Continuous targets are shown on a colour scale, by their
+        first column.
     dimensions : 2 or 3
+        Number of components to draw.
     most : int
-        Maximum number of rows to draw. More are sampled at random by `seed`, and the title says
-        so.
+        Maximum number of rows to draw. If there are more, a random sample is drawn, and the title
+        says so.
+    seed : int
+        Seed of the random sample.
 
-    Raises InvalidParameter, and what projecting the rows raises.
+    Raises InvalidParameter for other `dimensions`, and the errors of projecting the rows.
 
     Examples
     --------
@@ -79,13 +85,17 @@ def projection(
 def points_figure(
     z: np.ndarray, targets: Targets | None, dimensions: int, most: int, seed: int, title: str
 ) -> FigureDict:
-    """Return what `projection` draws from projected rows z (rows, components)."""
+    """Return the figure of `projection` as a dict, from projected rows.
+
+    z: projected rows (rows, components).
+    most, seed: maximum number of rows to draw, and seed of the random sample.
+    """
     if dimensions not in (2, 3):
         raise InvalidParameter(f"dimensions={dimensions}; a projection is drawn in 2 or 3.")
     if not z.size:
         return empty_figure(title, "no rows yet" if not len(z) else "no component yet")
 
-    # The means are those of all rows, also of those that are not drawn.
+    # Compute the class means before sampling, so that they include the rows that are not drawn.
     means = _class_means(z, targets)
     rows = len(z)
     if rows > most:
@@ -108,10 +118,11 @@ def points_figure(
 
 
 class _Group(NamedTuple):
-    """Rows of one colour.
+    """Rows that are drawn with one colour and symbol.
 
-    name: name of the rows, which may hold markup.
-    mean: mean of the rows (components,), or None.
+    name: text in the legend, already escaped for plotly.
+    rows: indices of the rows.
+    mean: mean (components,) of the rows, or None if it is not drawn.
     """
 
     name: str
@@ -122,7 +133,7 @@ class _Group(NamedTuple):
 
 
 def _first_label_codes(targets: Targets) -> np.ndarray:
-    """Return the code of each row's first label (rows,), or −1."""
+    """Return the code (rows,) of each row's first label, −1 for a row without labels."""
     if targets.indptr is None:
         codes = targets.codes
     else:
@@ -133,7 +144,10 @@ def _first_label_codes(targets: Targets) -> np.ndarray:
 
 
 def _class_means(z: np.ndarray, targets: Targets | None) -> dict[int, np.ndarray]:
-    """Return the mean (components,) of the rows of each label, by the label's code."""
+    """Return the mean (components,) of each label's rows, by the label's code.
+
+    For a row with several labels, the first label counts.
+    """
     if targets is None or targets.kind == "continuous":
         return {}
     codes = _first_label_codes(targets)
@@ -141,10 +155,13 @@ def _class_means(z: np.ndarray, targets: Targets | None) -> dict[int, np.ndarray
 
 
 def _rows_by_colour(targets: Targets | None, rows: int, means: dict[int, np.ndarray]) -> list[_Group]:
-    """Return the rows by colour.
+    """Return the rows in groups of one colour and symbol.
 
-    The largest classes come first, in order of their labels, then all other classes together, then
-    rows without a label.
+    The MAX_CLASSES largest classes come first, in order of their labels. Then comes one group of
+    all other classes, and then the rows without a label.
+
+    rows: number of rows.
+    means: mean of each class, by the label's code.
     """
     if targets is None or targets.kind == "continuous":
         return [_Group("rows", np.arange(rows), COLOURS[0])]
@@ -169,7 +186,10 @@ def _rows_by_colour(targets: Targets | None, rows: int, means: dict[int, np.ndar
 
 
 def _class_traces(z: np.ndarray, targets: Targets | None, axes: str, means: dict[int, np.ndarray]) -> list[Trace]:
-    """Return the traces of rows by label, and of the class means."""
+    """Return a plotly trace for each label's rows, and one for the class means.
+
+    axes: "x", "xy" or "xyz".
+    """
     groups = _rows_by_colour(targets, len(z), means)
     traces = [
         _trace_type(axes, len(z))
@@ -189,11 +209,11 @@ def _class_traces(z: np.ndarray, targets: Targets | None, axes: str, means: dict
     centred = [g for g in groups if g.mean is not None]
     if centred:
         marker = {"color": [g.colour for g in centred], "size": _marker_size(axes, 0) + 6, "symbol": "x"}
-        # The line has the colour of the page's text.
+        # No colour is set for the outline, so the page can set it to the colour of its text.
         marker["line"] = {"width": 1.5}
         points = _coordinates(np.array([g.mean for g in centred]), axes)
         named = {"text": [g.name for g in centred], "hoverinfo": "text", "name": "class means"}
-        # Plotly shows WebGL above SVG, so the means are drawn in the same way as the rows.
+        # Plotly puts WebGL above SVG. If the rows are drawn by WebGL, means in SVG would be hidden.
         traces.append(_trace_type(axes, len(z)) | points | named | {"marker": marker})
     return traces
 
@@ -240,6 +260,6 @@ def _marker_size(axes: str, rows: int) -> int:
 
 
 def _marker_symbol(group: _Group, axes: str) -> str:
-    """Return the group's symbol."""
-    # 3-D plots have no triangle.
+    """Return the plotly symbol of a group's points."""
+    # plotly has no triangle in 3-D plots.
     return "circle" if len(axes) == 3 and group.symbol == "triangle-up" else group.symbol

@@ -154,14 +154,16 @@ class RawRows:
         return self.columns[self.names.index(name)] if name in self.names else None
 
     def arranged(self, kinds: dict[str, str]) -> "RawRows":
-        """Return the rows with the columns that `kinds` names first, in this order.
+        """Return the rows with their columns in the order and of the kinds of `kinds`.
 
-        Other columns follow. A named column that the rows do not have is added with missing
-        values. Columns are converted to the family that `kinds` gives. Raises SchemaMismatch if
-        the rows have none of the named columns, or if a value cannot be converted.
+        Columns that are in `kinds` and not in the rows are added, with missing values. Columns
+        that are not in `kinds` come last.
 
-        kinds: family of each column by name, which is "number", "date" or "text". "" means any
-            family.
+        kinds: kind of each column by its name. A kind is "number", "date" or "text", or "" for a
+            column that is not converted.
+
+        Raises SchemaMismatch if the rows have none of these columns, or if a value cannot be
+        converted.
         """
         others = {name: column for name, column in zip(self.names, self.columns, strict=True) if name not in kinds}
         if len(others) == len(self.names) and self.rows:

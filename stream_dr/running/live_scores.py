@@ -398,10 +398,11 @@ class TestThenTrain:
         self._solved[model.id] = rows, seconds, projection
 
     def _may_solve(self, model: Model, seconds: float) -> bool:
-        """Return True if there is time to solve a model for the tests.
+        """Return True if there is time to compute a model's projection for a test.
 
-        seconds: time that the model's last solution took. 0 if there was no solution. The size of
-            the model's state then decides.
+        If no projection was computed before, the size of the model's state decides.
+
+        seconds: time that it took to compute the last projection, 0 if there was none.
         """
         if not seconds:
             estimator, accumulator = model.estimator, model.accumulator

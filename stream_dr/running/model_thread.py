@@ -111,7 +111,10 @@ class ModelThread:
         return max(0, self._directory.position - self.cursor)
 
     def join(self, models: Sequence[Model]) -> list[Model]:
-        """Make those models live that are at most PAGE events behind the live models.
+        """Make models live if they are at most PAGE events behind the live models.
+
+        This thread gives each new event to all live models. PAGE (64) is the number of events that
+        are read from the log at once.
 
         Returns the models that are further behind.
         """

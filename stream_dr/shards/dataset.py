@@ -384,7 +384,8 @@ def are_shards(path: Path) -> bool:
     except DamagedShard:
         return True
 
-    # The reader of shards reads whole row groups, so a file of large row groups does not count.
+    # A shard is read one row group at a time, which would take too much memory here.
+    # The file is therefore read as a table, and not as a shard.
     if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not is_layout(schema.names):
         return False
     features = [field for field in schema if field.name not in EXTRA_COLUMNS]

@@ -102,7 +102,10 @@ class Eigenmap(NamedTuple):
 
     @property
     def kind(self) -> ProjectionKind:
-        """Kind of projection. "landmarks" places rows by their distances to sampled rows."""
+        """Kind of the projection, "landmarks".
+
+        Landmarks are sampled rows. New rows are placed by their distances to the landmarks.
+        """
         return "landmarks"
 
     @property
@@ -140,7 +143,7 @@ class Eigenmap(NamedTuple):
             0 is the row itself, so the row has no edge to this landmark.
         """
         squared = np.where(squared > 0, squared, np.inf)
-        # `ends` counts in how many of the two directions row and landmark are neighbours.
+        # `ends` is 2 if row and landmark are each other's neighbours, 1 if only one is.
         ends = (squared <= self.radii).astype(np.float64)
         if self.neighbours:
             near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]

@@ -1,8 +1,10 @@
 """Linear projections computed from a graph of rows.
 
-`largest_form` solves GraphWMV. LPP (locality preserving projections) and NPE (neighbourhood
-preserving embedding) use `locality_projection`. X (r, features) are the centred rows. It searches
-for directions w (features,) in the row space of X that minimise the ratio
+The estimator GraphWMV uses `largest_form`. The estimators LPP (locality preserving projections) and
+NPE (neighbourhood preserving embedding) use `locality_projection`.
+
+`locality_projection` finds directions w (features,) that minimise a ratio. X (r, features) are the
+centred rows, and w lies in the row space of X. The ratio is
 
     wᵀ Xᵀ A X w / wᵀ Xᵀ B X w
 

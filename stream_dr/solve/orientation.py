@@ -70,9 +70,10 @@ def orient(
 
 
 def oriented(projection: Projection, previous: Projection | None, product: Product | None = None) -> Projection:
-    """Return `projection` with components that agree best with those of `previous`.
+    """Return `projection` with its components matched to the previous projection.
 
-    The components are reordered and their signs are changed.
+    Components are reordered and their signs are changed, so that they agree best with the
+    components of `previous`.
 
     * Two linear projections are compared by their loadings.
     * Two projections that place rows by landmarks (r sampled rows) are compared by coordinates.
@@ -131,7 +132,7 @@ def _compared_columns(
 
     The columns of a linear projection are its loadings. The columns of a projection by landmarks
     (sampled rows) are the landmarks' coordinates. Returns the columns of `projection` and of
-    `previous`. A projection that can be compared in neither way has None instead of columns.
+    `previous`. For a projection of any other kind, None is returned instead of columns.
     """
     now, before = linear_part(projection), linear_part(previous)
     if now is not None:

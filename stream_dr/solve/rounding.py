@@ -99,11 +99,12 @@ class Rounding(NamedTuple):
         return cross if shows.all() else np.where(shows[:, None], cross, 0.0)
 
     def significant(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
-        """Return cross sums without combinations of targets that are rounding error.
+        """Return the cross sums of targets and features, without columns of rounding error.
 
-        The result (features, r), r ≤ k, is `cross` times a matrix of orthonormal columns (k, r).
-        The product `cross @ cross.T` stays the same up to rounding. Costs O(d k min(d, k)) for d
-        features.
+        The result (features, r), r ≤ k, is `cross` times a matrix (k, r) of orthonormal columns. A
+        combination of targets is dropped if its sums are not larger than their rounding errors. So
+        `result @ result.T` and `cross @ cross.T` are equal up to rounding. Costs O(d k min(d, k))
+        for d features.
 
         cross: (features, k), products of features and targets, summed over the rows.
         target_size: Frobenius norm of the targets (rows, k).

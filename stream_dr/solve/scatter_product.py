@@ -85,7 +85,10 @@ class ScatterProduct:
         self._adding[turn] = self._pool.submit(self._parts[turn].add, block, weights)
 
     def result(self) -> np.ndarray:
-        """Return the product (features, r) float64 summed over all blocks so far."""
+        """Return the scatter matrix times the given columns, summed over all blocks so far.
+
+        The result is (features, r) float64.
+        """
         for turn in range(len(self._parts)):
             self._wait_for_turn(turn)
         out = self._parts[0].result()
@@ -112,14 +115,14 @@ class _PartialProduct:
         self._total = np.zeros(self._columns.shape[1])
 
     def add(self, block: Block, weights: np.ndarray | None) -> None:
-        """Add one block's rows."""
+        """Add the rows of one block, with their weights (rows,) or None."""
         if sp.issparse(block.X):
             self._add_sparse(block.X, weights)
         else:
             self._add_dense(block.X, weights)
 
     def result(self) -> np.ndarray:
-        """Return the product (features, r), summed over the blocks added to this object."""
+        """Return the scatter matrix of the added blocks times the given columns (features, r)."""
         return self._out - np.outer(self._mean, self._total)
 
     def _add_sparse(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
@@ -134,7 +137,7 @@ class _PartialProduct:
             z = centred @ self._columns
             if weights is not None:
                 z *= weights[at : at + rows, None]
-            # Nothing is added to `_total`, because the left factor `centred` has no mean.
+            # Do not change `_total`, which is needed only for rows that are not centred.
             self._out += centred.T @ z
 
 

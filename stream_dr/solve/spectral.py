@@ -61,7 +61,8 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if min(m, k) == 0:
         return np.zeros((m, 0)), np.zeros(0)
 
-    # For a large tall matrix, the Gram matrix (k, k) is faster, if its digits are sufficient.
+    # For a large tall matrix, use the Gram matrix (k, k), which is faster.
+    # The result is None if the Gram matrix is not accurate enough.
     pairs = _left_singular_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if pairs is None:
         vectors, values, _ = thin_svd(matrix)
@@ -75,10 +76,9 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _left_singular_by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Return left singular vectors (m, r) and singular values (r,), or None.
 
-    Only products of matrices as tall as `matrix` (m, k) are computed, and factorisations of order
-    k. The matrix is factorised as Q R by two Gram matrices (CholeskyQR2), after which Q is
-    orthonormal to 1e-15. Let R = u s vᵀ be the singular value decomposition of R. Then the left
-    singular vectors of the matrix are Q u. Costs O(4 m k²).
+    The matrix (m, k) is factorised as Q R by two Gram matrices (k, k). This method is called
+    CholeskyQR2, and makes Q orthonormal to 1e-15. Let R = u s vᵀ be the singular value
+    decomposition of R. Then the left singular vectors of the matrix are Q u. Costs O(4 m k²).
 
     The result is None if a singular value is small (below 1e-5 of the largest) but not so small
     that it is a rounding error of zero. A small value has lost digits in the Gram matrix, which

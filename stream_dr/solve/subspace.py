@@ -33,19 +33,19 @@ The direction is computed from columns that are scaled to length 1 first.
 
 @nested_state
 class Subspace(NamedTuple):
-    """Orthonormal basis V and its products with the scatter Cxx, between two steps.
+    """Orthonormal basis V, its product with the scatter Cxx, and directions to add next.
 
     Cxx (features, features) is the scatter of the centred rows.
 
     Attributes
     ----------
     basis : (features, m) float64
-        Basis V, orthonormal.
+        Basis V, with orthonormal columns.
     images : (features, m) float64
         Product Cxx V.
     directions : (features, r) float64
-        Directions that the next step adds to the basis. They are orthonormal, and orthogonal to V.
-        The next step needs the product of Cxx and these directions. If r = 0, the basis cannot
+        Orthonormal vectors, orthogonal to V, which `extend_basis` adds to the basis. The caller
+        passes the product of Cxx and these vectors to `extend_basis`. If r = 0, the basis cannot
         grow, and solutions in the span of V are exact.
     """
 
@@ -71,7 +71,7 @@ class Subspace(NamedTuple):
 
 
 def start_basis(columns: np.ndarray) -> Subspace:
-    """Return an empty basis, which the first step extends by the given columns.
+    """Return a basis without vectors, whose `directions` span the given columns.
 
     columns: (features, k). Directions in which the columns have only rounding error are dropped.
     """
@@ -92,10 +92,10 @@ def extend_basis(state: Subspace, product: np.ndarray) -> Subspace:
 
 
 def restart(state: Subspace, answer: np.ndarray) -> Subspace:
-    """Return a basis cut down to the span of a solution.
+    """Return a smaller basis, which spans only a solution.
 
-    The next directions span the part of Cxx times the solution that lies outside the new basis.
-    Cxx (features, features) is the scatter of the centred rows.
+    The `directions` of the result span the part of Cxx X that lies outside the new basis. X
+    (features, p) is the solution, and Cxx (features, features) the scatter of the centred rows.
 
     answer: (m, p), the solution as coefficients of the m vectors of the old basis.
     """

@@ -15,16 +15,17 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
 SAFE = 1e-6
-"""Smallest diagonal entry of a Cholesky factor with which the method is used.
+"""Smallest diagonal entry of a Cholesky factor with which CholeskyQR2 is used.
 
-The factor is that of columns scaled to length 1. If an entry is smaller, the columns are nearly
-dependent.
+The columns are scaled to length 1 before the Cholesky factor is computed. If a diagonal entry is
+smaller than this number, the columns are nearly dependent.
 """
 
 INDEPENDENT = 0.3
-"""Smallest diagonal entry from which one factorisation gives an orthonormal Q.
+"""Smallest diagonal entry of a Cholesky factor with which one factorisation is enough.
 
-The columns have length 1. Q is then orthonormal to about 1e-14.
+The columns are scaled to length 1 first. With entries at least this large, Q is orthonormal to
+about 1e-14 after the first factorisation.
 """
 
 

@@ -1,10 +1,12 @@
-"""aligned: arrays that begin at a cache line, and large arrays at a huge page.
+"""Arrays that begin at a cache line, or at a huge page if they are large.
 
-The nonzeros of a text row are spread over megabytes of an array. This is more memory pages than
-the processor can remember addresses of. Huge pages of 2 MB help, and NumPy asks Linux for them
-from 4 MB on. But Linux provides a huge page only for 2 MB that begin at a multiple of 2 MB. So an
-ordinary array of 6 MB gets one or two huge pages, and an array that begins at a multiple of 2 MB
-gets three. Learning is then faster (`python benchmarks/recurrences.py beside`).
+A text row changes values all over an array of many megabytes. These are more memory pages than the
+processor can cache the addresses of. Huge pages (of 2 MB) make learning faster, because there are
+fewer pages (`python benchmarks/recurrences.py beside`).
+
+NumPy asks Linux for huge pages for arrays of 4 MB or more. Linux provides a huge page only for 2 MB
+that begin at a multiple of 2 MB. So an ordinary array of 6 MB gets one or two huge pages, and an
+array that begins at a multiple of 2 MB gets three.
 
 Each large array reserves two huge pages of addresses more than it needs. They use no memory,
 because the system provides memory only when an address is first written to.

@@ -1,4 +1,4 @@
-"""feature_counts: number of rows with each feature and label, for information gain.
+"""FeatureCounts: number of rows with each feature and label, for information gain.
 
 A feature is present in a row if its value there is not 0. The state stores
 
@@ -131,7 +131,7 @@ class FeatureCounts(NamedTuple):
 
 
 def empty_counts() -> FeatureCounts:
-    """Return the counts of no rows. Merging these counts changes no bit."""
+    """Return the counts of no rows. To merge them with other counts changes nothing."""
     none = np.zeros(0)
     return FeatureCounts(0, 0, 0, None, (), 0.0, np.zeros(0, dtype=np.int64), none, none, np.zeros((0, 0)))
 
@@ -169,11 +169,11 @@ class FeatureCountAccumulator(AccumulatorBase):
         self.rows_skipped += skipped
 
     def remove(self, block: Block) -> None:
-        """Remove a batch that was learned before. After an error nothing has changed.
+        """Remove a batch that was learned before.
 
         Raises CannotUnlearn if the batch has more rows or weight than were learned. Raises
-        PrecisionLost, a kind of CannotUnlearn, if too few digits of the remaining sums would be
-        right.
+        PrecisionLost (a kind of CannotUnlearn) if the rounding errors of the remaining sums would
+        be too large. After an error nothing has changed.
         """
         check_rows(block)
         labelled, skipped = labelled_rows(block)

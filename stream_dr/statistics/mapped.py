@@ -1,4 +1,4 @@
-"""mapped: states and accumulators of rows that a feature map has transformed.
+"""States and accumulators of rows that a feature map has transformed.
 
 A feature map computes new rows (mapped rows) from the rows that the user passes. An estimator with
 a feature map learns only mapped rows. The classes here wrap the estimator's own accumulator and
@@ -107,10 +107,10 @@ class MappedState(NamedTuple):
 
         if self.table is not None and other.table is not None:
             table, new_index = merge_tables(feature_map(self.feature_map), self.table, other.table)
-            # The mapped features of `other` get the numbers that they have in the merged table.
+            # Renumber the mapped features of `other` as in the merged table, then merge.
             inner = self.inner.merge(renumber_features(other.inner, new_index, table.width))
             return _table_mapped_state(inner, self.feature_map, table)
-        # One of the states has no rows here, so at most one of them has column statistics.
+        # One of the two states has no rows, so at most one of them has statistics of columns.
         if self.table is not None or other.table is not None:
             return self if self.table is not None else other
 
@@ -305,10 +305,10 @@ class MappedAccumulator:
         return self._map.apply(block.X, width, block.names)
 
     def _width(self, block: Block) -> tuple[int, tuple[str, ...] | None]:
-        """Return the number of features after a batch, and the names of its columns.
+        """Return the number of features before the map, and the names of the columns.
 
-        The number is the number of features before the map. The names are None if the map does not
-        find columns by name, or if batches have different names. Raises WidthMismatch.
+        Both include the given batch. The names are None if the map does not find columns by name,
+        or if batches have different names. Raises WidthMismatch.
         """
         started, width = self.n_features > 0, block.features
         if self._map.by_name and block.names is not None:

@@ -1,9 +1,9 @@
-"""prefetch: loads an element of an array into the cache before it is needed.
+"""Function that loads an element of an array into the cache before it is needed.
 
-The nonzeros of a sparse row are spread over megabytes of an array. Waiting for an element that is
-not in the second-level cache takes longer than all arithmetic for a nonzero. So an element is
-requested some steps before it is used. numba has no instruction for this, but LLVM has. The
-request is only a hint, so even an invalid address causes no error.
+A sparse row uses values all over an array of many megabytes. To wait for a value that is not in the
+second-level cache takes longer than the arithmetic with the value. So a value is requested some
+steps before it is used. numba has no function for such a request, but LLVM has an instruction. The
+request is only a hint to the processor, so even an invalid address causes no error.
 """
 
 from collections.abc import Callable, Sequence

@@ -4,10 +4,15 @@ An Accumulator is mutable and has one owner. `add(block)` learns one batch. All 
 before the first write, so a batch that raises an error leaves the accumulator unchanged.
 `freeze()` returns an immutable State, which later batches do not change.
 
-A State is a NamedTuple. Each field is an ndarray, int, float, str, bool or None, a tuple of
-labels, another State-like NamedTuple, or a tuple of such NamedTuples of one class. `check()`
-raises DamagedFile unless the arrays fit together (checks.py). It includes the check of nested
-states.
+A State is a NamedTuple. Each of its fields is one of these:
+
+- an ndarray, int, float, str, bool or None,
+- a tuple of labels,
+- a nested state (another NamedTuple with fields of these types),
+- a tuple of nested states of one class.
+
+`check()` raises DamagedFile unless the arrays of the state and of its nested states fit together
+(checks.py).
 
 Additive states, which are sums over rows, also have `merge(other)`. Their accumulators have
 `remove(block)`.
@@ -219,9 +224,9 @@ class AccumulatorBase:
 
 
 def pack(state: Packable) -> tuple[dict[str, np.ndarray], JsonDict]:
-    """Convert a state to named arrays and a description that JSON can hold.
+    """Return a state as a dict of arrays and a description of JSON types.
 
-    The arrays are C-ordered. `unpack` restores exactly the same state.
+    The arrays are C-ordered. `unpack` converts the two back to exactly the same state.
     """
     arrays: dict[str, np.ndarray] = {}
     return arrays, _describe(state, "", arrays)
@@ -274,7 +279,7 @@ def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: Json
     values: dict[str, Any] = {}
     for name, value in fields.items():
         if name not in kind._fields:
-            # An earlier version of the class stored this field, which no longer exists.
+            # An earlier version of the class had this field. Ignore it.
             continue
         if not isinstance(value, dict):
             values[name] = value
@@ -309,7 +314,7 @@ def nested_state(kind: type) -> type:
 
 
 class Absent(NamedTuple):
-    """Value of a field whose content the state does not store."""
+    """Value of a field of a state that stores nothing in this field."""
 
 
 nested_state(Absent)

@@ -1,6 +1,7 @@
-"""renumbered: copies of states in which the features have other numbers.
+"""Copies of states in which the features have other numbers.
 
-The result equals the state that rows with the new feature numbers would have given.
+The copy equals the state that is obtained if the features are renumbered first and the rows are
+learned afterwards.
 """
 
 from typing import Any

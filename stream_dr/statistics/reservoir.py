@@ -1,4 +1,4 @@
-"""reservoir: a uniform random sample of the rows so far.
+"""Reservoir: a uniform random sample of the rows so far.
 
 The sample has at most `capacity` rows, dense or CSR. Each row gets a random key −log(u) / w. w is
 the weight of the row, and u a uniform random number that depends on a seed, the first row and the
@@ -43,9 +43,10 @@ from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import check_label_type, labelled_rows, refuse_kind
 
 ROW_DRAW, MERGE_DRAW = 11, 12
-"""Numbers of two uses of random numbers: keys of rows, and new keys for a merge.
+"""Numbers that distinguish two sequences of random numbers.
 
-Uses with different numbers draw different random numbers (feature_maps/draws.py).
+ROW_DRAW is for the keys of rows, and MERGE_DRAW for new keys when samples are merged. Sequences
+with different numbers are independent (feature_maps/draws.py).
 """
 
 

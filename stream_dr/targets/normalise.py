@@ -152,11 +152,14 @@ def _from_scalars(items: list[Any], types: set[type]) -> Form:
 
 
 def _from_objects(items: list[Any]) -> Form:
-    """Return one object per row as a list of label collections or an array (rows,).
+    """Return the targets of rows in one of three forms.
 
-    A missing value becomes None. If all other objects are floats, it becomes NaN.
+    - If some rows have a collection of labels, the result is a list with one item for each row.
+    - If all targets are floats, the result is a float array (rows,) in which missing targets are
+      NaN.
+    - Otherwise the result is an array (rows,) of objects in which missing targets are None.
 
-    items: object of each row.
+    items: target of each row.
     """
     if set(map(type, items)) <= _PLAIN:
         return _object_array(items)

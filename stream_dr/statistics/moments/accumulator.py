@@ -193,21 +193,20 @@ class MomentAccumulator(AccumulatorBase):
     def _plan_sets(self, batch: BatchPlan) -> tuple[np.ndarray | None, dict[tuple[int, ...], int]]:
         """Return the number of each row's label set, and the new label sets.
 
-        A label set is a distinct set of labels that a row has. Every label set has a number. The
-        numbers are returned as (rows,) int64. None is returned instead if no sums of label sets
-        are stored.
+        A label set is a distinct combination of labels, and has a number. The first result is
+        (rows,) int64, or None if no sums of label sets are stored. The second result is a dict
+        from each label set that no earlier row had to its number.
 
-        The new label sets are the keys of a dict whose values are their numbers. Nothing is
-        written. Raises LimitExceeded if there would be too many label sets.
+        Nothing is changed. Raises LimitExceeded if there would be too many label sets.
         """
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return None, {}
         return self._sets.plan(batch.encoded, batch.rows)
 
     def _learn_plan(self, batch: BatchPlan) -> None:
-        """Learn a batch that another accumulator has already checked.
+        """Learn a batch that another accumulator has checked.
 
-        This accumulator must be empty. Both accumulators must have the same parameters.
+        This accumulator must be empty, and must have the same parameters as the other accumulator.
         """
         ids, new = self._plan_sets(batch)
         if batch.rows:
@@ -218,10 +217,11 @@ class MomentAccumulator(AccumulatorBase):
     def _begin(self, batch: BatchPlan, new_sets: dict[tuple[int, ...], int]) -> None:
         """Prepare the accumulator for a checked batch.
 
-        Attributes that the batch decides are set, for example the kind of targets. The arrays of
-        sums grow to the features and labels of the batch.
+        The kind of targets, the labels and the number of features are set, and the arrays of sums
+        grow accordingly.
 
-        new_sets: sets of label codes that no earlier row had, with their numbers.
+        new_sets: the label sets that no earlier row had, and their numbers. A label set is a
+            distinct combination of labels, given as a tuple of label indices.
         """
         if self.target_kind is None and batch.target_kind is not None:
             self._targets = TargetSums(empty_targets(batch.target_kind, 0 if batch.labels else batch.columns))

@@ -215,7 +215,8 @@ class TargetRows(NamedTuple):
     before : (k,)
         Mean of the targets of all earlier rows.
     values : (b + 1, k) or None
-        Result of `rows` for continuous targets. None for labels.
+        Centred continuous targets, which the method `rows` returns. None for labels, whose centred
+        values are computed by `rows`.
     """
 
     encoded: Encoded

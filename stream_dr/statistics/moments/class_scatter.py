@@ -1,10 +1,12 @@
 """ClassScatter: for each class, the scatter matrix about the mean of the class.
 
-The estimator WMV needs these matrices [mathematics §2]. For each class, the weight, the mean m and
-the sum Σ w (x − m)(x − m)ᵀ over the rows x of the class are stored, with their weights w.
+The estimator WMV (weighted maximum variance) needs these matrices [mathematics §2]. For each class,
+the weight, the mean m and the sum Σ w (x − m)(x − m)ᵀ over the rows x of the class are stored. w is
+the weight of a row.
 
 A row of d features costs d² multiplications. Memory is 8·k·d² bytes for k classes (160 MB for 20
-classes and 1,000 features). So the matrices are stored only if the scatter of all rows is exact.
+classes and 1,000 features). With many features this is too much. So the matrices are stored only
+if the state also has the full scatter matrix (d, d) of all rows.
 """
 
 from typing import NamedTuple, Self

@@ -1,4 +1,4 @@
-"""clock: the weights of rows under decay [mathematics §1].
+"""Weights of rows under decay [mathematics §1].
 
 With decay, the weight of every row shrinks by the factor `decay` with each later row. Row i of
 weight w_i then weighs w_i · decay^(number of rows after row i).

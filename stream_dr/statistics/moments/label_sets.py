@@ -1,10 +1,10 @@
 """LabelSets: sums of rows for each distinct set of labels.
 
-HSL's clique and star Laplacians weigh each row by totals that are known only at the end of the
-stream [mathematics §3]. This weight depends only on the row's set of labels. So it is enough to
-store two sums for each distinct set s: its weight w_s = Σ w, and t_s = Σ w x (features,) over the
-rows x, of weight w, that have the set. The weights of the Laplacian are applied at the end
-(`LabelSets.cross`). The result is exact after one pass.
+The estimator HSL (hypergraph spectral learning) multiplies each row by a factor that is known only
+at the end of the stream [mathematics §3]. The factor depends only on the row's set of labels. So it
+is enough to store two sums for each distinct set of labels: the weight Σ w and the sum Σ w x
+(features,) of the rows x that have these labels, with their weights w. The factors are applied at
+the end (`LabelSets.cross`). The result is exact after one pass.
 
 Each batch yields a matrix of sums. These matrices are stored in a list, the stack. Before a matrix
 is appended, it is added to the last matrix of the stack if it is at least half as large. So there
@@ -84,9 +84,10 @@ class SetSums(NamedTuple):
         return sums.toarray() if sp.issparse(sums) else sums
 
     def plus(self, newer: "SetSums", width: int) -> "SetSums":
-        """Return the sums of `self` and `newer` added together.
+        """Return the sums of the rows of `self` and `newer` together.
 
-        Sums of the same label set are added. The result has all label sets of both.
+        The result has the label sets of `self` and of `newer`. If both have a label set, its two
+        sums are added.
 
         width: number of features.
         """
@@ -161,13 +162,15 @@ class LabelSets(NamedTuple):
         return sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(len(self.sets), labels))
 
     def cross(self, columns: Rows, mean: np.ndarray, low: np.ndarray) -> np.ndarray:
-        """Return Σ_s (t_s − w_s x̄) columns[s] over all label sets s.
+        """Return the product (features, m) of the centred sums of label sets and `columns`.
 
-        The result is (features, m). For the rows x, of weight w, with label set s, w_s is the sum
-        of w, and t_s (features,) the sum of w x. x̄ is the mean of all rows.
+        A label set is a distinct combination of labels. The centred sum (features,) of a label set
+        is Σ w (x − x̄) over the rows x with this label set. w is the weight of a row, and x̄ is the
+        mean of all rows.
 
         columns: (sets, m), dense or sparse.
-        mean, low: (features,) arrays whose sum is x̄.
+        mean: (features,), the mean x̄ rounded to float64.
+        low: (features,), the part of x̄ that is lost by rounding, so that x̄ = mean + low.
         """
         columns = columns.toarray() if sp.issparse(columns) else np.asarray(columns, dtype=np.float64)
         total = -np.outer((mean - _widened(self.shift, len(mean))) + low, self.weights @ columns)
@@ -238,12 +241,11 @@ class LabelSetSums:
     def plan(self, encoded: Encoded, rows: int) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
         """Return the number of each row's label set, and the new label sets.
 
-        A label set is a distinct set of labels that a row has. The numbers are (rows,) int64, with
-        −1 for rows without labels. The new label sets are the keys of a dict whose values are
-        their numbers.
+        A label set is a distinct combination of labels, and has a number. The first result is
+        (rows,) int64, with −1 for rows without labels. The second result is a dict from each label
+        set that no earlier row had to its number.
 
-        This method writes nothing. Raises LimitExceeded if there would be more than 20,000 label
-        sets.
+        Nothing is changed. Raises LimitExceeded if there would be more than 20,000 label sets.
 
         encoded: targets of the rows.
         rows: number of rows.

@@ -1,9 +1,10 @@
 """Shifted sparse rows, whose scatter matrix is exact without making them dense.
 
 Sums of products lose digits for a feature whose mean is large compared with its standard
-deviation. A sparse feature can have this only if it is nonzero in many rows. So every feature that
-is nonzero in at least half of a batch's weight is shifted: the mean of its nonzeros is subtracted
-from all of its values. Its zeros then become stored entries. Other features are not shifted.
+deviation. A sparse feature can have such a mean only if it is nonzero in many rows. So a feature is
+shifted if the rows in which it is nonzero have at least half of the batch's weight. To shift a
+feature means to subtract the mean of its nonzeros from all of its values. Its zeros then become
+stored entries.
 
 Now |mean|/std of every column is at most about 1, and sums of products lose no digits. The shifted
 rows have at most twice as many stored entries. A shift costs O(nonzeros + d) for d features.
@@ -46,8 +47,9 @@ def shifted_rows(
 ) -> Shifted:
     """Subtract a number from each feature that is nonzero in most rows.
 
-    A feature that is nonzero in at least half of the weight is shifted by the mean of its
-    nonzeros. Sums of products of the shifted rows then have as many right digits as centred sums.
+    The mean of a feature's nonzeros is subtracted if the rows in which the feature is nonzero have
+    at least half of the total weight. Sums of products of the shifted rows then have as many right
+    digits as centred sums.
 
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
@@ -76,6 +78,9 @@ def _shifts(
 ) -> np.ndarray:
     """Write the shift of each feature, and return the indices of the shifted features.
 
+    The shift of a feature is the number that is subtracted from its values. It is the mean of the
+    feature's nonzeros, or 0 if less than half of the total weight has a nonzero.
+
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
@@ -95,7 +100,7 @@ def _shifts(
                     there[j] += weights[i]
                     shift[j] += (v - shift[j]) * (weights[i] / there[j])
 
-    # Only features that are nonzero in at least half of the weight are shifted.
+    # Shift a feature only if the rows in which it is not 0 have at least half of all weight.
     columns = np.empty(len(shift), dtype=np.int64)
     used = 0
     for j in range(len(shift)):

@@ -303,15 +303,16 @@ class SparseSums:
 
 
 def _recentre_features(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Return the array `features` (d, 4) with each point c moved.
+    """Return the sums (features, 4) over the nonzeros of each feature, about their mean.
 
-    The columns are Σ w, c, Σ w (v − c) and Σ w (v − c)² over the nonzeros v of a feature, with
-    weights w. c moves to the mean of the nonzeros.
+    A feature's row of the result has four numbers: Σ w, c, Σ w (v − c) and Σ w (v − c)². The sums
+    are over the nonzeros v of the feature, with weights w. c is the mean of the nonzeros. The third
+    number is what rounding leaves.
 
-    n: (d,) Σ w.
-    point: (d,) old c.
-    offset: (d,) mean of the nonzeros minus old c.
-    spread: (d,) Σ w (v − mean of v)².
+    n: (features,) Σ w.
+    point: (features,) point about which the old sums were computed.
+    offset: (features,) mean of the nonzeros minus `point`.
+    spread: (features,) Σ w (v − mean of v)².
     """
     mean = point + offset
     rest = offset - (mean - point)

@@ -247,14 +247,12 @@ class MomentState(NamedTuple):
         )
 
     def label_set_cross(self, columns: Rows) -> np.ndarray:
-        """Return Σ_s (t_s − w_s x̄) · columns[s] over all distinct label sets s.
+        """Return the product (features, m) of the centred sums of label sets and `columns`.
 
-        The result is (features, m). For the rows x, of weight w, with label set s, w_s is the sum
-        of w, and t_s (features,) the sum of w x. x̄ is the mean of all rows.
-
-        With suitable columns, the result is the right-hand side XH of HSL [mathematics §3]. For
-        the clique Laplacian, row s has, for each label of the set, 1/√(degree of the label). For
-        the star Laplacian, row s is divided by the number of labels of the set in addition.
+        A label set is a distinct combination of labels. The centred sum (features,) of a label set
+        is Σ w (x − x̄) over the rows x with this label set. w is the weight of a row, and x̄ is the
+        mean of all rows. The estimator HSL computes its right-hand side XH with this method
+        [mathematics §3].
 
         columns: (sets, m), dense or CSR.
         """
@@ -270,7 +268,7 @@ def empty_state(
     label_sets: bool = False,
     class_scatter: bool = False,
 ) -> MomentState:
-    """Return the state of no rows. Merging this state changes no bit.
+    """Return the state of no rows. To merge it with another state changes nothing.
 
     The parameters are those of MomentAccumulator.
     """
@@ -449,7 +447,7 @@ def scale_state(state: MomentState, factor: float) -> MomentState:
 
 
 class JoinedSums(NamedTuple):
-    """Sums of two states together. The names are as in MomentState."""
+    """Sums over the rows of two states. Each field is as in MomentState."""
 
     features: CentredPart | SparsePart
     targets: TargetPart

@@ -1,10 +1,11 @@
 """TargetSums: sums of the targets, without the features.
 
-- Labels: for each label, the weight and the number of its rows, and Σ w y of its target column y
-  (w is the weight of a row). If rows may have several labels, Σ w y yᵀ is stored in addition. It
-  is not centred, but it loses no digits, because values of y lie between 0 and 1. The weight of a
-  label is a sum of its own, so that it is exactly 0 for a label without rows.
-- Continuous targets: centred sums, as for features, because targets may have any offset.
+For labels, these sums are stored for each label: the weight of its rows, the number of its rows,
+and Σ w y. y is the label's target column, and w the weight of a row. If rows may have several
+labels, Σ w y yᵀ over the target columns y (k,) of all labels is stored, too. This sum is not
+centred. It loses no digits, because the values of y lie between 0 and 1.
+
+For continuous targets, centred sums are stored, as for features, because their mean may be large.
 
 A row costs O(labels²), or O(k²) for k continuous targets. Memory is 8 k² bytes for k target
 columns, or 8 k bytes if every row has one label.

@@ -1,4 +1,4 @@
-"""unlearn: removal of rows from a MomentState [mathematics §1].
+"""Removal of rows from a MomentState [mathematics §1].
 
 The rows B are removed from the state of all rows, and the rows A remain. The scatter matrices
 follow from
@@ -110,18 +110,19 @@ def set_clock_back(state: MomentState, removed: int, age: int) -> MomentState:
 
 
 def _varying_sizes(state: MomentState) -> Largest:
-    """Return the present value of each sum of the state.
+    """Return the present value of each sum of the state, as a Largest.
 
-    The value is 0 for a feature that is constant up to rounding.
+    The scatter of a feature that is constant up to rounding errors counts as 0.
     """
     now = sum_sizes(state)
     return now._replace(features=np.where(now.features > _constant_scatter(state), now.features, 0.0))
 
 
 def _constant_scatter(state: MomentState) -> np.ndarray:
-    """Return the scatter (features,) that rounding alone can give a feature.
+    """Return an upper bound on the scatter (features,) of features that are constant.
 
-    A feature with the same value in all rows has at most this scatter.
+    A feature with the same value in all rows should have the scatter 0. Because of rounding errors
+    its scatter may be larger, but at most this bound.
     """
     part = state.features
     if isinstance(part, SparsePart):
@@ -165,13 +166,14 @@ def _exact_zeros(sums: JoinedSums) -> JoinedSums:
 
 
 def _check_scatter(sums: JoinedSums, largest: Largest, rounding: np.ndarray) -> None:
-    """Raise CannotUnlearn if a scatter is below zero by more than rounding.
+    """Raise CannotUnlearn if a feature's scatter is negative.
 
-    In that case some of the removed rows had not been learned.
+    A scatter that is negative only by rounding errors causes no error. A more negative scatter
+    shows that some of the removed rows had never been learned.
 
     sums: the remaining sums.
     largest: largest value of each sum so far.
-    rounding: (features,) scatter that rounding can give a constant feature.
+    rounding: (features,) largest scatter that rounding errors can cause for a constant feature.
     """
     features, values = sums.features, sums.targets.values
     scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.variances

@@ -52,8 +52,8 @@ class BasisState(NamedTuple):
         Number of vectors so far, at most p. A new vector is added when a row is not in the span of
         the vectors so far.
     turned : int
-        Number of the row at which D was last replaced by D Mᵀ, and M by the identity. This removes
-        rounding errors.
+        Number of the row at which the basis columns D were last replaced by the vectors D Mᵀ, and
+        M by the identity. This removes rounding errors.
     unit : float
         Power of 2 by which rows are multiplied. 1 unless rows are longer than 1e50.
     """

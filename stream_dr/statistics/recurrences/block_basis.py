@@ -198,9 +198,9 @@ class BlockBasis:
 
         X: (rows, features), dense or CSR.
         row: number of rows learned before.
-        a: parameter `a` of incremental SKM, or `amnesic` of CCIPCA.
-        variance: (1,) mean squared length of rows for CCIPCA. None for incremental SKM.
-        labels: (rows,) classes for incremental SKM. None for CCIPCA.
+        a: parameter `a` of the estimator IncrementalSKM, or `amnesic` of CCIPCA.
+        variance: (1,) mean squared length of rows for CCIPCA. None for IncrementalSKM.
+        labels: (rows,) classes for IncrementalSKM. None for CCIPCA.
         """
         if self.dense:
             rows: tuple[np.ndarray | None, ...] = (readonly(X), self.shift)

@@ -112,12 +112,14 @@ def skm_row(
 def weigh_update(
     working: np.ndarray, counts: np.ndarray, i: int, row: int, label: int, a: float, scale: float, part: np.ndarray
 ) -> None:
-    """Write the coefficients by which a row changes vector v_i to `part`.
+    """Write to `part` how a row changes vector v_i.
 
-    The change of v_i is scale · Σ_j q_j (u − m_j)((u − m_j) · v_i). u is what remains of the row,
-    and m_j what remains of the mean of class j, after their parts along the earlier vectors are
-    subtracted. q_j = n_j/n, minus a if j is the class of the row, where n_j of the n rows are of
-    class j. `part` receives the coefficients of u and of each m_j in this change.
+    The change is the combination part[0] · u + Σ_j part[j + 1] · m_j. u is the row, and m_j the
+    mean of class j, without their parts along the earlier vectors. The change equals
+
+        scale · Σ_j q_j (u − m_j)((u − m_j) · v_i)
+
+    where q_j is the share of class j in the rows, minus `a` if j is the class of the row.
 
     working: (c + 1, 2k), u and the means m_j of c classes. Column i holds their inner products
         with v_i.
@@ -139,8 +141,10 @@ def stretch_vector(
 ) -> tuple[float, float]:
     """Return the squared length of an updated vector, and the size of its terms.
 
-    The updated vector is v = keep · v_i + Σ_k part[k] · working[k]. Its squared length is a sum of
-    terms that may cancel. So the size of the terms shows how many digits are lost.
+    The updated vector is v = keep · v_i + Σ_k part[k] · (working vector k). The working vectors
+    are the row and the class means, without their parts along the earlier vectors. The squared
+    length of v is a sum of terms that may cancel. So the size of the terms shows how many digits
+    are lost.
 
     working: (c + 1, 2k), what remains of the row and of the class means. Column i holds their
         inner products with v_i.

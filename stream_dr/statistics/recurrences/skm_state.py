@@ -69,7 +69,8 @@ class SKMAccumulator(AccumulatorBase):
     `add` checks everything before it writes. `freeze` returns an SKMState.
 
     components: number of vectors.
-    a: parameter of the formulas, which weighs the class of the row.
+    a: parameter of the method. The larger it is, the closer together are the projected rows of
+        one class.
     state: state to continue from, or None.
     """
 
