@@ -47,7 +47,9 @@ class Query(BaseModel, extra="forbid"):
 class LearnQuery(Query):
     """Query of POST /partial_fit."""
 
-    wait: Literal["applied"] | None = Field(default=None, description="respond after every model has published the batch")
+    wait: Literal["applied"] | None = Field(
+        default=None, description="respond after every model has published the batch"
+    )
     check: Flag = Field(default=False, description="check the batch without appending it")
 
 

@@ -121,6 +121,13 @@ class InvalidParameter(StreamDRError):
     code = "invalid_parameter"
 
 
+NO_PARAMETER = {
+    "unlabelled": " Only SKM with a < 1, WMV and GraphWMV learn rows without a label. LDA, OPLS, CCA, MMC, PLSDA and SKM "
+    "with a ≥ 1 divide by the scatter of the rows or make it small, and such rows make their answers worse."
+}
+"""Reasons why most estimators do not have a parameter that others have."""
+
+
 def unknown_parameter(who: str, names: Iterable[str], known: Iterable[str]) -> InvalidParameter | None:
     """Return the error for the first unknown name, or None if all names are known.
 
@@ -130,8 +137,10 @@ def unknown_parameter(who: str, names: Iterable[str], known: Iterable[str]) -> I
     """
     for name in names:
         if name not in known:
-            meant = did_you_mean(name, known)
-            return InvalidParameter(f"{who} has no parameter {name!r}{meant}; it has {', '.join(known) or 'none'}.")
+            meant, why = did_you_mean(name, known), NO_PARAMETER.get(name, "")
+            return InvalidParameter(
+                f"{who} has no parameter {name!r}{meant}; it has {', '.join(known) or 'none'}.{why}"
+            )
     return None
 
 

@@ -245,7 +245,7 @@ def check_footer(view: memoryview, messages: list[Message]) -> tuple[int, ...]:
     try:
         footer = FlatbufferTable.root(view[begin:-10])
         checker.metadata_bytes = len(view) - 10 - begin
-        checker.check_entries(footer, 4)
+        checker.count_metadata(footer, 4)
         schema = footer.table(1)
         if schema is not None:
             checker.schema(schema)
@@ -328,7 +328,7 @@ class _MessageChecker:
         header = message.header
         size = 0
         self.metadata_bytes += message.size
-        self.check_entries(message.root, 4)
+        self.count_metadata(message.root, 4)
         if message.kind == _SCHEMA:
             self.schema(header)
         elif message.kind == _DICTIONARY:
@@ -354,11 +354,11 @@ class _MessageChecker:
         """Check the byte order, metadata and fields of a schema."""
         if schema.number(0, "<h") != _NATIVE:
             raise MalformedInput("the Arrow stream is of the other byte order; write it in this machine's.")
-        self.check_entries(schema, 2)
+        self.count_metadata(schema, 2)
         for field in schema.tables(1):
             self._field(field)
 
-    def check_entries(self, table: FlatbufferTable, field: int) -> bool:
+    def count_metadata(self, table: FlatbufferTable, field: int) -> bool:
         """Count the (key, value) metadata entries in a field of a table.
 
         Returns True if one of them names an Arrow extension type.
@@ -383,7 +383,7 @@ class _MessageChecker:
         column = name if column is None else column
         code = field.number(2, "<B")
         kind = _Type(code).name if 0 < code <= len(_Type) else "of an unknown type"
-        if self.check_entries(field, 6):
+        if self.count_metadata(field, 6):
             kind = "of an extension type"
 
         # A supported type has at most one nested field. Two are read to notice a type with more.

@@ -81,7 +81,7 @@ def parse_spec(text: str) -> tuple[str, str, dict[str, Value]]:
         return name.strip(), rest.strip(), {}
 
     key, _, assignments = rest.partition(":")
-    if not (name and equals and key):
+    if not (name and equals and key) or ":" in name:
         raise typer.BadParameter(f"{text!r}; give NAME=KEY[:param=value,…], for example lda=lda:n_components=9.")
 
     # Split at commas, except at commas within braces or brackets, which belong to a JSON value.

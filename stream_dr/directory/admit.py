@@ -215,14 +215,14 @@ def try_batch(estimator: Estimator, block: Block, state: State | None = None) ->
     Raises the StreamDRError that refuses the rows. Any other error is only logged.
     """
     try:
-        estimator.accumulator(state).add(block_for(estimator, first_rows(block)))
+        estimator.accumulator(state).add(block_for(estimator, trial_rows(block)))
     except StreamDRError:
         raise
     except Exception:
         log.exception("%s could not try the first batch; it will fail when it learns it", type(estimator).__name__)
 
 
-def first_rows(block: Block) -> Block:
+def trial_rows(block: Block) -> Block:
     """Return the first ROWS_TRIED rows of a block.
 
     If any row has a target, the first rows with a target are returned.

@@ -54,7 +54,7 @@ from stream_dr.models.model import Model
 from stream_dr.models.saved import estimator_of, plain_spec, same_model, spec_of, with_defaults
 from stream_dr.models.schema import Limits, Schema, apply_deltas, with_learned
 from stream_dr.models.snapshot import (
-    newest_snapshot,
+    newest_snapshot_position,
     remove_snapshots,
     restore_model,
     snapshot_folders,
@@ -176,7 +176,7 @@ class Directory(AbstractContextManager["Directory"]):
 
     def _open(self) -> None:
         """Open the log and the other files, and restore the models."""
-        reached = newest_snapshot(self.path) if self.writable else -1
+        reached = newest_snapshot_position(self.path) if self.writable else -1
         self.log = Log(self.path / "log", writable=self.writable, at_least=reached, fill=create_tables)
         self.table = ModelTable(self.path, self.writable, self.log.check_writer)
         self.records = Records(self.path / RECORDS)
@@ -221,7 +221,7 @@ class Directory(AbstractContextManager["Directory"]):
     @property
     def rows(self) -> int:
         """Number of rows of all events in the log."""
-        return int(self.log.rows)
+        return int(self.log.rows_appended)
 
     def append(self, drafts: Sequence[Draft], up_to_refusal: bool = False) -> list[Receipt | StreamDRError]:
         """Append drafts to the log as events, in one transaction.
@@ -512,7 +512,7 @@ class Directory(AbstractContextManager["Directory"]):
         completed by the settings.
         """
         changes = self.log.schema_changes()
-        if self.log.rows and not changes:
+        if self.log.rows_appended and not changes:
             raise DamagedFile(f"{self.log.path} has rows, and nothing says of what schema. Restore it from a copy.")
         self._written = apply_deltas(Schema(), changes)
         self.schema = self._current_schema()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stream_dr.aliases import JsonDict
-from stream_dr.errors import InvalidParameter, UnknownEstimator, did_you_mean, unknown_parameter
+from stream_dr.errors import UnknownEstimator, did_you_mean, unknown_parameter
 
 _PLACES = {
     "ccipca": "ccipca:CCIPCA",
@@ -103,11 +103,6 @@ def make(key: str, params: JsonDict | None = None, registry: Registry = ESTIMATO
     """
     kind = registry[key]
     allowed = parameters(kind)
-    if "unlabelled" in (params or {}) and "unlabelled" not in allowed:
-        raise InvalidParameter(
-            f"{key} takes no parameter 'unlabelled'. Rows without a label make its answers worse if they are in the scatter "
-            "that it inverts or makes small. SKM with a < 1 and WMV take it."
-        )
     if error := unknown_parameter(key, params or {}, allowed):
         raise error
     estimator = kind(**(params or {}))

@@ -7,8 +7,8 @@ import numpy as np
 
 from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.target_regression import TargetRegression, two_stage_sizes
-from stream_dr.estimators.fitting.two_stage_method import TwoStage
+from stream_dr.estimators.fitting.target_regression import TargetRegression, scatter_along_components
+from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, semidefinite_eigenpairs
 from stream_dr.statistics.moments.accumulator import MomentState
@@ -72,7 +72,7 @@ class CCA(TargetRegression, TwoStage):
         """
         return super().transform(X)
 
-    def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
         """Return the right-hand side Cxy (Cyy)^(−1/2) and the norm of its targets.
 
         Cxy (features, targets) is the cross-scatter of rows and targets. Cyy (targets, targets) is
@@ -81,7 +81,7 @@ class CCA(TargetRegression, TwoStage):
         product is only rounding error.
         """
         root = self._inverse_root(moments)
-        return moments.cross @ root, root.shape[1] ** 0.5
+        return RightHandSide(moments.cross @ root, root.shape[1] ** 0.5)
 
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return the scatter with its ridge along each component, wᵀ A w (p,).
@@ -91,7 +91,7 @@ class CCA(TargetRegression, TwoStage):
         loadings: (features, p), the components w.
         eigenvalues: (p,), eigenvalues of the components.
         """
-        return two_stage_sizes(moments.cross @ self._inverse_root(moments), loadings, eigenvalues)
+        return scatter_along_components(moments.cross @ self._inverse_root(moments), loadings, eigenvalues)
 
     @property
     def y_rotations_(self) -> np.ndarray:

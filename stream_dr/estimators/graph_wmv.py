@@ -31,7 +31,7 @@ class GraphWMV(ReservoirMethod):
 
     Weighted maximum variance, where the weight of a pair of rows comes from a neighbourhood graph,
     from the rows' labels, or from both. The projection is computed from a uniform sample of the
-    rows. If weights come from labels alone, `WMV` learns all rows.
+    rows. If all rows have labels and the weights come from them alone, `WMV` uses all rows.
 
     >>> from sklearn.datasets import load_iris
     >>> from stream_dr import GraphWMV

@@ -10,7 +10,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.held_out import HeldOutError
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import NotOffered, check_choice
-from stream_dr.estimators.fitting.two_stage_method import TwoStage
+from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.encoding import Encoding
 from stream_dr.statistics.moments.label_sets import LabelSets
@@ -125,7 +125,7 @@ class HSL(TwoStage):
             )
         return super().held_out_error(other)
 
-    def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
         """Return XH (features, labels) and the Frobenius norm of H.
 
         X (rows, features) are the centred rows, and H (rows, labels) is defined in the class's
@@ -134,12 +134,12 @@ class HSL(TwoStage):
         k = len(moments.label_weights)
         # If each row has one label, all three Laplacians are the same.
         if self.laplacian == "zhou" or moments.kind == "class" or k == 0:
-            return moments.cross / np.sqrt(moments.label_weights), k**0.5
+            return RightHandSide(moments.cross / np.sqrt(moments.label_weights), k**0.5)
         n_e = np.zeros(len(moments.present))
         n_e[moments.present] = moments.label_weights
         assert isinstance(state.label_sets, LabelSets)
         columns = edge_columns(state.label_sets.sets, n_e, self.laplacian)[:, moments.present]
-        return state.label_set_cross(columns) * moments.scale[:, None], k**0.5
+        return RightHandSide(state.cross_by_label_set(columns) * moments.scale[:, None], k**0.5)
 
 
 def edge_columns(sets: tuple[tuple[int, ...], ...], n_e: np.ndarray, laplacian: str) -> sp.csr_matrix:

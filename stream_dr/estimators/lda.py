@@ -10,7 +10,7 @@ from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.linear_classifier import LinearClassifier, all_loadings, class_readout
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import check_number
-from stream_dr.estimators.fitting.two_stage_method import TwoStage
+from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.readout import Readout
 from stream_dr.solve.spectral import left_singular
 from stream_dr.statistics.moments.accumulator import MomentState
@@ -128,14 +128,14 @@ class LDA(LinearClassifier, TwoStage):
         if abs(sum(self.priors) - 1.0) > 1e-5:
             raise InvalidParameter(f"priors={self.priors!r} add up to {sum(self.priors):g}; they must add up to 1.")
 
-    def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
         """Return the right-hand side (features, classes) and the norm of its targets.
 
         The right-hand side is the product of the centred rows and the class indicators, with the
         indicators of class j divided by the square root of the class's weight. The norm of these
         indicators decides which part of the product is only rounding error.
         """
-        return _weighted_means(moments), len(moments.label_weights) ** 0.5
+        return RightHandSide(_weighted_means(moments), len(moments.label_weights) ** 0.5)
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return at most (classes − 1) directions and their eigenvalues.

@@ -4,7 +4,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from stream_dr.estimators.fitting.parameter_checks import check_number
 from stream_dr.estimators.fitting.reservoir_method import Embedding, check_weighted
-from stream_dr.solve.barycentre import LocallyLinearEmbedding, locally_linear
+from stream_dr.solve.barycentre import BarycentricProjection, locally_linear
 from stream_dr.statistics.reservoir import Reservoir
 
 
@@ -67,6 +67,6 @@ class LLE(Embedding):
         check_weighted(self.n_neighbors, self.reservoir)
         check_number("reg", self.reg, 0.0)
 
-    def solve_sample(self, state: Reservoir) -> LocallyLinearEmbedding:
+    def solve_sample(self, state: Reservoir) -> BarycentricProjection:
         """Return the embedding of the sampled rows, by which other rows are projected."""
         return locally_linear(state.kept, self.n_components, self.n_neighbors, self.reg, self.scaling == "unit")

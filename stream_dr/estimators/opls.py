@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.target_regression import TargetRegression, two_stage_sizes
-from stream_dr.estimators.fitting.two_stage_method import TwoStage
+from stream_dr.estimators.fitting.target_regression import TargetRegression, scatter_along_components
+from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.statistics.moments.accumulator import MomentState
 
 
@@ -44,12 +44,12 @@ class OPLS(TargetRegression, TwoStage):
     limit: ClassVar[str] = "there are at most as many as targets that the rows say something about"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
 
-    def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
         """Return the cross-scatter (features, k) of rows and targets, and the targets' norm.
 
         The norm decides which part of the cross-scatter is only rounding error.
         """
-        return moments.cross, moments.target_size
+        return RightHandSide(moments.cross, moments.target_size)
 
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return the scatter with its ridge along each component, wᵀ A w (p,).
@@ -59,4 +59,4 @@ class OPLS(TargetRegression, TwoStage):
         loadings: (features, p), the components w.
         eigenvalues: (p,), eigenvalues of the components.
         """
-        return two_stage_sizes(moments.cross, loadings, eigenvalues)
+        return scatter_along_components(moments.cross, loadings, eigenvalues)

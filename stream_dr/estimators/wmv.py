@@ -73,8 +73,9 @@ class WMV(ClosedForm):
     components, so `transform` raises NeedsRefine.
 
     The state has a scatter matrix of all rows and one for each class, 8·(c + 1)·d² bytes for c
-    classes and d features (170 MB for 20 classes and 1,000 features). With pairs="share" only the
-    matrix of all rows is stored, or above 4,096 features its diagonal. Learning a row costs O(d²),
+    classes and d features (170 MB for 20 classes and 1,000 features). With pairs="share" and
+    unlabelled="skip" only the matrix of all rows is stored, or above 4,096 features its diagonal.
+    Learning a row costs O(d²),
     or O(its entries) if only the diagonal is stored. Solving costs O(d³ + c d²).
     """
 
@@ -108,7 +109,11 @@ class WMV(ClosedForm):
         These matrices are needed if the classes' scatters have different factors in the sum that
         is solved.
         """
-        return self.pairs == "equal" or bool(self.pair_weights) or self.unlabelled == "use"
+        return not self._equal_factors() or self.unlabelled == "use"
+
+    def _equal_factors(self) -> bool:
+        """True if the scatters of all classes have the same factor in the sum that is solved."""
+        return self.pairs == "share" and not self.pair_weights
 
     def target_encoding(self) -> Encoding:
         """Return the encoding of targets as numeric columns."""
@@ -140,7 +145,7 @@ class WMV(ClosedForm):
         """
         moments = self._all_classes(moments)
         factors = (self.class_pairs(moments) @ moments.label_weights).tolist()
-        waiting = {} if self.keeps_class_scatter() else dict.fromkeys(moments.waiting, *factors[:1])
+        waiting = {} if not self._equal_factors() else dict.fromkeys(moments.waiting, *factors[:1])
         return dict(zip((*moments.labels, None), factors, strict=False)) | waiting
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
@@ -148,23 +153,29 @@ class WMV(ClosedForm):
 
         If n_components is None, only directions of positive eigenvalue are returned.
         """
-        if not len(moments.label_weights):
-            return np.zeros((len(moments.mean), 0)), np.zeros(0)
-
         m = self._all_classes(moments)
+        if not len(m.label_weights):
+            return np.zeros((len(m.mean), 0)), np.zeros(0)
+
         factors = self.class_pairs(m) @ m.label_weights
         if m.scatter is None:
             return self._diagonal(m, factors)
         if not isinstance(state.class_scatter, ClassScatter):
             return self.directions_on(moments._replace(scatter=factors[0] * m.scatter), state)
 
-        # The scatter of rows without a label is what the classes leave of the scatter of all rows.
-        unlabelled = factors[-1] if len(factors) > len(m.labels) else 0.0
+        # The scatter of rows without a label is what the labels leave of the scatter of all rows.
+        classes = len(m.labels)
+        unlabelled = factors[-1] if len(factors) > classes else 0.0
         total = unlabelled * m.scatter
+
         # The scatter of a class about the mean of all rows is its own scatter plus a rank-1 term.
         total += (m.cross * ((factors - unlabelled) / m.label_weights)) @ m.cross.T
-        for j, factor in zip(np.flatnonzero(m.present), factors - unlabelled, strict=False):
-            total += factor * state.scale * state.class_scatter.scatter[j] * m.scale[:, None] * m.scale
+
+        # A label with too few rows to be a class has no factor, unless all classes have the same.
+        by_label = np.full(len(m.present), factors[0] if self._equal_factors() and classes else 0.0)
+        by_label[m.present] = factors[:classes]
+        for factor, scatter in zip(by_label - unlabelled, state.class_scatter.scatter, strict=True):
+            total += factor * state.scale * scatter * m.scale[:, None] * m.scale
         return self.directions_on(moments._replace(scatter=total), state)
 
     def directions_on(self, moments: Moments, state: MomentState) -> Directions:

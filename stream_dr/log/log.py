@@ -150,7 +150,7 @@ class Log(AbstractContextManager["Log"]):
         return self._read_ends().first
 
     @property
-    def rows(self) -> int:
+    def rows_appended(self) -> int:
         """Number of rows of all events ever appended.
 
         Dropped events count. Unlearn events have no rows.

@@ -295,7 +295,7 @@ def oldest_snapshot(directory_path: Path, model: Model) -> int:
     return int(files[-1].stem) if files else model.start - 1
 
 
-def newest_snapshot(directory_path: Path) -> int:
+def newest_snapshot_position(directory_path: Path) -> int:
     """Return the latest position of any model's snapshot, −1 if no model has one."""
     return max((int(p.stem) for p in directory_path.glob("snapshots/*/*.safetensors") if p.stem.isdigit()), default=-1)
 

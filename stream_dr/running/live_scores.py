@@ -161,7 +161,7 @@ class TestThenTrain:
         """
         for step in steps:
             if step.removal is not None:
-                self._remove(step.removal)
+                self._drop_tested_rows(step.removal)
             elif step.block is not None and isinstance(step.block.y, Targets):
                 started = time.monotonic()
                 try:
@@ -420,7 +420,7 @@ class TestThenTrain:
             self._forget(oldest.position)
         self._parts = tuple(parts)
 
-    def _remove(self, removal: Removal) -> None:
+    def _drop_tested_rows(self, removal: Removal) -> None:
         parts = []
         for part in self._parts:
             if part.position in removal:

@@ -41,7 +41,7 @@ from stream_dr.statistics.protocol import nested_state
 
 
 @nested_state
-class LocallyLinearEmbedding(NamedTuple):
+class BarycentricProjection(NamedTuple):
     """Locally linear embedding of landmarks (the rows of a reservoir).
 
     A reservoir is a random sample of the stream's rows. The coordinates of a new row are the
@@ -99,7 +99,7 @@ class LocallyLinearEmbedding(NamedTuple):
         """Number of components."""
         return int(self.places.shape[1])
 
-    def oriented(self, order: np.ndarray, signs: np.ndarray) -> "LocallyLinearEmbedding":
+    def oriented(self, order: np.ndarray, signs: np.ndarray) -> "BarycentricProjection":
         """Return the embedding with its components reordered and their signs changed.
 
         order: (components,) indices of the components.
@@ -131,7 +131,7 @@ class LocallyLinearEmbedding(NamedTuple):
 
 def locally_linear(
     rows: Rows, n_components: int, n_neighbors: int, reg: float, unit: bool = False
-) -> LocallyLinearEmbedding:
+) -> BarycentricProjection:
     """Return the embedding of rows (r, features) in at most `n_components` dimensions.
 
     n_neighbors: number of other rows that count as a row's neighbours. At most r − 1 are used.
@@ -142,16 +142,16 @@ def locally_linear(
     """
     r = rows.shape[0]
     if r < 2:
-        return LocallyLinearEmbedding(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), 1, reg)
+        return BarycentricProjection(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), 1, reg)
     k = min(n_neighbors, r - 1)
     W = weight_matrix(rows, k, reg)
     parts = int(connected_components(W, directed=False)[0])
     last = min(parts + n_components, r)
     if last == parts:
-        return LocallyLinearEmbedding(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), k, reg)
+        return BarycentricProjection(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), k, reg)
     values, places = eigh(lle_alignment(W).toarray(), subset_by_index=[parts, last - 1])
     places = with_fixed_signs(to_unit_variance(places) if unit else places)
-    return LocallyLinearEmbedding(to_landmarks(rows), places, np.maximum(values, 0.0), k, reg)
+    return BarycentricProjection(to_landmarks(rows), places, np.maximum(values, 0.0), k, reg)
 
 
 def weight_matrix(rows: Rows, n_neighbors: int, reg: float, codes: np.ndarray | None = None) -> sp.csr_matrix:

@@ -3,7 +3,7 @@
 Landmarks are the rows of a reservoir (a random sample of the stream). `places` are the landmarks'
 own coordinates in the projection. A new row that equals a landmark gets the landmark's
 coordinates. The coordinates of any other row follow from the method's rule. `Eigenmap`
-(eigenmap.py) uses Nyström's formula, and `LocallyLinearEmbedding` (barycentre.py) the weighted
+(eigenmap.py) uses Nyström's formula, and `BarycentricProjection` (barycentre.py) the weighted
 mean of the nearest landmarks' coordinates.
 
 Placing a row costs O(r · features), for the row's distances to all r landmarks. Dense landmarks

@@ -20,7 +20,7 @@ from typing import cast
 import numpy as np
 
 from stream_dr.projection import Mapped, Orientable, Projection, linear_part
-from stream_dr.solve.barycentre import LocallyLinearEmbedding
+from stream_dr.solve.barycentre import BarycentricProjection
 from stream_dr.solve.eigenmap import Eigenmap
 from stream_dr.solve.spectral import largest_entries
 
@@ -147,10 +147,10 @@ def _compared_columns(
     return embedding.places, last.apply(embedding.landmarks.rows)
 
 
-def _embedding(projection: Projection | None) -> Eigenmap | LocallyLinearEmbedding | None:
+def _embedding(projection: Projection | None) -> Eigenmap | BarycentricProjection | None:
     """Return a projection's embedding of landmarks (sampled rows), or None if it has none."""
     inner = projection.inner if isinstance(projection, Mapped) else projection
-    return inner if isinstance(inner, Eigenmap | LocallyLinearEmbedding) else None
+    return inner if isinstance(inner, Eigenmap | BarycentricProjection) else None
 
 
 def _feature_names(projection: Projection) -> tuple[str, ...] | None:

@@ -59,7 +59,7 @@ class ScatterProduct:
         columns = np.ascontiguousarray(columns if scale is None else columns * scale[:, None])
         self._scale = scale
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        self._parts = [_PartialProduct(mean, columns) for _ in range(max(1, threads))]
+        self._parts = [_PartialScatterProduct(mean, columns) for _ in range(max(1, threads))]
         self._adding: list[Future[None] | None] = [None] * len(self._parts)
         self._blocks = 0
 
@@ -102,7 +102,7 @@ class ScatterProduct:
             adding.result()
 
 
-class _PartialProduct:
+class _PartialScatterProduct:
     """Product of scatter matrix and columns, summed over one thread's blocks.
 
     Two threads must not use the same object at the same time.

@@ -115,7 +115,7 @@ def look(path: Path) -> Told:
     try:
         with Directory(path, limits=Limits(min_free_bytes=0)) as directory:
             log = directory.log
-            told["ends"] = (log.first, log.last, log.rows)
+            told["ends"] = (log.first, log.last, log.rows_appended)
             told["schema"] = _or_named(directory.schema.describe)
             for position in range(log.first, log.last + 1):
                 told[f"event {position}"] = _or_named(lambda p: _event(log, p), position)

@@ -377,7 +377,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.target_tags.required = bool(self.target_kinds)
+        tags.target_tags.required = bool(self.target_kinds) and self.unlabelled == "skip"
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

@@ -20,6 +20,7 @@ from stream_dr.estimators.fitting.mapping import inner_state
 from stream_dr.estimators.fitting.moments import Moments, divide_by_scale, moments_of
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.accumulator import MomentState
+from stream_dr.targets.targets import check_label_type
 
 
 class HeldOutError(NamedTuple):
@@ -71,15 +72,18 @@ class PredictsHeldOut(ClosedForm):
         Returns
         -------
         HeldOutError
-            Named tuple (weight, sse, r2). The columns are all labels of both models, sorted. For
-            numbers they are the target columns.
+            Named tuple (weight, sse, r2). For numbers the columns are the target columns. For
+            labels they are, sorted, the classes of this model and all labels that `other` has
+            learned.
 
         Raises
         ------
         InvalidParameter
-            If `other` is of another class, or has other features or another kind of targets. If
-            one of the models stores only the diagonal of the rows' scatter, or has a feature map
-            with statistics of its own rows.
+            If `other` is of another class or has not learned, or has other features, another
+            feature map or another kind of targets. If one of the models stores only the diagonal
+            of the rows' scatter, or has a feature map with statistics of its own rows.
+        InvalidTargets
+            If the labels of the two models are of different types.
         NotFitted
             If this model has learned no row.
 
@@ -89,15 +93,18 @@ class PredictsHeldOut(ClosedForm):
         the row's number of labels), or the numbers. The errors of the sums are about 1e-9 of the
         targets' sum of squares. Costs O(d² k) for d features and k targets.
         """
-        if type(other) is not type(self):
+        if type(other) is not type(self) or "fitted_" not in vars(other):
             raise InvalidParameter(f"other={other!r}; it must be a {type(self).__name__} that has learned rows.")
         mine, theirs = self.moments(self.state_), moments_of(other.state_)
-        for model, moments in ((self, mine), (other, theirs)):
-            _check_stored(model, moments)
         if mine.weight <= 0:
             raise NotFitted(f"This {type(self).__name__} has learned no row so far. Fit it first.")
-        if theirs.weight > 0:
-            _check_matching(self, mine, theirs)
+        for model, moments in ((self, mine), (other, theirs)):
+            _check_stored(model, moments)
+        _check_same_columns(self, other)
+        if theirs.weight <= 0:
+            nothing = np.zeros(mine.cross.shape[1])
+            return HeldOutError(0.0, nothing, nothing + np.nan)
+        _check_same_targets(mine, theirs)
 
         # The coefficients of the targets on the components V are (Vᵀ A V)⁻¹ Vᵀ Cxy.
         V = divide_by_scale(self.linear_projection().loadings, mine.scale)
@@ -128,7 +135,12 @@ def state_error(W: np.ndarray, mine: Moments, theirs: Moments) -> HeldOutError:
     bias = coefficients.T @ mean - target_mean
     explained = (coefficients * (scatter @ coefficients)).sum(axis=0) - 2.0 * (coefficients * cross).sum(axis=0)
     sse = np.maximum(cyy + explained, 0.0) + theirs.weight * bias**2
-    return HeldOutError(theirs.weight, sse, 1.0 - np.divide(sse, cyy, out=np.full(k, np.nan), where=cyy > 0))
+
+    # Targets that do not vary have a scatter of 0, or of a rounding error.
+    size = np.zeros(k)
+    size[b] = theirs.weight * theirs.target_mean**2
+    varies = cyy > 1e-14 * size
+    return HeldOutError(theirs.weight, sse, 1.0 - np.divide(sse, cyy, out=np.full(k, np.nan), where=varies))
 
 
 def _target_columns(mine: Moments, theirs: Moments) -> tuple[list[int], list[int], int]:
@@ -150,15 +162,33 @@ def _check_stored(model: ClosedForm, moments: Moments) -> None:
         )
     if moments.scatter is None and moments.weight > 0:
         raise InvalidParameter(
-            f"{model!r} stores only the diagonal of the rows' scatter, and their error needs all of it. Give "
-            "scatter='exact' before the rows are learned (at most 4,096 features)."
+            f"{model!r} stores only the diagonal of the rows' scatter, and held_out_error needs all of it, of both models. "
+            "Give scatter='exact' before the rows are learned (at most 4,096 features)."
         )
 
 
-def _check_matching(model: ClosedForm, mine: Moments, theirs: Moments) -> None:
-    """Raise InvalidParameter unless features and targets of two states fit each other."""
-    if len(mine.mean) != len(theirs.mean) and cast(MomentState, inner_state(model.state_)).dense:
-        raise InvalidParameter(f"other has {len(theirs.mean)} features; it must have {len(mine.mean)}, as this model.")
+def _check_same_columns(model: ClosedForm, other: ClosedForm) -> None:
+    """Raise InvalidParameter unless two models have the same features, and encode targets alike."""
+    maps = [state.feature_map if isinstance(state, MappedState) else None for state in (model.state_, other.state_)]
+    if maps[0] != maps[1]:
+        raise InvalidParameter(f"other has feature_map={maps[1]!r}; it must be {maps[0]!r}, as in this model.")
+
+    names, theirs = model.fitted().names, other.fitted().names
+    if names is not None and theirs is not None and names != theirs:
+        raise InvalidParameter(f"other has the features {theirs}; it must have {names}, in this order.")
+
+    a, b = (cast(MomentState, inner_state(state)) for state in (model.state_, other.state_))
+    if a.n_features != b.n_features and b.rows and (a.dense or b.dense):
+        raise InvalidParameter(f"other has {b.n_features} features; it must have {a.n_features}, as this model.")
+    if a.encoding != b.encoding:
+        raise InvalidParameter(
+            f"other={other!r} encodes targets in another way than {model!r}; use the same parameters."
+        )
+
+
+def _check_same_targets(mine: Moments, theirs: Moments) -> None:
+    """Raise InvalidParameter or InvalidTargets unless the targets of two states fit each other."""
+    check_label_type(mine.labels, theirs.labels)
     if mine.kind != theirs.kind or (not mine.labelled and mine.cross.shape[1] != theirs.cross.shape[1]):
         raise InvalidParameter(
             f"other has {theirs.cross.shape[1]} targets of kind {theirs.kind}; it must have targets as this model: "

@@ -38,7 +38,7 @@ def margin_directions(m: Moments, b: float, w: float, n_components: int | None) 
         raise NeedsRefine(
             "only the diagonal of Cxx is stored (it is past 4,096 features), and with a positive share of "
             "the within-class scatter its axes would be single features. Call refine(source), give scatter='exact', or "
-            "choose a ≥ 1 (SKM) or alpha ≥ 0 (MMC)."
+            "choose a ≥ 1 (SKM with unlabelled='skip') or alpha ≥ 0 (MMC)."
         )
 
     positive = len(values) if n_components is not None else int(np.count_nonzero(values > 0))

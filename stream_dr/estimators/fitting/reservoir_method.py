@@ -28,7 +28,7 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_positive_int
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Projection
-from stream_dr.solve.barycentre import LocallyLinearEmbedding
+from stream_dr.solve.barycentre import BarycentricProjection
 from stream_dr.solve.eigenmap import Eigenmap
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.reservoir import KeepLabels, Reservoir, ReservoirAccumulator
@@ -200,7 +200,7 @@ class Embedding(ReservoirMethod):
 
         The rows are in the order of `state_.kept`.
         """
-        return cast(Eigenmap | LocallyLinearEmbedding, inner_projection(self.projection())).places
+        return cast(Eigenmap | BarycentricProjection, inner_projection(self.projection())).places
 
 
 class ByClass:

@@ -238,7 +238,7 @@ class TargetRegression(ClosedForm):
         return projection.readout
 
 
-def two_stage_sizes(xh: np.ndarray, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+def scatter_along_components(xh: np.ndarray, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     """Return wᵀ A w (p,) for each component w of a two-stage method.
 
     A (features, features) is the matrix that the method inverts, the rows' scatter with a ridge.

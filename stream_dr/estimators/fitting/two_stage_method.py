@@ -15,7 +15,7 @@ depend on `scaling`.
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,21 @@ from stream_dr.solve.rounding import exact_rounding
 from stream_dr.solve.spectral import EPS
 from stream_dr.solve.two_stage import condition_number, two_stage
 from stream_dr.statistics.moments.accumulator import MomentState
+
+
+class RightHandSide(NamedTuple):
+    """Right-hand side of the linear system of a two-stage method.
+
+    Attributes
+    ----------
+    xh : (features, k)
+        Product of the centred rows X and the method's factor H of the targets.
+    h_norm : float
+        Frobenius norm of H before centring. It decides which part of XH is only rounding error.
+    """
+
+    xh: np.ndarray
+    h_norm: float
 
 
 @dataclass(eq=False, repr=False)
@@ -86,7 +101,7 @@ class TwoStage(PredictsHeldOut):
             )
 
     @abstractmethod
-    def right_hand_side(self, moments: Moments, state: MomentState) -> tuple[np.ndarray, float]:
+    def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
         """Return the right-hand side XH (features, k) and the Frobenius norm of H.
 
         X (rows, features) are the centred rows. H (rows, k) is a matrix that the method computes

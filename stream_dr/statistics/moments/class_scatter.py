@@ -93,8 +93,9 @@ class ClassScatter(NamedTuple):
         sign: 1 to add the rows of other, −1 to remove them from the rows of `self`.
         keep: (k,) bool for k classes, False for classes whose sums are set to zero.
         """
-        if len(self.weights) == 0:
-            return self
+        # A part of the stream without any label has no class.
+        if not len(self.weights) or not len(other.weights):
+            return self if len(self.weights) else other
         nothing = empty_part(self.mean.shape[1], 0, exact=True)
         parts = [
             self.part(j).join(other.part(j), None, sign).clamped() if keep[j] else nothing

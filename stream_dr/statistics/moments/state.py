@@ -246,7 +246,7 @@ class MomentState(NamedTuple):
             EPS * s * float(self.largest.features.sum()),
         )
 
-    def label_set_cross(self, columns: Rows) -> np.ndarray:
+    def cross_by_label_set(self, columns: Rows) -> np.ndarray:
         """Return the product (features, m) of the centred sums of label sets and `columns`.
 
         A label set is a distinct combination of labels. The centred sum (features,) of a label set

@@ -211,6 +211,9 @@ def _check_removable(a: MomentState, b: MomentState, noise: float) -> None:
     for j in np.flatnonzero(gone.label_rows > 0) if old.labelled else ():
         _remaining_rows(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with label {a.labels[j]!r}")
         _check_weight(old.label_weights[j], gone.label_weights[j], noise, f"weight of label {a.labels[j]!r}")
+    if a.encoding == "partial":
+        unlabelled, to_remove = (int(state.rows - state.targets.label_rows.sum()) for state in (a, b))
+        _remaining_rows(unlabelled, to_remove, "rows without a label")
     if isinstance(a.label_sets, LabelSets) and isinstance(b.label_sets, LabelSets):
         rows = dict(zip(a.label_sets.sets, a.label_sets.rows.tolist(), strict=True))
         for s, n in zip(b.label_sets.sets, b.label_sets.rows.tolist(), strict=True):

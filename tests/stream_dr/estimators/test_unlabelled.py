@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from stream_dr import SKM, WMV, errors
+from stream_dr import SKM, WMV, errors, load
 from stream_dr.estimators import make
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import Step, advance
@@ -99,6 +99,44 @@ def test_weights_and_rare_labels(key: str, params: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("key", "params"), WAYS)
+def test_a_part_without_a_label_merges_in_either_order(key: str, params: dict[str, Any], tmp_path: Path) -> None:
+    X, _, labels = partly_labelled()
+    params = {**params, "unlabelled": "use"}
+    whole = make(key, params).fit(X, [*labels[:60], *[None] * 30])
+    one, two = make(key, params).fit(X[:60], labels[:60]), make(key, params).fit(X[60:])
+    for merged in (make(key, params).fit(X[:60], labels[:60]).merge(two), two.merge(one)):
+        np.testing.assert_allclose(merged.eigenvalues_, whole.eigenvalues_, rtol=1e-9)
+        merged.save(tmp_path / "m.safetensors")
+        np.testing.assert_allclose(load(tmp_path / "m.safetensors").eigenvalues_, whole.eigenvalues_, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("key", "params"), WAYS)
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_labels_of_few_rows_wait_alike_in_all_ways(key: str, params: dict[str, Any], everywhere: bool) -> None:
+    """Two rows of a third label: the same answer by refine, and where all rows have labels by skipping."""
+    X, y, labels = partly_labelled()
+    given = [int(label) % 2 for label in y] if everywhere else [label and 1 for label in labels]
+    given[10], given[14] = 7, 7
+    params = {**params, "min_class_rows": 3, "n_components": 2}
+    used = make(key, {**params, "unlabelled": "use"}).fit(X, given)
+    refined = make(key, {**params, "unlabelled": "use", "scatter": "diagonal"})
+    source = [(sp.csr_matrix(X), given)]
+    refined.partial_fit(*source[0]).refine(source, tol=1e-9, max_passes=50)
+    np.testing.assert_allclose(refined.eigenvalues_, used.eigenvalues_, rtol=1e-8)
+    if everywhere:
+        np.testing.assert_allclose(used.eigenvalues_, make(key, params).fit(X, given).eigenvalues_, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("key", "params"), WAYS)
+def test_rows_with_a_label_are_not_unlearned_without_it(key: str, params: dict[str, Any]) -> None:
+    X, y = rows()
+    model = make(key, {**params, "unlabelled": "use"}).fit(X, y)
+    with pytest.raises(errors.CannotUnlearn, match="rows without a label"):
+        model.unlearn(X[:30], None)
+    assert model.n_samples_seen_ == 90
+
+
+@pytest.mark.parametrize(("key", "params"), WAYS)
 def test_if_every_row_has_a_label_nothing_changes(key: str, params: dict[str, Any]) -> None:
     X, y = rows()
     used, skipped = (make(key, {**params, "unlabelled": u}).fit(X, y) for u in ("use", "skip"))
@@ -125,7 +163,8 @@ def test_rows_before_the_first_label() -> None:
     X = rows()[0]
     values, vectors = criteria.top((1 - 0.5) * np.cov(X.T, bias=True))
     same_eigenpairs(SKM(a=0.5, unlabelled="use").fit(X), values, vectors, 1e-9)
-    assert WMV(unlabelled="use").fit(X).components_.shape == (0, X.shape[1])
+    values, vectors = criteria.top(criteria.laplacian(X - X.mean(axis=0), np.full((90, 90), 2.0)))
+    same_eigenpairs(WMV(beta=2.0, unlabelled="use").fit(X), values, vectors, 1e-9)
     with pytest.raises(errors.TargetsRequired):
         SKM(a=0.5).fit(X)
 
@@ -138,8 +177,10 @@ def test_skm_that_makes_the_scatter_small_refuses_it(a: float) -> None:
 
 @pytest.mark.parametrize("key", ["lda", "opls", "cca", "mmc", "plsda"])
 def test_other_methods_say_why_not(key: str) -> None:
-    with pytest.raises(errors.InvalidParameter, match="SKM with a < 1 and WMV"):
+    with pytest.raises(errors.InvalidParameter, match="Only SKM with a < 1, WMV and GraphWMV"):
         make(key, {"unlabelled": "use"})
+    with pytest.raises(errors.InvalidParameter, match="make their answers worse"):
+        make(key).set_params(unlabelled="use")
 
 
 def test_a_model_of_a_directory_learns_them(tmp_path: Path) -> None:

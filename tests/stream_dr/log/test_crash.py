@@ -77,7 +77,7 @@ def test_a_full_disk_is_said_and_overcome(folder):
         ):
             with armed(f"log.{place}=enospc"), pytest.raises(errors.InsufficientStorage, match=words):
                 log.append(drafts(3, 1, size=100_000))
-            assert (log.last, log.find_key("k3"), log.rows) == (2, None, 9)
+            assert (log.last, log.find_key("k3"), log.rows_appended) == (2, None, 9)
         assert log.append(drafts(3, 1)) == [3]
         log.verify()
 

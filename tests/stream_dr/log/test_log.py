@@ -14,7 +14,7 @@ from tests.support.logs import bodies, drafts, filled
 
 def test_an_empty_log(folder):
     with Log(folder) as log:
-        assert (log.last, log.first, log.rows) == (-1, 0, 0)
+        assert (log.last, log.first, log.rows_appended) == (-1, 0, 0)
         assert log.read(-1) == []
         assert log.find_key("k") is None
         assert log.schema_changes() == []
@@ -27,7 +27,7 @@ def test_what_is_appended_is_read_in_order(folder):
         events = log.read(-1, limit=1000)
         assert [e.position for e in events] == list(range(50))
         assert [e.body for e in events] == [d.body for d in drafts(0, 50)]
-        assert (log.last, log.rows) == (49, 150)
+        assert (log.last, log.rows_appended) == (49, 150)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -62,7 +62,7 @@ def test_all_fields_come_back(folder):
 def test_it_goes_on_after_being_opened_again(folder):
     filled(folder, 23 * 5).close()
     with Log(folder, file_bytes=10_000) as log:
-        assert (log.last, log.rows) == (114, 345)
+        assert (log.last, log.rows_appended) == (114, 345)
         assert log.append(drafts(115, 2)) == [115, 116]
         assert [e.position for e in log.read(90, limit=100)] == list(range(91, 117))
         log.verify()
@@ -110,20 +110,20 @@ def test_what_was_dropped_is_said_and_the_rest_stays(folder):
         assert len(bodies(folder)) == 5
         assert log.drop_before(0) == 0
         assert log.drop_before(19) == 19
-        assert (log.first, log.last, log.rows) == (19, 49, 150)
+        assert (log.first, log.last, log.rows_appended) == (19, 49, 150)
         assert [e.position for e in log.read(18, limit=1000)] == list(range(19, 50))
         with pytest.raises(errors.HistoryGone, match=r"0 … 18 were dropped; the log begins at 19"):
             log.read(-1)
         assert [int(path.stem) for path in bodies(folder)] == [10, 20, 30, 40]
         assert log.drop_before(10**9) == 30
-        assert (log.first, log.last, log.rows) == (49, 49, 150)
+        assert (log.first, log.last, log.rows_appended) == (49, 49, 150)
         assert log.find_key("k3").position == 3
         log.verify()
     with Log(folder) as log:
-        assert (log.first, log.last, log.rows) == (49, 49, 150)
+        assert (log.first, log.last, log.rows_appended) == (49, 49, 150)
         assert log.find_key("k3").position == 3
         assert log.append(drafts(50, 1)) == [50]
-        assert log.rows == 153
+        assert log.rows_appended == 153
 
 
 def test_what_begins_later_is_read_no_more_although_it_is_still_there(folder):
@@ -146,9 +146,9 @@ def test_unlearn_events_are_found_and_count_no_rows(folder):
         log.append(drafts(51, 1))
         assert [e.position for e in log.read_kind("unlearn", 51)] == [50]
         assert log.read_kind("unlearn", 50) == []
-        assert log.rows == 153
+        assert log.rows_appended == 153
     with Log(folder) as log:
-        assert log.rows == 153
+        assert log.rows_appended == 153
 
 
 def test_holding_is_where_the_last_rows_begin(folder):

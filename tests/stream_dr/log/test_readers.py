@@ -69,9 +69,9 @@ def test_a_read_only_log_follows_the_writer(folder):
     with pytest.raises(errors.DirectoryMissing):
         Log(folder, writable=False)
     with filled(folder) as log, Log(folder, writable=False) as reader:
-        assert (reader.last, reader.first, reader.rows) == (49, 0, 150)
+        assert (reader.last, reader.first, reader.rows_appended) == (49, 0, 150)
         log.append(drafts(50, 10))
-        assert (reader.last, reader.rows) == (59, 180)
+        assert (reader.last, reader.rows_appended) == (59, 180)
         log.drop_before(30)
         assert reader.first == 30
         assert [e.position for e in reader.read(44, limit=1000)] == list(range(45, 60))

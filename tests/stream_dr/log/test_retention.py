@@ -55,7 +55,7 @@ def test_dropping_much_holds_nobody_up_and_gives_the_space_back(folder):
         assert found["wal"] < ALLOWED["wal"]
         assert found["file"] < ALLOWED["file"]
         assert found["waited"] < ALLOWED["waited"]
-        assert log.rows == 3 * EVENTS + log.last + 1 - EVENTS
+        assert log.rows_appended == 3 * EVENTS + log.last + 1 - EVENTS
         log.verify()
 
 
@@ -87,7 +87,7 @@ def test_killed_while_dropping_the_rest_is_whole_and_dropped_later(folder, times
         assert log.drop_before(350) == 350 - 64 * (times - 1)
         assert log.first == 350
         assert len(bodies(folder)) < 10
-        assert (log.rows, log.find_key("k3").position, len(log.schema_changes())) == (400, 3, 400)
+        assert (log.rows_appended, log.find_key("k3").position, len(log.schema_changes())) == (400, 3, 400)
         log.verify()
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -129,6 +130,8 @@ def test_no_rows_one_row_and_a_map() -> None:
     one = model.held_out_error(LDA().fit(X[:1], CLASSES[:1]))
     assert one.weight == 1.0
     assert np.isnan(one.r2).all()
+    alike = model.held_out_error(LDA().fit(X[:20], ["a"] * 20, sample_weight=np.full(20, 0.3)))
+    assert np.isnan(alike.r2).all()
     mapped = {"feature_map": random_fourier(50, gamma=0.01), "random_state": 3}
     error = OPLS(**mapped).fit(X[:60], NUMBERS[:60]).held_out_error(OPLS(**mapped).fit(X[60:], NUMBERS[60:]))
     assert (error.sse > 0).all()
@@ -149,6 +152,20 @@ def test_what_cannot_be_compared() -> None:
     ):
         with pytest.raises(errors.InvalidParameter, match=said):
             one.held_out_error(other)
+    rows = pd.DataFrame(X, columns=list("abcdef"))
+    weightless = OPLS().partial_fit(X, NUMBERS[:, 0], sample_weight=np.zeros(N))
+    assert OPLS().fit(X, NUMBERS).held_out_error(weightless).sse.tolist() == [0.0, 0.0]
+    fourier = [OPLS(feature_map=random_fourier(20, gamma=0.01, seed=seed)).fit(X, NUMBERS) for seed in (1, 2)]
+    for one, other, said in (
+        (*fourier, "feature_map="),
+        (OPLS().fit(rows, NUMBERS), OPLS().fit(rows[list("fedcba")], NUMBERS), "in this order"),
+        (HSL().fit(X, SETS), HSL("star").fit(X, SETS), "encodes targets"),
+        (OPLS().fit(X, NUMBERS), OPLS(), "that has learned rows"),
+    ):
+        with pytest.raises(errors.InvalidParameter, match=said):
+            one.held_out_error(other)
+    with pytest.raises(errors.InvalidTargets, match="labels are int"):
+        model.held_out_error(LDA().fit(X, np.arange(N) % 3))
     with pytest.raises(errors.NotFitted):
         CCA().held_out_error(CCA().fit(X, NUMBERS))
     assert PLSDA().fit(X, NUMBERS).held_out_error(PLSDA().fit(X, NUMBERS)).r2.max() < 1

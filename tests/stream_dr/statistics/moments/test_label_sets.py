@@ -24,7 +24,9 @@ def clique(state):
     """XH of the clique Laplacian from a state."""
     member = state.label_sets.membership(len(state.labels)).toarray()
     degree = member @ state.centred().label_weights
-    return state.label_set_cross(np.divide(member, np.sqrt(degree)[:, None], where=degree[:, None] > 0, out=0 * member))
+    return state.cross_by_label_set(
+        np.divide(member, np.sqrt(degree)[:, None], where=degree[:, None] > 0, out=0 * member)
+    )
 
 
 def clique_by_rows(X, rows, labels):
