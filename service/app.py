@@ -22,8 +22,8 @@ from starlette.middleware.cors import CORSMiddleware
 import stream_dr
 from service import problems, schemas
 from service.auth import Access
-from service.bodies import BodyLimits, BodyMemory
 from service.metrics import Metrics, MetricsMiddleware
+from service.request_bodies import BodyLimits, BodyMemory
 from service.routes import jobs, learn, look, models, project, stream
 from service.schemas import JsonDict
 from service.settings import Settings

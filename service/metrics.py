@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import stream_dr
 from service import problems
-from service.bodies import BodyMemory
+from service.request_bodies import BodyMemory
 from service.schemas import Overview
 
 BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)

@@ -11,7 +11,8 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationInfo, field_va
 from pydantic.json_schema import models_json_schema
 
 import stream_dr
-from service import auth, bodies
+from service import auth
+from service.request_bodies import ARROW_STREAM, JSON, OCTETS
 
 JsonDict = dict[str, Any]
 """JSON object."""
@@ -513,10 +514,8 @@ def binary_body(description: str) -> JsonDict:
     return {"schema": {"type": "string", "format": "binary", "description": description}}
 
 
-_STREAM = binary_body(f"an Arrow IPC stream (also accepted as {bodies.ARROW_STREAM})")
-ROWS_BODY = {
-    "requestBody": {"required": False, "content": {bodies.JSON: {"schema": _schema_ref(Rows)}, bodies.OCTETS: _STREAM}}
-}
+_STREAM = binary_body(f"an Arrow IPC stream (also accepted as {ARROW_STREAM})")
+ROWS_BODY = {"requestBody": {"required": False, "content": {JSON: {"schema": _schema_ref(Rows)}, OCTETS: _STREAM}}}
 """OpenAPI description of a body of rows.
 
 Generated clients know no Arrow type, so it is declared as octets. The body is declared optional

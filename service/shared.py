@@ -11,9 +11,9 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 import stream_dr
-from service.bodies import BodyMemory
 from service.metrics import Metrics
 from service.problems import ServiceError
+from service.request_bodies import BodyMemory
 from service.settings import Settings
 
 log = logging.getLogger("stream_dr.warm_up")
@@ -23,8 +23,8 @@ class Ingest:
     """Queue that turns bodies of rows into receipts.
 
     A body waits for the thread that parses, then for the log. The bytes of waiting bodies are
-    bounded by `max_queue_bytes`: bodies.py counts a body until it is answered, and the queue
-    of the log refuses parsed batches past the same setting.
+    bounded by `max_queue_bytes`. `BodyMemory` counts a body until it is answered, and the queue of
+    the log refuses parsed batches past the same setting.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body, Query, Request, Response
 
 import stream_dr
 from service import schemas
-from service.bodies import rows_medium
+from service.request_bodies import rows_medium
 from service.schemas import Key
 from service.shared import AppState, Service
 

@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 import stream_dr
 from service import schemas
 from service.auth import may_write
-from service.bodies import JSON
+from service.request_bodies import JSON
 from service.schemas import JsonDict
 from service.shared import Service
 

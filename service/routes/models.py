@@ -22,8 +22,8 @@ from starlette.types import Scope
 
 import stream_dr
 from service import schemas
-from service.bodies import ARROW_STREAM, JSON, OCTETS, SAFETENSORS, SAVED, media_type, preferred_media
 from service.problems import ServiceError
+from service.request_bodies import ARROW_STREAM, JSON, OCTETS, SAFETENSORS, SAVED, media_type, preferred_media
 from service.schemas import JsonDict, Name
 from service.shared import AppState, Service
 from stream_dr import errors

@@ -14,8 +14,8 @@ from pydantic import BaseModel
 
 import stream_dr
 from service import schemas
-from service.bodies import ARROW_STREAM, JSON, preferred_media, rows_medium
 from service.problems import ServiceError
+from service.request_bodies import ARROW_STREAM, JSON, preferred_media, rows_medium
 from service.schemas import JsonDict
 from service.shared import AppState, Service
 

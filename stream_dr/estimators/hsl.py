@@ -7,9 +7,9 @@ import scipy.sparse as sp
 
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import InvalidParameter
-from stream_dr.estimators.fitting.held_out import HeldOutError
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import NotOffered, check_choice
+from stream_dr.estimators.fitting.state_error import HeldOutError
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.encoding import Encoding

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from stream_dr.estimators.fitting.closed_form import Directions
-from stream_dr.estimators.fitting.held_out import PredictsHeldOut
 from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.state_error import PredictsHeldOut
 from stream_dr.estimators.fitting.target_regression import TargetRegression
 from stream_dr.solve.pls import pls_rotations
 from stream_dr.statistics.moments.accumulator import MomentState

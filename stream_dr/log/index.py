@@ -360,7 +360,7 @@ class Index:
         """Yield events in order.
 
         where: SQL condition and order, with `values` for its placeholders.
-        body_at: function that reads a body from the files of bodies, given (file, start, size).
+        body_at: function that reads a body from the files of bodies at (file, start, size).
         """
         query = f"{_EVENT}, body FROM events WHERE {where}"
         with closing(self._connection.execute(query, values)) as cursor:

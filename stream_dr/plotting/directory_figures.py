@@ -25,7 +25,7 @@ from stream_dr.errors import InvalidParameter, StreamDRError, did_you_mean
 from stream_dr.models.model import Model
 from stream_dr.plotting.components import loadings_figure_of, spectrum_of
 from stream_dr.plotting.figure import FigureDict, empty_figure, plain_text, without_feature_map_of
-from stream_dr.plotting.history import (
+from stream_dr.plotting.record_figures import (
     accuracy_of,
     best_models,
     confusion_of,

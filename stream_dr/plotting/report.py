@@ -17,7 +17,7 @@ from stream_dr.directory.newest import newest_rows
 from stream_dr.disk import write_atomically
 from stream_dr.models.model import Model
 from stream_dr.plotting.directory_figures import KINDS, OF_ALL, FigureOptions, figure_of
-from stream_dr.plotting.history import best_models, score_of
+from stream_dr.plotting.record_figures import best_models, score_of
 
 HOW = {
     "projection": "The newest rows of the log that are still learned, projected by the version that is published; crosses "

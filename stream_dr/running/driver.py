@@ -121,7 +121,7 @@ class Driver:
         Function that is called when something has happened.
     awaited_position : callable
         Returns the last position of the log that some caller waits for, or -1. A model whose last
-        solution is older is published at once.
+        solution is older is published immediately.
     solving : bool
         True to solve models for the tests of `TestThenTrain`. A replay needs this, because it
         publishes models only at its end.

@@ -114,7 +114,7 @@ class ModelThread:
         """Make models live if they are at most PAGE events behind the live models.
 
         This thread gives each new event to all live models. PAGE (64) is the number of events that
-        are read from the log at once.
+        are read from the log together.
 
         Returns the models that are further behind.
         """

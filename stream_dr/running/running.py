@@ -95,7 +95,7 @@ class Running:
         """Start the threads.
 
         Models that are more than limits.max_lag events behind the log catch up in the background.
-        The other models are live at once.
+        The other models are live immediately.
         """
         self._limits.enter_context(threadpool_limits(1))
         self._limits.enter_context(fast_switching())

@@ -220,7 +220,7 @@ def second_stage(
     right : (features, k)
         Right-hand sides of the first stage.
     expand : (r0, k) or None
-        If given, the solution of the first stage is first @ expand, as in a BlockSolve.
+        If not None, the solution of the first stage is first @ expand, as in a BlockSolve.
     """
     expand = np.eye(right.shape[1]) if expand is None else expand
     small = expand.T @ (first.T @ right)

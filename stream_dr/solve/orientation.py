@@ -81,7 +81,7 @@ def oriented(projection: Projection, previous: Projection | None, product: Produ
     * Any other projection is returned unchanged.
 
     product: function that multiplies columns (features, m) by the scatter (features, features) of
-        the rows from which `projection` was solved. If given, components of linear projections are
+        the rows from which `projection` was solved. If not None, components of linear projections are
         compared by their correlation over these rows.
     """
     now, before = _compared_columns(projection, previous)
@@ -217,7 +217,7 @@ def _cosines(old: np.ndarray, new: np.ndarray, product: Product | None = None) -
 
     old: (d', q), previous loadings. Missing rows count as zeros.
     new: (d, p), loadings. Missing rows count as zeros.
-    product: function that multiplies columns by the rows' scatter. If given, the correlations of
+    product: function that multiplies columns by the rows' scatter. If not None, the correlations of
         the rows' projections onto the columns are returned instead of the cosines.
     """
     old, new = _same_rows(old, new)

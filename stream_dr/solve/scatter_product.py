@@ -46,7 +46,7 @@ class ScatterProduct:
     columns : (features, r)
         Columns by which A is multiplied.
     scale : (features,) or None
-        Factor of each feature. If given, A is the scatter of the features times these factors, for
+        Factor of each feature. If not None, A is the scatter of the features times these factors, for
         example of standardised features.
     threads : int
         Number of threads, which take the blocks in turn. Each thread adds to its own sum

@@ -175,7 +175,7 @@ def refine_steps(
     max_passes: number of the last pass, including the passes before `resume`.
     resume: state of an earlier refine to continue from, or None to start from `guess`.
     progress: function called after each block, with the numbers of the pass and of rows so far.
-    sums: function that computes the sums of a pass elsewhere. If given, `source` is not read.
+    sums: function that computes the sums of a pass elsewhere. If not None, `source` is not read.
     """
     check_number("tol", tol, low=0.0)
     check_positive_int("max_passes", max_passes)

@@ -21,10 +21,10 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import Directions
-from stream_dr.estimators.fitting.held_out import PredictsHeldOut
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
+from stream_dr.estimators.fitting.state_error import PredictsHeldOut
 from stream_dr.solve.conjugate_gradient import second_stage
 from stream_dr.solve.rounding import exact_rounding
 from stream_dr.solve.spectral import EPS

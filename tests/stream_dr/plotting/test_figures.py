@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 import stream_dr
 from stream_dr import plotting
 from stream_dr.plotting.figure import COLOURS
-from stream_dr.plotting.history import accuracy_of, best_models, confusion_of
+from stream_dr.plotting.record_figures import accuracy_of, best_models, confusion_of
 
 X, y = load_wine(return_X_y=True)
 lda = stream_dr.LDA(n_components=2).fit(X, y)

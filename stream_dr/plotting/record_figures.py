@@ -70,7 +70,7 @@ def records_of(source: Any) -> list[JsonDict]:
 def recorded(records: Sequence[JsonDict], kind: str, model: str | None = None) -> list[JsonDict]:
     """Return the records of one kind.
 
-    model: name of a model. If given, only the records of this model are returned.
+    model: name of a model. If not None, only the records of this model are returned.
     """
     return [r for r in records if r["kind"] == kind and (model is None or r.get("model") == model)]
 
