@@ -208,16 +208,16 @@ def has_models(dir: Path) -> bool:
         return bool(directory.models)
 
 
-def add_model(directory: "Directory", name: str, key: str, params: JsonDict) -> tuple["Model", bool]:
+def add_model(directory: "Directory", name: str, key_or_file: str, params: JsonDict) -> tuple["Model", bool]:
     """Add a model to a directory, unless the directory already has the same model.
 
-    key: key of an estimator, or file of a saved estimator.
+    key_or_file: key of an estimator, or file of a saved estimator.
 
     Returns the model, and True if the model was added. Raises the errors of Directory.add_model,
     Directory.add_saved and load.
     """
     from stream_dr.models.saved import load
 
-    if not key.endswith(SAVED):
-        return directory.add_model(name, key, params)
-    return directory.add_saved(name, load(key, directory.limits.max_state_bytes))
+    if not key_or_file.endswith(SAVED):
+        return directory.add_model(name, key_or_file, params)
+    return directory.add_saved(name, load(key_or_file, directory.limits.max_state_bytes))

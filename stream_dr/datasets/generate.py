@@ -83,7 +83,11 @@ def rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start: int = 0)
     for first in range(start, start + rows, _CHUNK):
         block = _draw_chunk(seed, first // _CHUNK, targets)
         remaining = start + rows - first
-        yield block if remaining >= _CHUNK else block._replace(X=block.X[:remaining], y=_first_rows(block.y, remaining))
+        yield (
+            block
+            if remaining >= _CHUNK
+            else block._replace(X=block.X[:remaining], y=_first_relabelled(block.y, remaining))
+        )
 
 
 def write_rcv1_like(
@@ -221,5 +225,5 @@ def _relabel_by_appearance(targets: Targets) -> Targets:
     return targets._replace(labels=tuple(targets.labels[i] for i in order), codes=codes)
 
 
-def _first_rows(targets: Targets, rows: int) -> Targets:
+def _first_relabelled(targets: Targets, rows: int) -> Targets:
     return _relabel_by_appearance(targets.take(np.arange(rows)))

@@ -112,7 +112,7 @@ def _copy_moment(path: Path, temporary: Path, copy: LogCopy, stack: ExitStack) -
             with copy.view() as index:
                 if list(open_files) != _relative_paths(path, models):
                     continue
-                copy.copy_rest(index)
+                copy.copy_index_and_rest(index)
             if _model_names(temporary) == models:
                 stack.enter_context(attempt.pop_all())
                 return open_files

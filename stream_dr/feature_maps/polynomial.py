@@ -115,7 +115,7 @@ class Polynomial(FeatureMap):
         rows = X.toarray() if sp.issparse(X) else X
         if self.coef0:
             rows = np.hstack([rows, np.full((len(rows), 1), np.sqrt(self.coef0))])
-        places, factors = _products(rows.shape[1], self.degree)
+        places, factors = _weighted_products(rows.shape[1], self.degree)
         out = np.broadcast_to(factors, (len(rows), len(factors))).copy()
         for column in places.T:
             out *= rows[:, column]
@@ -138,7 +138,7 @@ class Polynomial(FeatureMap):
 
 
 @lru_cache(maxsize=8)
-def _products(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
+def _weighted_products(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the factors of all products of features, and a weight for each product.
 
     The factors are (products, degree) indices of features. The weight (products,) is the square

@@ -199,7 +199,7 @@ def with_kind(column: TableColumn, kind: str, words: int, width: int) -> tuple[T
 
 
 def with_values(
-    column: TableColumn, values: RawColumn, encoding: EncodingSpec, width: int, sign: int = 1
+    column: TableColumn, values: RawColumn, encoding: EncodingSpec, table_width: int, sign: int = 1
 ) -> tuple[TableColumn, int]:
     """Return a column with a batch's values added, and the new number of numeric columns.
 
@@ -207,7 +207,7 @@ def with_values(
     removed than were learned.
 
     values: values of the batch, as `converted_values` returns them.
-    width: number of numeric columns of the whole table so far.
+    table_width: number of numeric columns of the whole table so far.
     sign: 1 to add the values, −1 to remove them.
     """
     missing = values.missing
@@ -217,19 +217,19 @@ def with_values(
 
     column = column._replace(present=column.present + sign * present)
     if column.missing < 0 and present < len(missing) and sign > 0:
-        column = column._replace(missing=width)
-        width += 1
+        column = column._replace(missing=table_width)
+        table_width += 1
 
     if column.kind == "category":
-        return _categories(column, values, encoding, width, sign)
+        return _categories(column, values, encoding, table_width, sign)
     if column.kind == "text":
         with_word = (count_words(column.words(encoding), values.labels) != 0).T @ np.bincount(
             values.values[~missing], minlength=len(values.labels)
         )
-        return column._replace(counts=column.counts + sign * with_word.astype(np.int64)), width
+        return column._replace(counts=column.counts + sign * with_word.astype(np.int64)), table_width
     return column._replace(
         total=column.total + sign * float(values.values[~missing].sum()) if column.present else 0.0
-    ), width
+    ), table_width
 
 
 def encoded_entries(column: TableColumn, values: RawColumn, encoding: EncodingSpec) -> Entries:

@@ -41,7 +41,7 @@ Progress = Callable[[int, int], object]
 class LogCopy:
     """Copy of the log in the folder `source`, in the new folder `target`.
 
-    Call `copy_bodies` first. Then call `copy_rest` within the with-block of `view`, which
+    Call `copy_bodies` first. Then call `copy_index_and_rest` within the with-block of `view`, which
     completes the copy. Raises DamagedFile, ForeignFile, UnknownFormat, InsufficientStorage.
     """
 
@@ -72,7 +72,7 @@ class LogCopy:
             files = index.files()
         self._copy(files, dropped=True)
 
-    def copy_rest(self, index: Index) -> None:
+    def copy_index_and_rest(self, index: Index) -> None:
         """Copy the index, and all payloads in the index that the copy lacks.
 
         index: view of the source's index at one moment.
@@ -109,12 +109,12 @@ class LogCopy:
                     raise
             done += listed.end
 
-    def _extend_copy(self, listed: Current, done: int, total: int) -> None:
+    def _extend_copy(self, listed: Current, bytes_before: int, bytes_in_all: int) -> None:
         """Copy the part of a file of event payloads that the copy lacks.
 
         listed: the file, and the end of its last payload.
-        done: number of bytes of the files before this file.
-        total: number of bytes of all files.
+        bytes_before: number of bytes of the files before this file.
+        bytes_in_all: number of bytes of all files.
         """
         path = self._target / listed.file.path.name
         with translate_errors(path), open(path, "ab") as copy:
@@ -125,7 +125,7 @@ class LogCopy:
                         if not piece:
                             raise listed.file.too_short(at, listed.end)
                         copy.write(piece)
-                        self._progress(done + at + len(piece), total)
+                        self._progress(bytes_before + at + len(piece), bytes_in_all)
 
             copy.flush()
             os.fsync(copy.fileno())

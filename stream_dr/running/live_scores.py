@@ -165,7 +165,7 @@ class TestThenTrain:
             elif step.block is not None and isinstance(step.block.y, Targets):
                 started = time.monotonic()
                 try:
-                    self._test_event(models, step.position, step.block, started >= self._next_test)
+                    self._test_and_remember_last(models, step.position, step.block, started >= self._next_test)
                 except Exception:
                     log.exception("the rows at position %d were not tested", step.position)
                 seconds = time.monotonic() - started
@@ -242,20 +242,20 @@ class TestThenTrain:
         codes = [self._labels[label] for label in frequent]
         return {"labels": frequent, "counts": counts[np.ix_(codes, codes)].tolist(), "rows": rows[codes].tolist()}
 
-    def _test_event(self, models: Sequence[Model], position: int, block: Block, wanted: bool) -> None:
+    def _test_and_remember_last(self, models: Sequence[Model], position: int, block: Block, test: bool) -> None:
         """Test the models on one event, and remember its last target.
 
-        wanted: True to test. False to remember the last target only.
+        test: True to test. False to remember the last target only.
         """
         numbers = _rows_with_target(block.y)
         if not len(numbers):
             return
         models = [model for model in models if model.position < position]
         is_first = self._solves and not self._parts and not any(model.rows for model in models)
-        if wanted and is_first and len(numbers) >= FEWEST_HALVED:
+        if test and is_first and len(numbers) >= FEWEST_HALVED:
             self._learn_half(models, position, block, numbers[::2])
             self._test_rows(models, position, block, numbers, np.arange(1, len(numbers), 2))
-        elif wanted:
+        elif test:
             self._test_rows(models, position, block, numbers, np.arange(len(numbers)))
         self._previous = self._targets(block.y.take(numbers[-1:]))
 

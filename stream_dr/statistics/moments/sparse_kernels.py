@@ -180,7 +180,7 @@ def add_label_sets(
 
 
 @compiled()
-def add_values(
+def add_continuous_targets(
     indptr: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,

@@ -32,7 +32,13 @@ from stream_dr.checks import check_array_shapes, check_finite_arrays, field_erro
 from stream_dr.statistics.aligned import aligned_zeros
 from stream_dr.statistics.moments.centred_part import CentredPart, dd_add, pad_to_shape
 from stream_dr.statistics.moments.encoding import Encoded
-from stream_dr.statistics.moments.sparse_kernels import LINE, add_features, add_label_sets, add_one_label, add_values
+from stream_dr.statistics.moments.sparse_kernels import (
+    LINE,
+    add_continuous_targets,
+    add_features,
+    add_label_sets,
+    add_one_label,
+)
 from stream_dr.statistics.moments.target_sums import TargetSums
 from stream_dr.statistics.protocol import nested_state
 
@@ -253,7 +259,7 @@ class SparseSums:
         if encoded is None:
             return float(add_features(*rows, *sums))
         if encoded.values is not None:
-            return float(add_values(*rows, encoded.values - self.reference, *sums))
+            return float(add_continuous_targets(*rows, encoded.values - self.reference, *sums))
         if encoded.indptr is None:
             return float(add_one_label(*rows, encoded.codes, *sums))
         scale = weights if encoded.row_values is None else weights * encoded.row_values
