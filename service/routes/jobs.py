@@ -1,6 +1,6 @@
 """Routes of jobs, which refine and snapshot models in the background.
 
-No request waits for a job. A response shows the job as it is now.
+A request does not wait until a job ends. The response has the state of the job at this time.
 """
 
 from fastapi import APIRouter, Response

@@ -114,11 +114,15 @@ class PredictsHeldOut(ClosedForm):
 
 
 def state_error(W: np.ndarray, mine: Moments, theirs: Moments) -> HeldOutError:
-    """Return the error of the predictor ŷ(x) = ȳ + Wᵀ(x − x̄) on the rows of a state.
+    """Return the error of a linear predictor on held-out rows.
 
-    W: (features, k), for the k target columns of `mine`.
-    mine: centred sums that have the means x̄ and ȳ of the predictor.
-    theirs: centred sums of the rows to predict, with all of their scatter.
+    The predictor of a row x is ŷ(x) = ȳ + Wᵀ(x − x̄). The held-out rows are not read, because the
+    error can be computed from their sums.
+
+    W: (features, k), for k target columns.
+    mine: moments (means and centred sums) of the rows from which W was learned. The mean of these
+        rows is x̄, and the mean of their targets is ȳ.
+    theirs: moments of the held-out rows, with the whole scatter matrix and not only its diagonal.
     """
     d, (a, b, k) = max(len(mine.mean), len(theirs.mean)), _target_columns(mine, theirs)
     coefficients, mean, target_mean = np.zeros((d, k)), np.zeros(d), np.zeros(k)
