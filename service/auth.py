@@ -74,7 +74,10 @@ def needed_right(method: str, path: str) -> Right | None:
 
 
 def check_rights(settings: Settings, headers: Headers, right: Right) -> None:
-    """Raise ServiceError unless a request with these headers has the right."""
+    """Raise ServiceError unless a request with these headers has the right.
+
+    right: "read" or "write". Without a write token in the settings, local requests have both.
+    """
     if settings.write_token is None:
         _check_local(headers, settings.cors_origins)
         return
@@ -93,7 +96,7 @@ def check_rights(settings: Settings, headers: Headers, right: Right) -> None:
 
 
 def may_write(settings: Settings, headers: Headers) -> bool:
-    """Return True if a request with these headers could write."""
+    """Return True if a request with these headers has the right to write."""
     try:
         check_rights(settings, headers, "write")
     except ServiceError:

@@ -42,7 +42,7 @@ Key = Annotated[
 
 
 class Query(BaseModel, extra="forbid"):
-    """Query of a request. Unknown parameters are refused."""
+    """Base class of the queries of requests. Unknown parameters are refused."""
 
 
 class LearnQuery(Query):
@@ -71,7 +71,10 @@ class TransformQuery(Query):
 
 
 class OneRowQuery(TransformQuery):
-    """Query of GET /transform, with a row as x or as indices and values."""
+    """Query of GET /transform.
+
+    The row is passed as `x` if it is dense, or as `indices` and `values` if it is sparse.
+    """
 
     x: str | None = Field(default=None, description="numbers of a dense row, separated by commas", examples=["0.1,0.2"])
     indices: str | None = Field(
@@ -216,7 +219,7 @@ class RefinePolicy(BaseModel, extra="forbid", strict=True):
 
 
 class Problem(BaseModel):
-    """An error (RFC 9457)."""
+    """Response that describes an error (RFC 9457)."""
 
     type: str = Field(description="always about:blank; the kind of error is in `code`")
     title: str = Field(description="the code in words")
@@ -257,13 +260,13 @@ class Answer(BaseModel):
 
 
 class Projected(Answer):
-    """Projected rows."""
+    """Response of /transform, the projected rows."""
 
     z: list[list[float]] = Field(description="components of each row")
 
 
 class Predicted(Answer):
-    """Predicted targets of rows."""
+    """Response of /predict, the predicted targets."""
 
     predicted: list[str | int | bool | float | list[str | int | bool | float]] = Field(
         title="PredictedTargets", description="one label, list of labels, number or list of numbers per row"

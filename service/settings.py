@@ -45,7 +45,7 @@ def _setting(default: Any, unit: str, meaning: str, **bounds: Any) -> Any:
 
 
 class Settings(BaseSettings):
-    """Settings of one service. Immutable.
+    """Settings of one service, which do not change while it runs.
 
     Raises pydantic's ValidationError for an unknown name or a bad value.
     """

@@ -45,7 +45,7 @@ def _rows_route_options(model: type[BaseModel]) -> JsonDict:
 
 @router.get("/transform", response_model_exclude_unset=True, responses=schemas.MODEL)
 async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Query()]) -> schemas.Projected:
-    """Project one row, given in the query.
+    """Project one row of the query.
 
     Example of a dense row: ?model=lda&x=0.1,0.2. Example of a sparse row:
     ?model=lda&indices=3,17&values=0.5,1.2.

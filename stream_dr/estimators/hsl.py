@@ -117,7 +117,8 @@ class HSL(TwoStage):
     def held_out_error(self, other: Self) -> HeldOutError:
         """Return the error of this model on the rows that another model has learned.
 
-        Raises InvalidParameter unless laplacian="zhou". Otherwise as `LDA.held_out_error`.
+        This method is described at `LDA.held_out_error`. For HSL it needs laplacian="zhou", and
+        raises InvalidParameter with another Laplacian.
         """
         if self.laplacian != "zhou":
             raise InvalidParameter(

@@ -115,7 +115,7 @@ class Refining(NamedTuple):
     Attributes
     ----------
     number : int
-        Number of passes made.
+        Number of passes so far.
     loadings : (features, p)
         Loadings after the last pass.
     solve : BlockSolve or Subspace
@@ -300,7 +300,8 @@ def _initial_columns(guess: Projection | None, moments: Moments) -> np.ndarray:
     the result has no columns.
 
     guess: the earlier projection, or None.
-    moments: centred sums, by whose scale of features the columns are divided.
+    moments: centred sums. The columns are divided by the factors of the features in
+        `moments.scale`.
     """
     known = getattr(guess and inner_projection(guess), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))
