@@ -3,10 +3,11 @@
 All threads of the service start here:
 
 - One thread parses batches.
-- Two small pools project rows and do slow reads.
-- The engine has threads of its own.
+- One pool projects rows.
+- One pool reads through the log or waits for a solution.
+- The engine, which learns and publishes, has threads of its own.
 
-Routes that only read are short and run in Starlette's threads. `serve.py` adds the process.
+Routes that only read are short and run in Starlette's threads. `serve.py` runs the application.
 """
 
 import asyncio
@@ -32,16 +33,17 @@ from service.shared import AppState, Ingest, WarmUp, check_parameters_unique
 PARSING, QUERIES, SLOW = 1, 4, 4
 """Numbers of threads in the three pools.
 
-PARSING: they parse batches.
-QUERIES: they project many rows.
-SLOW: they read through the log or wait for a solution.
+- PARSING: threads that parse batches.
+- QUERIES: threads that project many rows.
+- SLOW: threads that read through the log or wait for a solution.
 """
 
 
 def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
     """Return the ASGI application over a directory that is open for writing.
 
-    Its threads run from the start of its lifespan to the end.
+    The application starts its threads in its ASGI lifespan, and stops them at the end of the
+    lifespan.
     """
     running = stream_dr.Running(directory, run_settings(settings))
     parsing, queries, slow = (
@@ -56,13 +58,14 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         """Start the engine, and stop all threads at the end.
 
-        Accepted batches are parsed, appended, learned and snapshotted before it stops.
+        Before the engine stops, all accepted batches are parsed, appended and learned, and the
+        models are snapshotted.
         """
         in_thread = functools.partial(asyncio.get_running_loop().run_in_executor, None)
         await in_thread(running.start)
         yield
 
-        # The order matters: the engine may stop only when no more batches are submitted to it.
+        # The engine must stop last, because requests and the parsing thread submit batches to it.
         shared.stopping.set()
         await in_thread(parsing.shutdown)
         await in_thread(running.stop, settings.drain_timeout)
@@ -120,8 +123,8 @@ def _add_middleware(app: FastAPI, shared: AppState) -> None:
     app.add_middleware(Access, settings=settings)
     app.add_middleware(MetricsMiddleware, metrics=shared.metrics)
 
-    # Outside of Access, because a browser's preflight request has no token, and because pages must
-    # be able to read errors.
+    # This middleware is added last, so it runs before Access. A browser's preflight request has no
+    # token and would be refused. Refusals by Access get CORS headers, so that pages can read them.
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -138,7 +141,7 @@ def limits(settings: Settings) -> stream_dr.Limits:
 
 
 def run_settings(settings: Settings) -> stream_dr.RunSettings:
-    """Return the engine's settings with the values of the service's."""
+    """Return the engine's settings with the values of the service's settings."""
     policy = stream_dr.PublishPolicy(settings.publish_rows, settings.publish_seconds, settings.publish_idle)
     return stream_dr.RunSettings(publish=policy, **_shared_fields(stream_dr.RunSettings, settings))
 

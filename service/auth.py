@@ -1,13 +1,13 @@
 """Access control by bearer tokens, one for reading and one for writing.
 
-With a write token set:
+If the settings have a write token:
 
-- A request that reads needs either token.
+- A request that reads needs the read token or the write token.
 - A request that writes needs the write token.
-- /livez, /readyz and the pages that hold no data need none.
+- /livez, /readyz and pages without data need no token.
 
-Without tokens the service listens on loopback only. Transport encryption is left to a proxy
-(docs/deploy).
+Without tokens the service listens on loopback only. The service does not encrypt connections. A
+proxy can do that (docs/deploy).
 """
 
 import hmac
@@ -46,7 +46,7 @@ def check_host(settings: Settings) -> None:
 class Access:
     """Middleware that refuses requests without the right they need.
 
-    It stands outside of everything that reads a body, so that a request without the right is
+    The middleware runs before any code that reads a body. So a request without the right is
     refused before its body is read.
     """
 
@@ -64,19 +64,26 @@ class Access:
 
 
 def needed_right(method: str, path: str) -> Right | None:
-    """Return the right that a request needs. Unknown paths and methods need "write"."""
+    """Return the right that a request needs, "read" or "write".
+
+    None if the path is public. Unknown paths and methods need "write".
+    """
     if path in OPEN or path.startswith(OPEN_FILES):
         return None
     return "read" if method in ("GET", "HEAD") or (method, path) in READING else "write"
 
 
 def check_rights(settings: Settings, headers: Headers, right: Right) -> None:
-    """Raise ServiceError unless a request with these headers has the right."""
+    """Raise ServiceError unless a request with these headers has the right.
+
+    right: "read" or "write". Without a write token in the settings, local requests have both.
+    """
     if settings.write_token is None:
         _check_local(headers, settings.cors_origins)
         return
 
-    # Every token is compared, and in constant time, so that timing reveals nothing about them.
+    # Compare all accepted tokens, each in constant time. The time of the comparison then reveals
+    # nothing about the tokens.
     token = _bearer_token(headers)
     accepted = [settings.write_token] + ([settings.read_token] if right == "read" else [])
     matches = [hmac.compare_digest(token, t.get_secret_value().encode()) for t in accepted if t is not None]
@@ -89,7 +96,7 @@ def check_rights(settings: Settings, headers: Headers, right: Right) -> None:
 
 
 def may_write(settings: Settings, headers: Headers) -> bool:
-    """Return True if a request with these headers could write."""
+    """Return True if a request with these headers has the right to write."""
     try:
         check_rights(settings, headers, "write")
     except ServiceError:

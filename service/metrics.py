@@ -85,7 +85,10 @@ class Metrics:
         )
 
     def count_batch(self, receipt: stream_dr.Receipt) -> None:
-        """Count a batch that is durable."""
+        """Count a batch that was written to disk.
+
+        receipt: receipt of the batch.
+        """
         if receipt.duplicate:
             self.duplicates.inc()
         else:
@@ -96,7 +99,10 @@ class Metrics:
 
 
 class _Gauges(Collector):
-    """Metrics of the log, the models and the process's memory, read on request."""
+    """Metrics of the log, the models and the process's memory.
+
+    The values are read when Prometheus asks for the metrics.
+    """
 
     def __init__(
         self, metrics: Metrics, directory: stream_dr.Directory, running: stream_dr.Running, memory: BodyMemory
@@ -107,7 +113,11 @@ class _Gauges(Collector):
         self._memory = memory
 
     def describe(self) -> Iterable[Metric]:
-        """Return no metrics, so that registering does not read the engine."""
+        """Return no metrics.
+
+        The Prometheus client calls this method when the collector is registered. The engine
+        should not be read then.
+        """
         return ()
 
     def collect(self) -> Iterable[Metric]:
@@ -150,8 +160,8 @@ def _gauge_metric(name: str, meaning: str, value: float) -> Metric:
 def _anonymous_bytes() -> int | None:
     """Return the number of bytes of this process's anonymous memory.
 
-    None if the system does not report it. Mapped files, such as the shards of the log, are not
-    counted.
+    Anonymous memory is all resident memory except mapped files, such as the shards of the log.
+    None if the system does not report this number.
     """
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
@@ -161,7 +171,7 @@ def _anonymous_bytes() -> int | None:
 class MetricsMiddleware:
     """Middleware that counts every request and answers errors that no handler caught.
 
-    It is the outermost one that an error can reach.
+    It surrounds the routes and the middleware that raises errors, so it receives all errors.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -182,7 +192,7 @@ class MetricsMiddleware:
             status = message.get("status", status)
             await send(message)
 
-        # A request is cancelled when the service stops.
+        # When the service stops, it cancels running requests, which raises CancelledError here.
         try:
             await self.app(scope, receive, send_and_note_status)
         except (Exception, asyncio.CancelledError) as error:

@@ -1,7 +1,7 @@
 """Error responses of the service, as RFC 9457 problem+json with a stable `code`.
 
-Codes of `stream_dr.errors` and of the service stand in one table, `STATUS`. Clients match on the
-code. Every error is logged in one line.
+The dict `STATUS` has the codes of `stream_dr.errors` and of the service. Clients should use the
+code to recognise an error, not its text. Every error is logged in one line.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ import stream_dr
 
 MEDIA_TYPE = "application/problem+json"
 UNKNOWN = "The service met an error it did not foresee; the details are in its log."
-"""Detail of an unexpected error.
+"""Detail of the response to an unexpected error.
 
-Clients never see the text of an exception that was not written for them.
+The exception's own text was not written for clients, so it is only logged.
 """
 
 _CODES = {
@@ -98,7 +98,8 @@ def log_and_respond(scope: Scope, error: BaseException) -> Response:
             problem = response("internal", UNKNOWN)
             unexpected = True
 
-    # Status 503 is a state of the service and no failure. Only unexpected errors have a traceback.
+    # Status 503 is a normal state of the service, so it is not logged as an error.
+    # Only unexpected errors are logged with a traceback.
     status = problem.status_code
     level = logging.ERROR if status >= 500 and status != 503 else logging.INFO
     path = scope.get("raw_path", b"").decode("latin-1")
@@ -110,7 +111,13 @@ def log_and_respond(scope: Scope, error: BaseException) -> Response:
 def response(
     code: str, detail: str, extra: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return a problem as an HTTP response. `extra` cannot replace its standard fields."""
+    """Return an HTTP response that describes an error as problem+json.
+
+    code: code of the error, a key of STATUS.
+    detail: sentence for the client.
+    extra: further fields. Fields with the name of a standard field are ignored.
+    headers: headers of the response.
+    """
     status = STATUS[code]
     fields = {"type": "about:blank", "title": code.replace("_", " "), "status": status, "code": code, "detail": detail}
     added = {name: _portable(value) for name, value in (extra or {}).items() if name not in fields}
@@ -118,7 +125,7 @@ def response(
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of the application's routes with its problem."""
+    """Make an application answer every error of its routes with problem+json."""
 
     async def handle(request: Request, error: Exception) -> Response:
         return log_and_respond(request.scope, error)
@@ -128,9 +135,10 @@ def install(app: FastAPI) -> None:
 
 
 def _portable(value: Any) -> Any:
-    """Return a value that every JSON reader accepts.
+    """Return a value in a form that every JSON reader accepts.
 
-    Integers of more than 64 bits become strings, and numbers that are not finite become None.
+    Integers of more than 64 bits become strings. NaN and infinite numbers become None. Values in
+    dicts, lists and tuples are converted, too.
     """
     if isinstance(value, dict):
         return {str(name): _portable(item) for name, item in value.items()}
@@ -157,9 +165,14 @@ def _http_response(error: HTTPException) -> Response:
 
 
 def _validation_response(error: RequestValidationError) -> Response:
-    """Return the response to a request that FastAPI found invalid.
+    """Return the response to a request that FastAPI has rejected as invalid.
 
-    An unknown estimator and a bad parameter of an estimator have codes of their own.
+    The code of the response is one of these:
+
+    - `malformed_input`: the body is not JSON.
+    - `unknown_estimator`: there is no estimator of this name.
+    - `invalid_parameter`: a parameter of an estimator is wrong.
+    - `invalid_request`: anything else is wrong.
     """
     errors = [{"where": list(e["loc"]), "what": _describe_error(e), "kind": e["type"]} for e in error.errors()]
     kinds = {e["kind"] for e in errors}
@@ -177,9 +190,9 @@ def _validation_response(error: RequestValidationError) -> Response:
 
 
 def _describe_error(error: Any) -> str:
-    """Return a sentence about one error of pydantic.
+    """Return a sentence that describes one error of pydantic to the client.
 
-    It says what is wrong, what was given, and what is possible there.
+    error: one of the dicts that `errors()` of a RequestValidationError returns.
     """
     place = error["loc"]
     kind = error["type"]
@@ -203,10 +216,10 @@ def _describe_error(error: Any) -> str:
 
 
 def _location(where: list[Any]) -> str:
-    """Return the dotted path of an error within the request, and a colon.
+    """Return where in the request an error is, for example "params.gamma: ".
 
-    The path is without "body" or "query". It is also without the estimator, because all paths
-    within a model's spec would begin with it.
+    where: pydantic's path of the error. It begins with "body" or "query". In a model's spec the
+        name of the estimator follows. Both are omitted from the result.
     """
     inner = where[2:] if where[:1] == ["body"] and where[1:2] and where[1] in stream_dr.ESTIMATORS else where[1:]
     return f"{'.'.join(map(str, inner))}: " if inner else ""

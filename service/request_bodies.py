@@ -1,11 +1,11 @@
-"""Bodies: media types, and limits on the size, memory and arrival time of request bodies.
+"""Media types of request bodies, and limits on their size, memory and arrival time.
 
 A middleware around all routes refuses a body with one of these statuses:
 
-- 408: it did not arrive in time.
-- 413: it is too large, as declared or as received.
-- 415: no route reads its media type or its Content-Encoding.
-- 429: the bodies in memory leave no room for it now.
+- 408: the body did not arrive in time.
+- 413: the declared or the received size is too large.
+- 415: no route reads the media type or the Content-Encoding.
+- 429: the bodies of other requests take too much memory now.
 
 A body with a Content-Encoding is decompressed here. Routes, idempotency keys and the log see plain
 bytes only.
@@ -26,9 +26,10 @@ from service.settings import Settings
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 OCTETS = "application/octet-stream"
-"""Media type of bytes in generated clients.
+"""Media type of binary bodies.
 
-The bytes are an Arrow stream of rows, or the file of a saved estimator.
+The bytes are an Arrow stream of rows, or the file of a saved estimator. Clients that are generated
+from the OpenAPI document send this media type.
 """
 
 ARROW = (ARROW_STREAM, "application/vnd.apache.arrow.file", OCTETS)
@@ -41,7 +42,7 @@ ARROW_PATHS = ("/partial_fit", "/transform", "/predict")
 """Paths of routes that read a body of rows."""
 
 PACKINGS = ("gzip", "zstd")
-"""Content encodings that are decompressed. pyarrow has the same names for them."""
+"""Content encodings that the service can decompress. pyarrow uses the same names."""
 
 STEP = 1 << 20
 """Number of bytes to decompress at a time."""
@@ -66,15 +67,16 @@ class Limit(NamedTuple):
 
 
 class BodyMemory:
-    """Memory that all request bodies take together.
+    """Counter and limit of the memory that all request bodies take together.
 
-    A body counts from the head that declares its length, or from its arrival, until its request
-    is answered. This also bounds the bodies that wait to be parsed and written.
+    If a request declares the length of its body, this length is counted immediately. Otherwise
+    the bytes are counted when they arrive. A body counts until its request is answered, so bodies
+    that wait to be parsed and written are counted, too.
 
     Attributes
     ----------
     bytes : int
-        Number of bytes of the bodies in memory now.
+        Number of bytes counted now.
     """
 
     def __init__(self, limit: int) -> None:
@@ -82,14 +84,17 @@ class BodyMemory:
         self._limit = limit
 
     def add(self, more: int, own: int = 0) -> None:
-        """Count `more` bytes of a body that has `own` bytes counted already.
+        """Count further bytes of a body.
+
+        more: number of bytes to count.
+        own: number of bytes of the same body that are already counted.
 
         Raises
         ------
         ServiceError `overloaded`
-            The bytes do not fit now.
+            All bodies together would exceed the limit.
         ServiceError `body_too_large`
-            The bytes would not fit even if this body were alone.
+            This body alone would exceed the limit.
         """
         if own + more > self._limit:
             raise _too_large(Limit(self._limit, "max_queue_bytes", "Send fewer rows a batch."), f"{own + more:,}")
@@ -113,7 +118,7 @@ class BodyLimits:
         self.memory = memory
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request within the limits. Raises ServiceError."""
+        """Serve one request. Raises ServiceError if its body is past a limit."""
         headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
         if "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
             await self.app(scope, receive, send)
@@ -141,7 +146,7 @@ class _Body:
     Attributes
     ----------
     bytes : int
-        Number of bytes counted in the memory of all bodies. At first the declared length.
+        Number of bytes that BodyMemory counts for this body. At first this is the declared length.
     """
 
     def __init__(self, memory: BodyMemory, limit: Limit, declared: int, seconds: float, receive: Receive) -> None:
@@ -160,7 +165,10 @@ class _Body:
         self._complete = False
 
     async def receive(self) -> Message:
-        """Return the next piece of the body. Raises ServiceError."""
+        """Return the next ASGI message with a part of the body.
+
+        Raises ServiceError if the body is too large or arrives too late.
+        """
         if self._complete:
             return await self._receive()
 
@@ -181,7 +189,10 @@ class _Body:
         return message
 
     def count_unpacked(self, more: int) -> None:
-        """Count `more` decompressed bytes. Raises ServiceError if they are too many."""
+        """Count further decompressed bytes. Raises ServiceError if the body becomes too large.
+
+        more: number of decompressed bytes.
+        """
         self._plain_bytes += more
         if self._plain_bytes > self._limit.bytes:
             raise _too_large(self._limit, f"more than {self._limit.bytes:,} unpacked")
@@ -193,7 +204,12 @@ class _Body:
 
 
 async def _receive_unpacked(body: _Body, packing: str) -> Message:
-    """Return the whole body, decompressed, in one message. Raises ServiceError."""
+    """Receive a compressed body, and return it decompressed in one ASGI message.
+
+    Raises ServiceError if the body is too large, arrives too late or cannot be decompressed.
+
+    packing: content encoding of the body, one of PACKINGS.
+    """
     packed = pa.BufferOutputStream()
     more = True
     while more:
@@ -203,8 +219,8 @@ async def _receive_unpacked(body: _Body, packing: str) -> Message:
     if message["type"] == "http.disconnect":
         return message
 
-    # A thread decompresses one step at a time. The event loop stays free, and a body that would
-    # decompress to gigabytes is refused early.
+    # Decompress in a thread, so that the event loop can serve other requests. Decompress STEP
+    # bytes at a time, so that a body of gigabytes is refused early.
     stream = pa.CompressedInputStream(pa.BufferReader(packed.getvalue()), packing)
     pieces = []
     try:
@@ -243,8 +259,8 @@ def rows_medium(request: Request) -> Literal["arrow", "json"]:
 def preferred_media(request: Request, offers: Sequence[str]) -> str:
     """Return the media type among `offers` that the client prefers.
 
-    Between equals, and for a client without an Accept header, the first offer is taken. Raises
-    ServiceError `not_acceptable`.
+    If the client prefers several media types equally, or sends no Accept header, the first of them
+    in `offers` is returned. Raises ServiceError `not_acceptable`.
     """
     header = request.headers.get("accept") or "*/*"
     ranges = sorted((_parse_range(part) for part in header.split(",")), key=lambda pair: -pair[1])
@@ -256,9 +272,11 @@ def preferred_media(request: Request, offers: Sequence[str]) -> str:
 
 
 def _parse_range(part: str) -> tuple[str, float]:
-    """Return a media range of an Accept header and its quality.
+    """Return the media range and the quality of one element of an Accept header.
 
     A quality that is not a number counts as 0.
+
+    part: the element, for example "text/*;q=0.5".
     """
     media_range, *parameters = (p.strip() for p in part.split(";"))
     quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
@@ -269,7 +287,10 @@ def _parse_range(part: str) -> tuple[str, float]:
 
 
 def size_limit(media: str, path: str, settings: Settings) -> Limit:
-    """Return the size limit of a body, both compressed and plain."""
+    """Return the size limit of a body.
+
+    The same limit applies to the compressed and to the decompressed body.
+    """
     if media != JSON:
         return Limit(settings.max_body_bytes, "max_body_bytes", "Send fewer rows a batch.")
     if path not in ARROW_PATHS:

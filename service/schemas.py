@@ -24,7 +24,7 @@ PUBLISH = stream_dr.PublishPolicy()
 TargetKind = Literal["none", "class", "multilabel", "continuous"]
 
 Flag = Annotated[bool, BeforeValidator(lambda value: str(value).lower() not in ("0", "false"))]
-"""Query parameter that is true if it is given, unless as 0 or false."""
+"""Query parameter that is true with every value except "0" and "false"."""
 
 Name = Annotated[str, Path(description="name of the model", examples=["lda"])]
 JobId = Annotated[str, Path(description="id of the job, from the response that started it", examples=["5f2c9a"])]
@@ -42,7 +42,7 @@ Key = Annotated[
 
 
 class Query(BaseModel, extra="forbid"):
-    """Query of a request. Unknown parameters are refused."""
+    """Base class of the queries of requests. Unknown parameters are refused."""
 
 
 class LearnQuery(Query):
@@ -71,7 +71,10 @@ class TransformQuery(Query):
 
 
 class OneRowQuery(TransformQuery):
-    """Query of GET /transform, with a row as x or as indices and values."""
+    """Query of GET /transform.
+
+    The row is passed as `x` if it is dense, or as `indices` and `values` if it is sparse.
+    """
 
     x: str | None = Field(default=None, description="numbers of a dense row, separated by commas", examples=["0.1,0.2"])
     indices: str | None = Field(
@@ -140,7 +143,7 @@ class FiguresQuery(Query):
     @field_validator("dimensions", mode="before")
     @classmethod
     def _parse_number(cls, value: object) -> object:
-        """Convert the text of the query. A Literal of numbers accepts no text."""
+        """Convert the query's text to a number, because a Literal of numbers accepts no text."""
         return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
@@ -157,15 +160,18 @@ class Unlearn(BaseModel, extra="forbid", strict=True):
     @model_validator(mode="before")
     @classmethod
     def _check_one_key(cls, value: object) -> object:
-        """Raise ValueError unless exactly one of the two keys has a value."""
-        # pydantic's own messages would not name both keys.
+        """Raise ValueError unless exactly one of `positions` and `ids` has a value."""
+        # pydantic's own messages would name only one of the two keys.
         if isinstance(value, dict) and value.keys() <= cls.model_fields.keys() and sum(map(bool, value.values())) == 1:
             return value
         raise ValueError('give either {"positions": […]} or {"ids": […]}')
 
 
 class Refine(BaseModel, extra="forbid", strict=True):
-    """Options of a refine, which stops at the first of the two limits."""
+    """Options of refining a model, which solves the model exactly by passes over the log.
+
+    The passes end when the tolerance `tol` is reached, or after `max_passes` passes.
+    """
 
     tol: float = Field(
         default=1e-6,
@@ -177,11 +183,11 @@ class Refine(BaseModel, extra="forbid", strict=True):
 
 
 class Policy(BaseModel, extra="forbid", strict=True):
-    """Policy of solving and publishing a model.
+    """Policy of when a model is solved and published.
 
-    The first condition that is met publishes the model. A model with {"seconds": null, "idle":
+    The model is published as soon as one of the conditions is met. A model with {"seconds": null, "idle":
     false} and no `rows` is published on demand only, by POST /models/{name}/publish or by a batch
-    with ?wait=applied. When the service stops, it publishes only models whose policy publishes
+    with ?wait=applied. When the service stops, it publishes only models whose policy would publish
     them within a minute.
     """
 
@@ -197,7 +203,7 @@ class Policy(BaseModel, extra="forbid", strict=True):
 
 
 class RefinePolicy(BaseModel, extra="forbid", strict=True):
-    """Policy of refining a model again in the background.
+    """Policy of when a model is refined again in the background.
 
     Without `rows` and `seconds`, the model is refined on demand only.
     """
@@ -213,7 +219,7 @@ class RefinePolicy(BaseModel, extra="forbid", strict=True):
 
 
 class Problem(BaseModel):
-    """An error (RFC 9457)."""
+    """Response that describes an error (RFC 9457)."""
 
     type: str = Field(description="always about:blank; the kind of error is in `code`")
     title: str = Field(description="the code in words")
@@ -238,7 +244,7 @@ class Receipt(BaseModel):
 
 
 class Answer(BaseModel):
-    """Version of the model that projected or predicted the rows."""
+    """Fields that the responses of /transform and /predict have in common."""
 
     model: str = Field(description="name of the model")
     version: int = Field(description="version of its projection")
@@ -254,13 +260,13 @@ class Answer(BaseModel):
 
 
 class Projected(Answer):
-    """Projected rows."""
+    """Response of /transform, the projected rows."""
 
     z: list[list[float]] = Field(description="components of each row")
 
 
 class Predicted(Answer):
-    """Predicted targets of rows."""
+    """Response of /predict, the predicted targets."""
 
     predicted: list[str | int | bool | float | list[str | int | bool | float]] = Field(
         title="PredictedTargets", description="one label, list of labels, number or list of numbers per row"
@@ -518,9 +524,9 @@ _STREAM = binary_body(f"an Arrow IPC stream (also accepted as {ARROW_STREAM})")
 ROWS_BODY = {"requestBody": {"required": False, "content": {JSON: {"schema": _schema_ref(Rows)}, OCTETS: _STREAM}}}
 """OpenAPI description of a body of rows.
 
-Generated clients know no Arrow type, so it is declared as octets. The body is declared optional
-although it is required, because the module that openapi-python-client generates for a required
-body of several types cannot be imported.
+An Arrow stream is declared as bytes, because client generators do not know the media type of
+Arrow. The body is required but declared as optional. For a required body of several types,
+openapi-python-client generates a module that cannot be imported.
 """
 
 Answers = dict[int | str, JsonDict]
@@ -528,7 +534,7 @@ Answers = dict[int | str, JsonDict]
 
 
 def problems(*statuses: int) -> Answers:
-    """Return the responses of a route that may fail with these statuses."""
+    """Return the OpenAPI descriptions of error responses with these statuses."""
     content = {"application/problem+json": {"schema": _schema_ref(Problem)}}
     return {s: {"description": "an error; see its `code`", "content": content} for s in statuses}
 
@@ -539,11 +545,16 @@ MODEL = problems(404, 409)
 
 
 def openapi_document(app: FastAPI, guarded: bool) -> JsonDict:
-    """Return the OpenAPI document of an application. It is built once.
+    """Return the OpenAPI document of an application.
 
-    FastAPI's document is completed by schemas that no route refers to and by examples. The first
-    paragraph of each operation becomes its summary. If `guarded`, operations that need a token
-    say so.
+    The document is built at the first call. FastAPI generates most of the document. This function
+    adds:
+
+    - the schemas that no route refers to,
+    - an example of each schema,
+    - the summary of each operation, which is the first paragraph of its description.
+
+    guarded: True if operations need a token. The document then says which of them do.
     """
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)

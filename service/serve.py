@@ -1,8 +1,8 @@
-"""Process around the application, for `stream-dr serve` and `python -m service`.
+"""Run the application in a process, for `stream-dr serve` and `python -m service`.
 
-The process serves only if all of these hold:
+The process serves only if all of these conditions are true:
 
-- The address is loopback, or a token guards it.
+- The address is loopback, or the settings have a token.
 - The process is the only worker, because a directory has one writing process.
 - The port is free.
 - No other process writes to the directory.
@@ -11,7 +11,7 @@ On SIGTERM or SIGINT the service closes its port and lets running requests end. 
 accepted batches, snapshots every model and exits with status 0. After a second signal it does not
 wait for requests.
 
-The service answers before it is ready: /readyz is 503 while kernels are compiled.
+The service answers requests before it is ready. /readyz returns 503 while functions are compiled.
 """
 
 import asyncio
@@ -54,18 +54,19 @@ def serve(
     Parameters
     ----------
     settings : Settings or None
-        None reads them from the environment and the file.
+        If None, the settings are read from the environment and the settings file.
     on_ready : callable or None
-        Called with the address once the service is ready. None prints the address.
+        Called with the address when the service is ready. If None, the address is printed.
     prepare : callable
-        Called with the directory before it is served, to create models.
+        Called with the directory before the service starts, for example to create models.
     overrides
-        Settings by name. They replace those of the environment and the file.
+        Settings by name. They replace settings of the environment and the settings file.
 
     Raises
     ------
     ValueError
-        The address is open to others without a token, or more than one worker is asked for.
+        Other machines can reach the address and there is no token, or more than one worker is
+        requested.
     OSError
         The port is taken.
     DirectoryInUse
@@ -87,9 +88,9 @@ def serve(
 
 
 def serve_command(**overrides: Any) -> int:
-    """Serve as a command and return the exit status.
+    """Run `serve` as a command, and return the exit status.
 
-    An error that keeps it from serving is printed on stderr with its code, and the status is 1.
+    If the service cannot start, the error and its code are printed on stderr, and the status is 1.
     """
     try:
         return serve(**overrides)
@@ -118,9 +119,9 @@ def check_one_worker() -> None:
 def raise_file_limit(settings: Settings) -> None:
     """Raise this process's limit of open files to the system's maximum.
 
-    Raises ValueError if the maximum does not cover `max_connections` and FILES.
+    Raises ValueError if the maximum is less than `max_connections` + FILES.
     """
-    # The log opens files as it needs them, so connections must never take all of them.
+    # The log opens files while the service runs, so connections must leave some files for it.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = settings.max_connections + FILES
 
@@ -137,14 +138,16 @@ def raise_file_limit(settings: Settings) -> None:
 
 
 class Serving:
-    """uvicorn server of the application that a signal stops in good order.
+    """uvicorn server of the application.
+
+    SIGINT and SIGTERM stop the server, as the method `stop` does.
 
     Parameters
     ----------
     app : FastAPI
     settings : Settings
     ready : callable
-        Called on the event loop once every kernel is compiled.
+        Called on the event loop when all functions are compiled.
     """
 
     def __init__(self, app: FastAPI, settings: Settings, ready: Callable[[], None]) -> None:
@@ -156,19 +159,24 @@ class Serving:
 
     @property
     def started(self) -> bool:
-        """True once the server has begun to answer."""
+        """True if the server has started to answer requests."""
         return self._server.started
 
     def run(self, listening: socket.socket) -> None:
-        """Serve until a signal or `stop`. Errors of compiling kernels are raised here."""
+        """Serve until a signal arrives or `stop` is called.
+
+        Errors of compiling functions are raised here.
+
+        listening: bound socket at which the server accepts connections.
+        """
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._serve(listening))
 
     def stop(self) -> None:
         """Stop the server. May be called from any thread.
 
-        A second call cancels the requests that still run. They are otherwise cancelled after
-        `stop_timeout` seconds.
+        Running requests are cancelled after `stop_timeout` seconds. A second call cancels running
+        requests immediately.
         """
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stop)
@@ -177,8 +185,8 @@ class Serving:
         self._loop = asyncio.get_running_loop()
         serving = asyncio.ensure_future(self._server.serve(sockets=[listening]))
 
-        # Let uvicorn install its signal handlers, then replace them. After its shutdown uvicorn
-        # would raise the signal again, and the process would not exit with status 0.
+        # Let uvicorn install its signal handlers, then replace them. uvicorn's handlers would
+        # raise the signal again after the shutdown, and the exit status would not be 0.
         await asyncio.sleep(0)
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -203,7 +211,10 @@ class Serving:
             task.cancel()
 
     async def _warm_up(self) -> None:
-        """Compile the kernels while requests are answered, then call `ready`."""
+        """Compile the functions of all estimators, then call `ready`.
+
+        Requests are answered in the meantime.
+        """
         while not self._server.started:
             await asyncio.sleep(0.01)
 
@@ -245,12 +256,13 @@ def _run(
 ) -> int:
     from service.app import create_app
 
-    # FastAPI builds the document at its first use and changes the warning filters of all threads
-    # meanwhile. That must not happen under load.
+    # Build the OpenAPI document before requests arrive. While FastAPI builds the document, it
+    # changes the warning filters of all threads.
     app = create_app(directory, settings)
     app.openapi()
 
-    # Objects of the start-up are never freed. A full collection over them would delay requests.
+    # Exclude all present objects from garbage collection. They live as long as the process, and
+    # visiting all of them would delay requests.
     gc.collect()
     gc.freeze()
 
@@ -282,7 +294,10 @@ def open_directory(settings: Settings) -> stream_dr.Directory:
 
 
 def warn_of_ignored(settings: Settings, directory: stream_dr.Directory) -> None:
-    """Log a warning for each setting that the existing stream contradicts."""
+    """Log a warning for each setting that is ignored.
+
+    A setting is ignored if the existing stream has another value.
+    """
     schema_values = {
         "target_kind": directory.schema.target_kind,
         "n_features": directory.schema.stated or directory.schema.features,

@@ -28,7 +28,7 @@ from pydantic_settings import (
 import stream_dr
 
 RUN = stream_dr.RunSettings()
-"""Default settings of the library's engine, which are the service's defaults too."""
+"""Default settings of the library's engine. The service has the same defaults."""
 
 PREFIX = "STREAM_DR_"
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -45,7 +45,7 @@ def _setting(default: Any, unit: str, meaning: str, **bounds: Any) -> Any:
 
 
 class Settings(BaseSettings):
-    """Settings of one service. Immutable.
+    """Settings of one service, which do not change while it runs.
 
     Raises pydantic's ValidationError for an unknown name or a bad value.
     """
@@ -172,7 +172,7 @@ class Settings(BaseSettings):
     def settings_customise_sources(
         cls, settings_cls: type[BaseSettings], *args: PydanticBaseSettingsSource, **sources: PydanticBaseSettingsSource
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources of settings, the first to be asked first."""
+        """Return the sources of settings. An earlier source takes precedence over later ones."""
         arguments, environment = (*args, *sources.values())[:2]
         file = os.environ.get(f"{PREFIX}FILE")
         if not file:

@@ -1,4 +1,7 @@
-"""State that all requests share: the queue of bodies to learn, and the compilation at the start."""
+"""State that all requests share.
+
+The state includes the queue of received batches, and the compilation of functions at the start.
+"""
 
 import asyncio
 import functools
@@ -20,11 +23,11 @@ log = logging.getLogger("stream_dr.warm_up")
 
 
 class Ingest:
-    """Queue that turns bodies of rows into receipts.
+    """Queue that parses request bodies of rows and appends the rows to the log.
 
-    A body waits for the thread that parses, then for the log. The bytes of waiting bodies are
-    bounded by `max_queue_bytes`. `BodyMemory` counts a body until it is answered, and the queue of
-    the log refuses parsed batches past the same setting.
+    Each body waits for the thread that parses, and then for the log. The setting `max_queue_bytes`
+    limits the bytes that wait. `BodyMemory` applies the limit to the bodies of all requests, and
+    the engine applies it to the parsed batches that wait for the log.
 
     Parameters
     ----------
@@ -33,7 +36,7 @@ class Ingest:
     limits : Limits
         Limits of a batch.
     parsing : ThreadPoolExecutor
-        Pool of one thread. Batches are learned one after the other, so one is enough.
+        Pool of one thread. One thread is enough, because batches are learned one after the other.
     """
 
     def __init__(self, running: stream_dr.Running, limits: stream_dr.Limits, parsing: ThreadPoolExecutor) -> None:
@@ -42,9 +45,13 @@ class Ingest:
         self._parsing = parsing
 
     async def append(self, body: bytes, media: str, key: str | None) -> stream_dr.Receipt:
-        """Append a batch and return its receipt once it is durable.
+        """Append a batch, and return its receipt when the batch is on disk.
 
         Raises a StreamDRError if the batch is refused.
+
+        body: the rows, as the client sent them.
+        media: media type of the body.
+        key: idempotency key or None.
         """
         loop = asyncio.get_running_loop()
         return await asyncio.wrap_future(await loop.run_in_executor(self._parsing, self._submit, body, media, key))
@@ -60,7 +67,8 @@ class Ingest:
         try:
             return self._running.submit(stream_dr.rows_draft(body, media, key, self._limits))
         except stream_dr.errors.StreamDRError as e:
-            # The frames of the traceback would keep the body in memory.
+            # Remove the traceback, because its frames refer to the body, which would stay in
+            # memory.
             raise stream_dr.errors.without_frames(e) from None
 
     def _check(self, body: bytes, media: str, key: str | None) -> stream_dr.DryRunReceipt:
@@ -68,7 +76,7 @@ class Ingest:
 
 
 class WarmUp:
-    """Compilation of the kernels of all estimators.
+    """Compilation of the numba functions of all estimators.
 
     Attributes
     ----------
@@ -80,10 +88,10 @@ class WarmUp:
         self.reason: str | None = None
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Compile for one estimator after the other, in a thread.
+        """Compile the functions of one estimator after the other, in a thread.
 
-        Compiling that takes longer than two seconds is logged. Once `stopping` is set, no further
-        estimator is compiled for.
+        If compiling takes longer than two seconds, it is logged. When `stopping` is set, the
+        functions of later estimators are not compiled.
         """
         kinds = list(stream_dr.ESTIMATORS.values())
         for number, kind in enumerate(kinds, start=1):
@@ -119,7 +127,7 @@ class AppState:
     stopping : asyncio.Event
         Set on the event loop when the service begins to stop.
     warm_up : WarmUp
-        Compilation of kernels before the service is ready.
+        Compilation of functions before the service is ready.
     queries : Executor
         Pool of the threads that project rows.
     slow : Executor
@@ -142,9 +150,10 @@ class AppState:
     figures: Callable[[], stream_dr.LiveFigures]
 
     async def finishes(self, awaitable: Awaitable[object], seconds: float) -> bool:
-        """Return True if `awaitable` ends within `seconds` and before the service stops.
+        """Wait for `awaitable`, and return True if it has ended.
 
-        Otherwise it is cancelled.
+        If `seconds` have passed or the service stops before the end, cancel `awaitable` and return
+        False.
         """
         work = asyncio.ensure_future(awaitable)
         stop = asyncio.create_task(self.stopping.wait())

@@ -64,7 +64,13 @@ class Projection(Protocol):
 
     @property
     def solution(self) -> str:
-        """Kind of solution: "exact", "diagonal", "refined" or "recurrence"."""
+        """How the projection was computed, as a name.
+
+        - "exact": the method's equations were solved exactly.
+        - "diagonal": only the diagonal of the scatter matrix was used.
+        - "refined": an approximate solution was improved by further passes over the rows.
+        - "recurrence": the projection is updated after each row.
+        """
         ...
 
     @property
@@ -240,7 +246,7 @@ class Linear(NamedTuple):
 class Scoring(NamedTuple):
     """Projection of rows to the scores from which targets are predicted.
 
-    linear: a projection that has a readout.
+    linear: a projection with a readout (the function that predicts targets from components).
     """
 
     linear: Linear

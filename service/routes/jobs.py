@@ -1,6 +1,6 @@
 """Routes of jobs, which refine and snapshot models in the background.
 
-No request waits for a job. A response shows the job as it is now.
+A request does not wait until a job ends. The response has the state of the job at this time.
 """
 
 from fastapi import APIRouter, Response
@@ -43,9 +43,10 @@ def job(shared: Service, id: JobId) -> JsonDict:
 
 @router.delete("/jobs/{id}", status_code=202, response_model=schemas.JobState, responses=schemas.problems(404))
 def cancel_job(shared: Service, id: JobId) -> JsonDict:
-    """Ask a job to stop at its next safe point.
+    """Ask a job to stop.
 
-    If the job has ended, nothing changes.
+    The response has the state of the job, which may still run for some time. If the job has
+    already ended, nothing changes.
     """
     job = shared.running.job(id)
     job.cancel()

@@ -1,6 +1,7 @@
 """Routes that learn batches and unlearn rows.
 
-A response with a position is sent only after the append is durable, so it survives a kill.
+A response with a position is sent only after the batch is on disk. So a batch with a position is
+not lost if the process is killed.
 """
 
 import asyncio
@@ -63,7 +64,8 @@ async def unlearn(
 ) -> schemas.Receipt:
     """Unlearn rows.
 
-    Additive models subtract the rows. Other models are rebuilt from the log without the rows.
+    A model whose state is a sum over rows subtracts the rows. Other models learn the log again
+    without the rows.
     """
     loop = asyncio.get_running_loop()
     appended = await loop.run_in_executor(shared.slow, shared.running.unlearn, rows.positions, rows.ids, key)
@@ -71,7 +73,7 @@ async def unlearn(
 
 
 def _to_schema(receipt: stream_dr.Receipt | stream_dr.DryRunReceipt, position: int | None) -> schemas.Receipt:
-    # Only fields that are set are sent.
+    # FastAPI sends only the fields that are set here.
     answer = schemas.Receipt(position=position, rows=receipt.rows, duplicate=receipt.duplicate)
     if receipt.columns_missing:
         answer.columns_missing = list(receipt.columns_missing)
@@ -81,10 +83,10 @@ def _to_schema(receipt: stream_dr.Receipt | stream_dr.DryRunReceipt, position: i
 async def _respond_with_receipt(
     shared: AppState, receipt: stream_dr.Receipt, wait: bool, response: Response
 ) -> schemas.Receipt:
-    """Return a receipt, after every model has published the batch if `wait` is true.
+    """Return the response to an appended batch.
 
-    If some model does not publish it in time, or cannot, the status is 202 and the receipt has the
-    reason.
+    wait: True to wait until every model has published the batch. If a model does not do so in
+        time, or cannot do so, the status is 202 and the response has the reason.
     """
     answer = _to_schema(receipt, receipt.position)
     if wait:

@@ -1,7 +1,7 @@
 """Routes of the dashboard's page (GET /) and its data (GET /figures).
 
-The page and its files hold no data and need no token. The page asks for a token itself and stores
-it for the tab.
+The page and its files hold no data, so they need no token. The page asks the user for a token and
+stores it until the browser's tab is closed.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ from service.shared import Service
 router = APIRouter(tags=["stream"])
 PAGES = Path(__file__).parent.parent / "dashboard"
 JOBS = 10
-"""Number of jobs shown, the newest."""
+"""Number of newest jobs that the page shows."""
 
 MOST_LABELS = 50
-"""Maximum number of labels of a model shown with their rows."""
+"""Maximum number of labels of a model that the page shows with their numbers of rows."""
 
 POLICY = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
@@ -39,8 +39,8 @@ POLICY = {
 }
 """Security headers of the page.
 
-Scripts come from the service's files only. 'unsafe-eval' is needed because plotly's WebGL plots
-compile functions from strings.
+Scripts may come from the service's files only. 'unsafe-eval' is needed because plotly's WebGL
+plots compile functions from strings.
 """
 
 PAGE: schemas.Answers = {200: {"content": {"text/html": {"schema": {"type": "string"}, "example": "<!doctype html>"}}}}
@@ -57,11 +57,11 @@ def dashboard() -> Response:
 async def figures(request: Request, shared: Service, query: Annotated[schemas.FiguresQuery, Query()]) -> Response:
     """Return the data of the dashboard.
 
-    The response has the state of the stream, all models, the jobs, and the figures of one model. Figures whose tag is in
-    `have` are returned as their tag only.
+    The response has the state of the stream, all models, the jobs, and the figures of one model.
+    If the tag of a figure is in `have`, only the tag is returned.
     """
-    # The page polls. A browser opens only six connections to a host, so tabs that each kept one
-    # open would soon wait for each other.
+    # The page calls this route every two seconds instead of reading a stream of events. A browser
+    # opens at most six connections to a host, so six tabs with open streams would block others.
     rights = {
         "may_write": may_write(shared.settings, request.headers),
         "guarded": shared.settings.write_token is not None,
@@ -77,7 +77,7 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
 
 
 def install(app: FastAPI) -> None:
-    """Add the routes of the page's files, its forms' parameters, and plotly's script."""
+    """Add the routes of the page's files, of the parameters in its forms, and of plotly."""
     plotly = importlib.util.find_spec("plotly")
     assert plotly is not None
     assert plotly.submodule_search_locations is not None
@@ -155,7 +155,8 @@ def _label_counts(state: JsonDict) -> JsonDict:
     """Return three fields of a model's status in a shorter form for the page.
 
     - `class_rows`: pairs [label, number of rows] of the classes, most frequent first.
-    - `classes_waiting`: such pairs of labels that have too few rows to become classes yet.
+    - `classes_waiting`: pairs [label, number of rows] of labels that have too few rows to become
+      classes yet.
     - `classes`: number of classes.
 
     The two lists are empty if the method does not count rows.

@@ -1,8 +1,8 @@
 """Routes that create, show, publish, export and delete models.
 
-The service names no estimator. The schema of PUT's body is made from the signatures of the
-registered estimators, so /docs shows each one's parameters. A body that is not JSON is the file
-of a saved estimator and has a route of its own.
+The schema of PUT's body is built from the signatures of all registered estimators. So a new
+estimator needs no code here, and /docs shows the parameters of each estimator. A body of PUT that
+is not JSON is the file of a saved estimator and has a route of its own.
 """
 
 import asyncio
@@ -79,8 +79,8 @@ def delete_model(shared: Service, name: Name) -> None:
 async def publish(shared: Service, response: Response, name: Name) -> JsonDict:
     """Publish a model as it is now, whatever its policy.
 
-    If solving takes longer than the setting `wait_timeout`, the status is 202. A refined solution
-    stays published.
+    If solving takes longer than the setting `wait_timeout`, the status is 202. If the published
+    solution comes from POST /models/{name}/refine, the model is not solved again.
     """
     seconds = shared.settings.wait_timeout
     try:
@@ -121,7 +121,7 @@ class _SavedRoute(APIRoute):
     """Route for bodies that are the file of a saved estimator."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match only media types of saved estimators. Others go to the next route."""
+        """Match requests whose media type is one of SAVED. The next route gets the others."""
         header = Headers(scope=scope).get("content-type", "") if scope["type"] == "http" else ""
         return super().matches(scope) if media_type(header) in SAVED else (Match.NONE, {})
 
@@ -150,7 +150,8 @@ def _add_saved(shared: AppState, response: Response, name: str, content: bytes) 
 def _refusals_as_conflict() -> Iterator[None]:
     """Raise ServiceError `model_refuses_stream` for the errors in REFUSALS.
 
-    Their own statuses would say that the request is wrong, but the model does not fit the stream.
+    The statuses of these errors would say that the request is wrong. But here the request is
+    correct, and the model does not fit the stream.
     """
     try:
         yield
@@ -170,7 +171,7 @@ def _describe_model(shared: AppState, model: stream_dr.Model) -> JsonDict:
 
 def put_router() -> APIRouter:
     """Return the router of the route that creates models."""
-    # Made at the call and not at the import, because estimators may have been registered since.
+    # Build the router here and not at the import, because users may register estimators later.
     routes = APIRouter(tags=["models"])
     examples: Any = {key: {"value": _example_body(key)} for key in stream_dr.ESTIMATORS}
     spec: Any = functools.reduce(operator.or_, map(_body_schema, stream_dr.ESTIMATORS))

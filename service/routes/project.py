@@ -1,7 +1,7 @@
 """Routes that project rows (/transform) and predict their targets (/predict).
 
-A query takes a reference to the published projection. It never waits for learning, and all rows
-of a response come from one version.
+A request uses the projection that is published when it arrives. So it never waits for learning,
+and all rows of a response come from one version.
 """
 
 import asyncio
@@ -22,14 +22,20 @@ from service.shared import AppState, Service
 router = APIRouter(tags=["project"])
 
 NUMBER_BYTES = {JSON: 120, ARROW_STREAM: 40}
-"""Number of bytes per number of a response, in all its copies until it is sent."""
+"""Memory for each number in a response, in bytes, by media type of the response.
+
+All copies of the response that exist until it is sent are included.
+"""
 
 ANSWER_BYTES = 32 << 20
-"""Number of bytes that a response may take in addition to 32 times those of its rows."""
+"""Bytes that a response may take in addition to 32 times the bytes of the request's rows."""
 
 
 def _rows_route_options(model: type[BaseModel]) -> JsonDict:
-    """Return FastAPI's options of a route that takes many rows."""
+    """Return FastAPI's options for a route that receives many rows.
+
+    model: schema of the response.
+    """
     rows: schemas.Answers = {200: {"model": model, "content": {ARROW_STREAM: schemas.binary_body("an Arrow stream")}}}
     return {
         "openapi_extra": schemas.ROWS_BODY,
@@ -39,7 +45,7 @@ def _rows_route_options(model: type[BaseModel]) -> JsonDict:
 
 @router.get("/transform", response_model_exclude_unset=True, responses=schemas.MODEL)
 async def transform_one(shared: Service, query: Annotated[schemas.OneRowQuery, Query()]) -> schemas.Projected:
-    """Project one row, given in the query.
+    """Project one row of the query.
 
     Example of a dense row: ?model=lda&x=0.1,0.2. Example of a sparse row:
     ?model=lda&indices=3,17&values=0.5,1.2.
@@ -73,7 +79,7 @@ async def _respond_to_rows(
     query: Callable[[AppState, stream_dr.Model, stream_dr.Block], Any],
     width: Callable[[stream_dr.Model], int],
 ) -> Response:
-    """Return the response to a body of rows. It is computed in a thread.
+    """Return the response to a request with rows, computed in a thread.
 
     Parameters
     ----------
@@ -115,8 +121,10 @@ def _model(shared: AppState, name: str | None) -> stream_dr.Model:
 def _check_response_size(rows: int, width: int, accept: str, row_bytes: int) -> None:
     """Raise LimitExceeded if the response would take too much memory for the rows sent.
 
-    `row_bytes` is the number of bytes of all rows, and `width` the numbers per row of the
-    response.
+    rows: number of rows.
+    width: how many numbers the response has for each row.
+    accept: media type of the response.
+    row_bytes: number of bytes of all rows in the request.
     """
     limit = (32 * row_bytes + ANSWER_BYTES) // (width * NUMBER_BYTES[accept]) if width else rows
     if rows > limit:
@@ -134,7 +142,10 @@ def _projected_width(model: stream_dr.Model) -> int:
 
 
 def _predicted_width(model: stream_dr.Model) -> int:
-    """Return how many numbers a predicted row has. Eight letters of a label count as one."""
+    """Return how many numbers the prediction of a row has, for the size of the response.
+
+    Eight letters of a label count as one number.
+    """
     readout = model.published.readout if model.published else None
     return 0 if readout is None else len(readout.offset) + sum(len(str(label)) for label in readout.labels) // 8
 

@@ -15,13 +15,13 @@ from service.shared import AppState, Service
 
 router = APIRouter(tags=["stream"])
 BEAT = 0.2
-"""Minimum time between two events, in seconds."""
+"""Minimum time between two server-sent events of /events, in seconds."""
 
 CATCHING_UP = 1.0
-"""Time until the next event while some model has not learned the whole log, in seconds."""
+"""Maximum time until the next event while a model has not learned the whole log, in seconds."""
 
 SILENCE = 15.0
-"""Time after which an unchanged stream sends a sign of life, in seconds."""
+"""Time after which /events sends a comment if nothing has changed, in seconds."""
 
 EVENT = f"event: overview\ndata: {json.dumps(schemas.EXAMPLES['Overview'])}\n\n"
 METRIC = "# TYPE stream_dr_position gauge\nstream_dr_position 812.0\n"
@@ -42,7 +42,7 @@ def stream(shared: Service) -> JsonDict:
 
 @router.get("/events", response_class=StreamingResponse, responses=_text_response("text/event-stream", EVENT))
 async def events(shared: Service) -> Response:
-    """Send position, rows and each model's figures when they change.
+    """Send the position, the number of rows and the status of each model when they change.
 
     The server-sent events are named `overview`. Their data is JSON with the schema Overview. At most
     five events are sent per second.
@@ -99,9 +99,9 @@ def readyz(shared: Service) -> schemas.Health:
 
 
 async def _changes(shared: AppState) -> AsyncIterator[str]:
-    """Yield an event whenever the overview changed.
+    """Yield a server-sent event whenever the overview of the directory has changed.
 
-    If nothing changes for long, yield a comment as a sign of life.
+    If nothing changes for SILENCE seconds, yield a comment, so that the connection stays open.
     """
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()

@@ -84,7 +84,11 @@ class Layout:
         self._row.has_canonical_format = True
 
     def rows(self, values: np.ndarray) -> sp.csr_matrix:
-        """Return values (names,) or (rows, names) as CSR rows of `width` columns."""
+        """Return features of one or several rows as CSR rows of `width` columns.
+
+        values: (features,) or (rows, features), in the order of the attribute `names`. Features
+            without a column are omitted.
+        """
         values = values[..., self.order]
         if values.ndim == 1:
             row = copy(self._row)

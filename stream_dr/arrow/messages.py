@@ -408,7 +408,8 @@ class _MessageChecker:
             self._parts, MAX_PARTS, "columns, counted in each record batch, and entries of metadata; send fewer"
         )
         # Each column or metadata entry takes at least 16 bytes and the bytes of its texts.
-        # If the total is larger than the metadata, some entries were counted several times.
+        # If the sum of these sizes is larger than the metadata that was received, the metadata
+        # refers to some entries several times.
         self._text_bytes += 16 * parts + text_bytes
         if self._text_bytes > self.metadata_bytes:
             raise MalformedInput("the Arrow schema refers to one of its parts more than once; write it anew.")

@@ -204,7 +204,8 @@ def _encode_codes(column: pa.DictionaryArray, name: str) -> tuple[tuple[Label, .
         return (), np.empty(0, dtype=np.int32)
 
     places = column.indices.fill_null(0) if column.indices.null_count else column.indices
-    # If all rows are null, the dictionary may be empty. The appended −1 can then be indexed.
+    # Null rows have the index 0 here. If all rows are null, `code_of` may be empty, so append an
+    # element that the index 0 can refer to.
     codes = np.append(code_of, np.int32(-1))[places.to_numpy()]
     if column.indices.null_count:
         codes[column.indices.is_null().to_numpy(zero_copy_only=False)] = -1

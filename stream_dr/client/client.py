@@ -410,7 +410,7 @@ class Client:
         return cast(StreamStatus, self._get("/stream"))
 
     def events(self) -> Iterator[StreamFigures]:
-        """Yield the numbers of the stream and of its models, now and after each change.
+        """Yield the status of the stream and of its models, now and after each change.
 
         The iterator ends when the service stops. Raises RemoteError if the connection is lost.
         """
@@ -501,7 +501,10 @@ class Client:
 
 
 def _saved_bytes(estimator: "os.PathLike[str] | Estimator") -> bytes:
-    """Return the bytes of a file of a saved estimator, or of a fitted estimator if saved."""
+    """Return a saved estimator as bytes.
+
+    estimator: path of the file of a saved estimator, or a fitted estimator, which is saved first.
+    """
     if isinstance(estimator, os.PathLike):
         return Path(estimator).read_bytes()
     from stream_dr.models.saved import saved_bytes

@@ -170,7 +170,7 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
 
 
 def _rates(directory: "Directory") -> str:
-    """Return a text with the rows per second of each model, which ends a line of progress."""
+    """Return how many rows each model learns per second, as a text for the progress bar."""
     rates = [
         (m.name, m.learning_time.rows / m.learning_time.seconds)
         for m in directory.models.values()

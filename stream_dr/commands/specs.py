@@ -166,9 +166,9 @@ def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict)
     first : Block
         First batch of the table.
     chosen : dict
-        Feature map for models that have no feature map among their parameters.
+        Feature map for models whose parameters do not include a feature map.
     table : dict
-        Feature map for models whose feature map is `table` without options.
+        Feature map that replaces {"map": "table"}, which is a map of tables without options.
     """
     mapped = []
     for name, key, params in specs:

@@ -189,7 +189,8 @@ def _draw_rows(
 
     # `bits` has one random number for each word to draw.
     # The high bits of the number select a word of the whole vocabulary.
-    # The low bits select a word of a topic, which replaces some of the first words.
+    # At some random places, a word of one of the row's topics replaces this word. The low bits of
+    # the number select the word of the topic.
     bits = random.integers(0, 1 << 32, len(row), dtype=np.uint32)
     word = words.common[bits >> np.uint32(12)]
     topical = np.flatnonzero(random.random(len(row), dtype=np.float32) < language.TOPICAL)

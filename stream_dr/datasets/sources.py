@@ -255,7 +255,8 @@ class FileSource:
         if not extra:
             return self, []
 
-        # The remaining columns may all be numbers, so infer `raw` again from the first rows.
+        # The option `raw` says if features are read as a table or as a matrix of numbers. The
+        # remaining columns may all be numbers, so infer `raw` for them from the first rows.
         drop = (*_split_names(self.options.drop), *extra)
         return FileSource(self.paths, self.format, self.options._replace(drop=drop, raw=None)), extra
 

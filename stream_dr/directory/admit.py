@@ -501,9 +501,10 @@ class DraftGroup:
         return DryRunReceipt(draft.rows, duplicate, self._missing_columns(draft))
 
     def admit(self, draft: Draft) -> Schema:
-        """Return the schema extended by the draft, and change nothing.
+        """Return the stream's schema, extended by a draft. Nothing is changed.
 
-        Raises the error that refuses the draft.
+        A draft is an event that is not in the log yet. Raises a StreamDRError if the draft is
+        refused.
         """
         if draft.key is not None and draft.kind != "reference" and draft.key.startswith(REFERENCE):
             raise InvalidParameter(f"idempotency keys may not start with {REFERENCE!r}; choose another.")

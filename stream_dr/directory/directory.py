@@ -592,8 +592,8 @@ class Directory(AbstractContextManager["Directory"]):
         try:
             restore_model(model, entry, self.path, self.log.first, self.position, self.writable)
         except HistoryGone as e:
-            # The writing process may have dropped events after this process read the snapshot.
-            # Then there is a newer snapshot, which another attempt will read.
+            # Another process may have dropped events of the log after this process read the
+            # snapshot. It writes a newer snapshot first, so the caller tries again.
             if self._tries_left:
                 raise
             model.set_failure(ModelFailure(model.position + 1, e.code, str(e)))

@@ -184,7 +184,8 @@ class Recorder:
         self._scored: dict[int, JsonDict] = {m.id: scores(m) for m in directory.models.values()}
         self._scored_at = -TESTED_EVERY
 
-        # The state at the start is not recorded.
+        # Progress is recorded only if it differs from `_last_progress`. So the progress at the
+        # start is not recorded.
         self._last_progress = self._progress_of_all({}, PROGRESS_EVERY)
 
     def start(self) -> None:

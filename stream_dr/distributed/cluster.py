@@ -288,9 +288,10 @@ class _ClusterRun:
 def _learn(
     task: Task, specs: Sequence[Spec], context: _RunContext, states: Sequence[State], counts: bool
 ) -> PartialResult:
-    """Learn a task on a worker, and report each batch to the client.
+    """Learn the batches of a task on a worker, and report each batch to the client.
 
-    counts: True if the client adds the rows of this task's batches to the progress.
+    counts: True if the client shall add the rows of these batches to its progress. False if
+        another task reports the same rows.
     """
     from distributed import get_worker
 

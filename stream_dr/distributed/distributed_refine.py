@@ -95,10 +95,11 @@ class _TaskContext(NamedTuple):
 
 
 class _ClusterSums:
-    """Callable that sums over all learned rows of a model on Dask.
+    """Callable that multiplies a model's scatter matrix by columns, on Dask.
 
-    `refine_model` calls the object once for each pass. The rows are divided into tasks when the
-    object is made.
+    The scatter matrix is a sum over all rows that the model has learned. Workers compute the
+    product for rows in shards, and this process for the other rows. `refine_model` calls the
+    object in each of its passes. The constructor divides the rows into tasks.
     """
 
     def __init__(self, client: "Client", directory: Directory, model: Model, frozen: Frozen) -> None:

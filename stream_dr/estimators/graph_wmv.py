@@ -19,7 +19,11 @@ from stream_dr.statistics.reservoir import Reservoir
 
 
 class _ByWeights:
-    """Descriptor of `target_kinds`: one label a row ("class") if alpha or beta is not 0."""
+    """Descriptor that returns the kinds of targets of an estimator with `alpha` and `beta`.
+
+    If alpha or beta is not 0, the estimator learns from one label a row ("class"). Otherwise the
+    estimator is unsupervised and there are no kinds.
+    """
 
     def __get__(self, instance: Any, owner: type) -> tuple[str, ...]:
         return ("class",) if instance is not None and (instance.alpha or instance.beta) else ()
@@ -29,63 +33,72 @@ class _ByWeights:
 class GraphWMV(ReservoirMethod):
     """Find directions along which pairs of rows are far apart, by the weights of a graph.
 
-    Weighted maximum variance, where the weight of a pair of rows comes from a neighbourhood graph,
-    from the rows' labels, or from both. The projection is computed from a uniform sample of the
-    rows. If all rows have labels and the weights come from them alone, `WMV` uses all rows.
+    Weighted maximum variance. The weight of a pair of rows comes from a neighbourhood graph, from
+    the rows' labels, or from both. The projection is computed from a uniform sample of the rows.
+    Use `WMV` if all weights come from labels, because it uses all rows.
 
     >>> from sklearn.datasets import load_iris
     >>> from stream_dr import GraphWMV
     >>> GraphWMV(graph=-1.0, alpha=-1.0, beta=1.0).fit(*load_iris(return_X_y=True)).components_.shape
     (2, 4)
 
-    Unsupervised if alpha and beta are 0. Merges. Does not unlearn.
+    The method is unsupervised if alpha and beta are 0. States can be merged. The merged sample is
+    drawn from the two samples in proportion to the lengths of their streams. Rows cannot be
+    unlearned.
 
     Parameters
     ----------
     graph : float, default 1.0
-        Factor μ of the graph's weights. With a negative factor, neighbours stay together.
+        Factor μ of the weights of the graph's edges. With a negative factor, neighbours stay
+        together.
     alpha : float, default 0.0
         Weight α of two rows of the same class.
     beta : float ≥ 0, default 0.0
         Weight β of two rows of different classes.
     unlabelled : {"skip", "use"}, default "skip"
-        What to do with rows without a label. "use" learns them: they have edges of the graph, and
-        no weights from labels.
+        What to do with rows without a label. "use" learns these rows. They are joined by edges of
+        the graph, but have no weights from labels.
     n_neighbors : int ≥ 1, default 10
-        Number of neighbours k of a row. To join all rows by edges, set it to `reservoir`, with
-        edges="or".
+        Number k of nearest rows to which a row is joined by edges. To join all rows, set
+        n_neighbors to `reservoir` and edges to "or".
     weights : {"heat", "binary"}, default "heat"
-        Weight of an edge. "heat" is exp(−|·|²/t), with the distance |·| of the two rows. "binary"
-        is 1.
+        Weight of an edge. "heat" is exp(−r²/t) for two rows at the distance r. "binary" is 1.
     temperature : float > 0 or None, default None
-        Parameter t of the weights "heat". None takes the mean squared length of the edges.
+        Parameter t of weights="heat". None means the mean squared length of the edges.
     edges : {"average", "or"}, default "average"
-        Weight of one-sided edges, as in `LPP`.
+        Weight of one-sided edges. An edge is one-sided if only one of its rows is among the k
+        nearest rows of the other. "average" halves the weight of such an edge, and "or" does not
+        change the weight (see `LPP`).
     radius : float > 0 or None, default None
-        If set, an edge joins rows at most this far apart. n_neighbors and edges have no effect
-        then.
+        If set, an edge joins two rows if their distance is at most this radius. n_neighbors and
+        edges then have no effect.
     scaling : {"unit", "source"}, default "unit"
         With "unit", the sampled rows have variance 1 along every component. With "source", the
-        components are orthonormal, as in the source.
+        components are orthonormal, as in the paper.
 
     Attributes
     ----------
     eigenvalues_ : ndarray (components,), float64
-        Eigenvalues of Xᵀ L X, descending.
+        Eigenvalues of Xᵀ L X (see Notes), descending.
 
     Notes
     -----
-    Maximises ½ Σ_ij C_ij (wᵀ(x_i − x_j))² for orthonormal w [WMV; mathematics §7]. Components are
-    the eigenvectors of Xᵀ L X of largest algebraic value. X are the sampled rows, L = D − C, and D
-    are the row sums of C. C_ij is μ times the weight of the edge between the rows i and j, plus α
-    if both have the same label, or β if both have labels that differ.
+    Maximises ½ Σ_ij C_ij (wᵀ(x_i − x_j))² over orthonormal directions w [WMV; mathematics §7]. The
+    sum is over all pairs of sampled rows x_i and x_j. The weight C_ij of a pair is μ times the
+    weight of the edge between the two rows. α is added if both rows have the same label, and β if
+    they have different labels.
 
-    A row has about k edges, and a weight from labels with every other labelled row. So for equal
-    influence, μ has to be larger than α and β by the number of labelled rows divided by k.
+    Components are the eigenvectors of Xᵀ L X, largest eigenvalue first. X (reservoir, features)
+    are the sampled rows, C (reservoir, reservoir) are the weights, D is the diagonal matrix of the
+    row sums of C, and L = D − C.
 
-    Learning a row costs O(1), and O(entries) for the few rows that are sampled. Solving costs
-    O(reservoir · features · min(reservoir, features)), transforming a row O(entries · components).
-    State: 8 · reservoir · features bytes, dense.
+    A row has about k edges, but a weight from labels with every other labelled row. For equal
+    influence of edges and labels, μ should be (number of labelled rows) / k times as large as α
+    and β.
+
+    Learning a row costs O(1), or O(entries) if the row is sampled. Solving costs O(reservoir ·
+    features · min(reservoir, features)), and transforming a row costs O(entries · components). The
+    state of dense rows takes 8 · reservoir · features bytes.
     """
 
     target_kinds = _ByWeights()  # type: ignore[assignment]
@@ -138,7 +151,11 @@ class GraphWMV(ReservoirMethod):
 
 
 def _indicator(codes: np.ndarray) -> sp.csr_array:
-    """Return the class indicator (rows, classes). Rows of code −1 are zero."""
+    """Return class indicators (rows, classes), with a 1 in the column of each row's class.
+
+    codes: (rows,), index of each row's class, or −1 for rows without a label. Their indicators
+        are 0.
+    """
     known = np.flatnonzero(codes >= 0)
     shape = (len(codes), int(codes.max(initial=-1)) + 1)
     return sp.csr_array((np.ones(len(known)), (known, codes[known])), shape=shape)

@@ -39,9 +39,9 @@ class HSL(TwoStage):
 
     Notes
     -----
-    Solves `(Cxx + γI)⁻¹ XH (XH)ᵀ w = λ w` with H Hᵀ = I − L [2S §2; mathematics §3]. X (rows,
-    features) are the centred rows, Cxx (features, features) is their scatter, and γ is the ridge
-    `gamma`. L (rows, rows) is the Laplacian. Eigenvalues λ are from 0 to 1.
+    Solves `(Cxx + γI)⁻¹ XH (XH)ᵀ w = λ w` with H Hᵀ = I − L [2S §2; mathematics §3]. The columns
+    of X (features, rows) are the centred rows, Cxx (features, features) is their scatter, and γ is
+    the ridge `gamma`. L (rows, rows) is the Laplacian. Eigenvalues λ are from 0 to 1.
 
     H (rows, labels) is computed from the rows' label indicators. Let n_e be the number of rows
     with label e. The indicators of each row are divided by a number, which depends on `laplacian`.
@@ -117,7 +117,8 @@ class HSL(TwoStage):
     def held_out_error(self, other: Self) -> HeldOutError:
         """Return the error of this model on the rows that another model has learned.
 
-        Raises InvalidParameter unless laplacian="zhou". Otherwise as `LDA.held_out_error`.
+        This method is described at `LDA.held_out_error`. For HSL it needs laplacian="zhou", and
+        raises InvalidParameter with another Laplacian.
         """
         if self.laplacian != "zhou":
             raise InvalidParameter(
@@ -128,8 +129,9 @@ class HSL(TwoStage):
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
         """Return XH (features, labels) and the Frobenius norm of H.
 
-        X (rows, features) are the centred rows, and H (rows, labels) is defined in the class's
-        Notes. The norm decides which part of XH is only rounding error.
+        The columns of X are the centred rows. H (rows, labels) has a 1 where a row has a label,
+        and 0 elsewhere, scaled as the normalised Laplacian of the hypergraph requires. The norm
+        decides which part of XH is only rounding error.
         """
         k = len(moments.label_weights)
         # If each row has one label, all three Laplacians are the same.

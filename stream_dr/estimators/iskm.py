@@ -34,8 +34,8 @@ from stream_dr.statistics.recurrences.skm_state import SKMAccumulator, SKMState
 class IncrementalSKM(Estimator):
     """Find directions that separate the classes, updated row by row.
 
-    Incremental supervised Kampong measure [SKM, section 4.4, eq. 22, 23]. Each row changes the
-    directions a little, so they move smoothly, and no scatter matrix is stored.
+    The authors of the method call it incremental supervised Kampong measure [SKM, section 4.4, eq.
+    22, 23]. Each row changes the directions a little. No scatter matrix is stored.
 
     >>> from stream_dr import IncrementalSKM
     >>> rows = [[0.0, 1.0], [4.0, 1.0], [0.0, 1.1], [4.0, 0.9]] * 25

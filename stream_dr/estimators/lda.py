@@ -18,14 +18,14 @@ from stream_dr.statistics.moments.accumulator import MomentState
 NO_SPREAD = 1e-9
 """Share of the total variance up to which a within-class variance counts as rounding.
 
-Along such a component, the component is scaled by its total variance instead.
+A component with so small a within-class variance is scaled by its total variance instead.
 """
 
 CERTAIN = 1e-10
 """Smallest within-class variance in a likelihood, relative to the total variance.
 
-A smaller variance is replaced by this one, because a variance of 0 would make the likelihood
-infinite.
+A smaller within-class variance is replaced by this share of the total variance, because a variance
+of 0 would make the likelihood infinite.
 """
 
 
@@ -158,7 +158,8 @@ class LDA(LinearClassifier, TwoStage):
         loadings: (features, q), directions without priors.
         eigenvalues: (q,), eigenvalues of these directions.
         """
-        # Scale the given directions to within-class variance 1, where a rotation is a solution.
+        # Scale the directions to within-class variance 1. A rotation of scaled directions does not
+        # change their within-class scatter.
         share = self.ridge_terms(moments)[0]
         unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, CERTAIN))
         priors = self._priors(moments)

@@ -52,9 +52,10 @@ class OPLS(TargetRegression, TwoStage):
         return RightHandSide(moments.cross, moments.target_size)
 
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-        """Return the scatter with its ridge along each component, wᵀ A w (p,).
+        """Return wᵀ A w (p,) for each component w.
 
-        A (features, features) is the matrix that the method inverts.
+        A (features, features) is the matrix that the method inverts, the rows' scatter with a
+        ridge.
 
         loadings: (features, p), the components w.
         eigenvalues: (p,), eigenvalues of the components.

@@ -75,8 +75,8 @@ class WMV(ClosedForm):
     The state has a scatter matrix of all rows and one for each class, 8·(c + 1)·d² bytes for c
     classes and d features (170 MB for 20 classes and 1,000 features). With pairs="share" and
     unlabelled="skip" only the matrix of all rows is stored, or above 4,096 features its diagonal.
-    Learning a row costs O(d²),
-    or O(its entries) if only the diagonal is stored. Solving costs O(d³ + c d²).
+    Learning a row costs O(d²), or O(its entries) if only the diagonal is stored. Solving costs
+    O(d³ + c d²).
     """
 
     fixed: ClassVar[tuple[str, ...]] = (*ClosedForm.fixed, "unlabelled")
@@ -106,13 +106,16 @@ class WMV(ClosedForm):
     def keeps_class_scatter(self) -> bool:
         """True if the state stores a scatter matrix for each class.
 
-        These matrices are needed if the classes' scatters have different factors in the sum that
-        is solved.
+        These matrices are needed if the scatters of the classes have different factors in the
+        matrix whose eigenvectors are the components.
         """
         return not self._equal_factors() or self.unlabelled == "use"
 
     def _equal_factors(self) -> bool:
-        """True if the scatters of all classes have the same factor in the sum that is solved."""
+        """True if the scatters of all classes have the same factor.
+
+        Factors are those in the matrix whose eigenvectors are the components.
+        """
         return self.pairs == "share" and not self.pair_weights
 
     def target_encoding(self) -> Encoding:
@@ -163,7 +166,8 @@ class WMV(ClosedForm):
         if not isinstance(state.class_scatter, ClassScatter):
             return self.directions_on(moments._replace(scatter=factors[0] * m.scatter), state)
 
-        # The scatter of rows without a label is what the labels leave of the scatter of all rows.
+        # The scatter of the rows without a label is the scatter of all rows minus the scatters of
+        # the labels.
         classes = len(m.labels)
         unlabelled = factors[-1] if len(factors) > classes else 0.0
         total = unlabelled * m.scatter
@@ -193,7 +197,10 @@ class WMV(ClosedForm):
         return vectors[:, :p], values[:p]
 
     def _all_classes(self, m: Moments) -> Moments:
-        """Return moments with one more class for the rows without a label, if they were learned."""
+        """Return moments in which the rows without a label are one more class.
+
+        If no such rows were learned, the moments are returned unchanged.
+        """
         weight = m.weight - m.label_weights.sum()
         if self.unlabelled == "skip" or not weight > 1e-12 * m.weight:
             return m

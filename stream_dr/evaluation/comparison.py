@@ -221,7 +221,7 @@ def suggest(
     """Compare methods on a sample of the rows, by cross-validation.
 
     The sample has at most 20,000 rows and 64 MiB. It is drawn from all rows with a fixed seed.
-    After the rows are read, no method is fitted any more once 60 seconds are over.
+    No method starts to fit a fold more than 60 seconds after the start of the first fit.
 
     Raises TargetKindMismatch if rows have several labels. Raises InvalidTargets, InvalidParameter,
     and the errors of reading the rows.

@@ -151,7 +151,8 @@ def _weighted_products(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]
     places = np.fromiter(every, dtype=np.int64).reshape(-1, degree)
     orders = np.full(len(places), float(factorial(degree)))
     run = np.ones(len(places))
-    # Equal features of a product are neighbours. n equal features divide the orders by n!.
+    # `orders` counts the orders in which the factors of each product can be written.
+    # Equal factors are neighbours in `places`. n equal factors divide the number of orders by n!.
     for j in range(1, degree):
         run = np.where(places[:, j] == places[:, j - 1], run + 1.0, 1.0)
         orders /= run

@@ -459,11 +459,11 @@ def depends_on_others(spec: Table | Text, state: TableState) -> bool:
 
 
 def merge_tables(spec: Table | Text, a: TableState, b: TableState) -> tuple[TableState, np.ndarray]:
-    """Return the merged statistics, and the new indices of b's numeric columns.
+    """Return the merged statistics of two tables, and new indices of b's mapped columns.
 
-    Numeric columns are the columns of mapped rows. The indices are an array (b.width,). The
-    numeric columns of `a` have the same indices as before the merge. Raises CannotMerge if the
-    tables have different columns.
+    Mapped columns are the columns of the mapped rows. The indices are an array (b.width,). Entry j
+    is the index, after the merge, of mapped column j of b. The mapped columns of `a` have the same
+    indices as before. Raises CannotMerge if the tables have different columns.
     """
     encoding = spec.encoding()
     width = a.width

@@ -377,16 +377,17 @@ def merge_columns(
 def _categories(
     column: TableColumn, values: RawColumn, encoding: EncodingSpec, width: int, sign: int
 ) -> tuple[TableColumn, int]:
-    """Return a column of categories with values added, and the new number of numeric columns.
+    """Count a batch's values of a categorical column, and return the updated column.
 
-    Numeric columns are the columns of mapped rows. Each new category gets a numeric column, the
-    most frequent category first. If the new categories exceed the number allowed, only frequent
-    categories get a numeric column. The other categories, and all new categories of later batches,
-    are hashed.
+    Each new category becomes a column of the mapped rows, the most frequent category first. If
+    the column gets more categories than allowed, only frequent new categories do so. The other new
+    categories are hashed, and so are all new categories of later batches.
 
-    values: a batch's values.
-    width: number of numeric columns of the whole table so far.
-    sign: −1 to remove the values instead.
+    Also returns the new number of columns of the mapped rows.
+
+    values: the batch's values.
+    width: number of columns of the mapped rows before the batch, for the whole table.
+    sign: 1 to add the values, −1 to remove them.
     """
     rows = np.bincount(values.values[~values.missing], minlength=len(values.labels))
     row_counts = {label: int(n) for label, n in zip(values.labels, rows.tolist(), strict=True) if n}

@@ -91,7 +91,8 @@ def draft(kind: EventKind, body: Body, rows: int, key: str | None = None, schema
 
 def event_at(position: int, d: EventDraft) -> Event:
     """Return the event with the content of a draft and a position."""
-    # For rows the fingerprint is a digest of the body. Other bodies are hashed here.
+    # A checksum is a digest of the body. An event of rows needs none, because its fingerprint is
+    # already a digest of the body.
     checksum = d.checksum if d.checksum or d.kind == "rows" else sha256_of(d.body)
     return Event(position, d.kind, d.key, d.fingerprint, d.rows, d.body, d.schema, checksum)
 

@@ -50,7 +50,7 @@ class IdEntry(NamedTuple):
 def id_hashes(ids: Iterable[str | int]) -> np.ndarray:
     """Return a hash of each id, as uint32 (rows,).
 
-    A number is hashed as it is written.
+    An int is hashed as its decimal text, so 7 and "7" have the same hash.
     """
     return np.array([xxhash.xxh32_intdigest(str(id).encode()) for id in ids], dtype=np.uint32)
 

@@ -376,8 +376,9 @@ class Index:
 
     def find_key(self, key: str) -> Known | None:
         """Return the event that was appended with an idempotency key, or None."""
-        # If a stored key is damaged, SQLite's search for it may end at the entry before or after.
-        # Read both entries, because `_rows` raises an error if one of them is damaged.
+        # If the stored key is damaged, SQLite does not find `key`, and its search may end next to
+        # the damaged entry. So read the nearest entry in both directions. `_rows` raises an error
+        # if one of the two entries is damaged.
         for query in ("key >= ? ORDER BY key", "key <= ? ORDER BY key DESC"):
             for nearest, *known, _ in self._rows(f"SELECT * FROM keys WHERE {query} LIMIT 1", (key,)):
                 if nearest == key:

@@ -189,7 +189,9 @@ class Model:
 
     Examples
     --------
-    >>> import stream_dr  # running, directory and model are those of the example of Running
+    The example uses `running`, `directory` and `model` from the example of Running.
+
+    >>> import stream_dr
     >>> model.rows, model.classes
     (4, ('a', 'b'))
     """

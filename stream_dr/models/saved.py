@@ -84,8 +84,8 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
     sources may be loaded, because arrays that do not fit each other or the parameters are rejected.
 
     source: path of the file, or its content.
-    max_bytes: maximum number of bytes that the estimator's state may need, for the numbers of
-        features and labels in the file. None means no limit.
+    max_bytes: maximum size of the estimator's state in memory, in bytes. The size is computed from
+        the numbers of features and labels in the file. None means no limit.
 
     Raises SourceMissing, ForeignFile, UnknownFormat, DamagedFile or LimitExceeded. Raises
     UnknownEstimator or InvalidParameter for parameters that this version does not have.
@@ -159,10 +159,10 @@ def stored_spec(fields: JsonDict) -> Spec:
 
 
 def with_defaults(spec: Spec) -> Spec:
-    """Return the spec with default values for all parameters that it does not set.
+    """Return the spec with a default value for each parameter that `spec.params` does not set.
 
-    Default values that the spec already stores are used first. The others are the defaults of this
-    release. Raises UnknownEstimator or InvalidParameter.
+    If `spec.defaults` has the parameter, its value there is used. Otherwise the value is the
+    default of this release. Raises UnknownEstimator or InvalidParameter.
     """
     values = estimator_of(spec).get_params(deep=False)
     defaults = {name: value for name, value in values.items() if name not in spec.params}

@@ -110,7 +110,9 @@ def export_model(model: Model) -> bytes:
 
     `load` reads this content, and a service accepts it as a saved estimator. Raises ModelFailed.
 
-    >>> import stream_dr  # running, directory and model are those of the example of Running
+    The example uses `running`, `directory` and `model` from the example of Running.
+
+    >>> import stream_dr
     >>> stream_dr.load(stream_dr.export_model(model))
     LDA()
     """

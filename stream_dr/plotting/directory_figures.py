@@ -184,9 +184,12 @@ class LiveFigures:
 
     All threads may call `draw`. They draw one after the other.
 
-    status: function that returns a dict of JSON types, which `draw` returns with the figures.
+    status: function that returns the status of the stream and its models. The status is a dict
+        that can be written as JSON. `draw` returns it with the figures.
 
-    >>> import stream_dr  # running, directory and model are those of the example of Running
+    The example uses `directory` from the example of Running.
+
+    >>> import stream_dr
     >>> figures = stream_dr.LiveFigures(directory, status=dict)
     >>> figures.draw("lda", stream_dr.FigureOptions(), have=[], rights={})[:9]
     b'{"told":{'
@@ -208,16 +211,17 @@ class LiveFigures:
     def draw(self, name: str | None, options: FigureOptions, have: Collection[str], rights: JsonDict) -> bytes:
         """Return the status and the figures of a model as JSON.
 
-        The JSON object has these keys, and the keys of `rights`:
+        The JSON object has the keys of `rights` and these keys:
 
-        - "told": the status,
+        - "told": the status of the stream and its models, which the function `status` returns,
         - "figures": {kind: {"tag", "figure"}},
         - "counts": pairs [label, number of rows] of the newest rows,
         - "best": the models with the best scores (a Leader), or None.
 
         name: name of the model. If it is None or unknown, only figures of all models are returned.
         have: tags of the figures that the browser already has. Only their tags are returned.
-        rights: further keys and values.
+        rights: keys and values that are added to the JSON object. They say what the browser may
+            do.
         """
         model = self._directory.models.get(name or "")
         with self._lock:

@@ -146,8 +146,8 @@ class ModelThread:
         with self._fail_on_error(models):
             while (behind := [m for m in self.join(behind) if self._directory.holds(m)]) and not self._stopping:
                 blocked = driver.catch_up(behind, self.cursor, rebuild=None, after_turn=stopped)
-                # Publish the model before its rebuild.
-                # Many unlearn events may cause many rebuilds before the model is live again.
+                # The models in `blocked` cannot go on without a rebuild, which takes long. So
+                # first publish what they have learned, for queries in the meantime.
                 for model in blocked:
                     driver.submit_publish(model)
                 self._submit_rebuilds(blocked)

@@ -239,10 +239,12 @@ class Replay:
                     raise group.refusal
 
     def _turns(self, pages: Iterable[Sequence[Step]]) -> Iterator[Sequence[Step]]:
-        """Yield the lists of events that the models learn at once.
+        """Yield lists of events. The models learn each list in one step.
 
-        While models are tested, a list has one event. Each event is then tested by models that
-        have learned all earlier events.
+        Usually the lists are the pages. While models are tested, each list has one event instead.
+        Each event is then tested by models that have learned all earlier events.
+
+        pages: consecutive events of the log, in lists.
         """
         tested = self.driver.tests is not None and self._in_first_pass()
         return ([step] for page in pages for step in page) if tested else iter(pages)

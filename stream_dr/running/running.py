@@ -563,9 +563,10 @@ class Waits:
                 future.set_result(reason)
 
     def cancel_all(self) -> None:
-        """Cancel every future that cannot be completed now.
+        """Cancel every future that still waits, because no more events will be applied.
 
-        Futures that are added later are cancelled in the same way.
+        Futures whose result is already known are completed. Futures that are added later are
+        completed or cancelled in the same way.
         """
         self._ended = True
         self.resolve()

@@ -131,8 +131,8 @@ class Fetched:
 def fetch_file(path: RemotePath, _size: int, _changed: int) -> Fetched:
     """Return the downloaded content of a remote file.
 
-    At most 16 downloads are stored. A file whose download was dropped is downloaded again, with
-    another token.
+    The last 16 downloads are stored. An older download is dropped, and its file is downloaded
+    again when it is needed. The attribute `token` of the new download is a new object.
     """
     return Fetched(path)
 

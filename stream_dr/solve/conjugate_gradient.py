@@ -131,8 +131,9 @@ def start_solve(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | Non
     """Return the first state of a conjugate gradient solve of A W = right.
 
     A (features, features) is the matrix of the linear system and W (features, k) the solution,
-    which starts from 0. `right` is compressed to its rank. If `right` is zero or has no columns,
-    the solve has already ended. Costs O(features · k²).
+    which starts from 0. The columns of `right` may depend on each other. So the system is solved
+    for an orthonormal basis of their span, which has r ≤ k columns. If `right` is zero or has no
+    columns, there is nothing to solve. Costs O(features · k²).
 
     Parameters
     ----------
@@ -204,13 +205,12 @@ def second_stage(
     """Return loadings (features, p) and eigenvalues (p,), largest first.
 
     This is the second stage of a two-stage method [2S, Algorithm 2]. The first stage is a linear
-    system with the solution `first` and the right-hand sides `right`. The second stage is the
-    small eigenproblem firstᵀ right = U Σ Uᵀ. The loadings are
+    system with the solution `first` and the right-hand sides `right`. The second stage computes
+    the eigenvectors U (k, p) and eigenvalues of the small matrix firstᵀ right. The loadings are
+    first @ U, with each column divided by the square root of its eigenvalue.
 
-        first @ U Σ^(−1/2)
-
-    Components whose eigenvalue is at most 1e-10 of the largest are dropped [mathematics §3, rule
-    4]. Costs O(features · k²).
+    Components whose eigenvalue is at most 1e-10 of the largest are dropped, because they may
+    consist of rounding errors [mathematics §3]. Costs O(features · k²).
 
     Parameters
     ----------

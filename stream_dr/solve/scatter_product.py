@@ -143,14 +143,14 @@ class _PartialScatterProduct:
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
 def _add_sparse_product(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
-    """Add sparse rows to the two sums `out` and `total`, row by row.
+    """Add sparse rows to the sums for the product of a scatter matrix and columns.
 
-    Let x be a row with the weight w, and z = x @ columns − shift. The row adds w x zᵀ to `out` and
-    w z to `total`.
+    The scatter matrix is never formed. Let x be a row with the weight w, and z = x @ columns −
+    shift. The row adds w x zᵀ to `out` and w z to `total`.
 
     indptr, indices, data: CSR arrays (rows + 1,), (entries,) and (entries,) of the rows.
     weights: (rows,), weight of each row.
-    columns: (features, r), columns by which the scatter is multiplied.
+    columns: (features, r), the columns by which the scatter matrix is multiplied.
     shift: (r,), mean of the rows times the columns.
     out: (features, r), sum that is changed in place.
     total: (r,), sum that is changed in place.

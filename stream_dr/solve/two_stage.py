@@ -167,10 +167,9 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     D A D as M = D L⁻ᵀ. The diagonal matrix D scales A to unit diagonal.
 
     M is wrong if the scatter is only rounding error in some direction. So the result is None
-    unless one of these conditions holds:
+    unless M is certainly right. It is, if one of these conditions holds:
 
-    * D A D without the ridge (the correlation matrix) is certainly of full rank [mathematics §3,
-      rule 2].
+    * The correlation matrix of the features certainly has full rank [mathematics §3].
     * D A D is so well conditioned that rounding errors of the scatter contribute less than 1e-10.
 
     scatter: (features, features), scatter of the centred rows.

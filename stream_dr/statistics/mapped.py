@@ -389,8 +389,8 @@ class TableAccumulator(MappedAccumulator):
     """Accumulator whose feature map needs running statistics of the columns.
 
     The map encodes the columns of a table, or scales dense rows. Each batch is first added to the
-    statistics and then mapped with them. The accumulator has one owner. `n_features` is the number
-    of columns before the map.
+    statistics and then mapped with them. Only one thread may use the accumulator. `n_features` is
+    the number of columns before the map.
     """
 
     def __init__(self, spec: JsonDict, build: Callable[..., Accumulator], state: MappedState | None = None) -> None:

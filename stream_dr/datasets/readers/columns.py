@@ -88,7 +88,7 @@ class Roles(NamedTuple):
 
         Raises SchemaMismatch in these cases:
 
-        - A column with a role does not exist.
+        - A column that the options name does not exist in the file.
         - No column is a feature.
         - A feature has a reserved name, such as "label" or "id".
         """

@@ -118,9 +118,10 @@ def read_lyrl2004(
 
 
 def _split_documents(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each line's document, and the offset of its index:value pairs.
+    """Return the document id of each line, and where its index:value pairs begin.
 
-    Both arrays are (lines,) int64. The offsets count bytes in `lines.data`.
+    Both arrays are (lines,) int64. A document id is the integer at the start of a line. The pairs
+    begin at an offset in bytes in `lines.data`.
     """
     documents = np.empty(lines.rows, np.int64)
     pair_starts = np.empty(lines.rows, np.int64)

@@ -187,7 +187,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def fit(self, X: RowsLike, y: TargetsLike = None) -> Self:
         """Forget all learned rows, then learn rows X (rows, features) with targets y.
 
-        Issues the warning FewerComponents if so many components as n_components are not possible.
+        Issues the warning FewerComponents if these rows cannot have n_components components.
 
         Parameters
         ----------
@@ -465,7 +465,10 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return block, None if by_name else names
 
     def _any_columns(self, block: Block) -> bool:
-        """True if a block may have any columns, because the feature map reads column names."""
+        """True if a block may have other columns than the learned rows.
+
+        This is so if the feature map identifies columns by name and the block has column names.
+        """
         return self.columns_by_name() and bool(block.names) and block.names != default_names(block.X)
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:

@@ -103,7 +103,7 @@ def solve_mapped(state: State, solve: Callable[[InnerState], Projection]) -> Pro
 
 
 def inner_state(state: State) -> State:
-    """Return the state of the mapped rows, or `state` itself if there is no map."""
+    """Return the state of the mapped rows, or `state` itself if there is no feature map."""
     return state.inner if isinstance(state, MappedState) else state
 
 
@@ -118,7 +118,10 @@ def add_map(state: State, projection: Projection) -> Projection:
 
 
 def inner_projection(projection: Projection) -> Projection:
-    """Return the projection of the mapped rows, or `projection` itself if there is no map."""
+    """Return the part of a projection that follows the feature map.
+
+    If there is no feature map, `projection` itself is returned.
+    """
     return projection.inner if isinstance(projection, Mapped) else projection
 
 

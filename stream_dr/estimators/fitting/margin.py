@@ -1,8 +1,8 @@
-"""Directions of SKM and MMC, the eigenvectors of a weighted sum of two scatter matrices.
+"""Directions of the supervised Kampong measure (SKM) and maximum margin criterion (MMC).
 
-The sum is b·Sb + w·Cxx/N with numbers b and w. Sb (features, features) is the scatter between
-classes, and Cxx (features, features) is the scatter of all N rows. The two methods differ only in
-the values of b and w [mathematics §2].
+Both methods compute the eigenvectors of b·Sb + w·Cxx/N, where b and w are numbers. Sb (features,
+features) is the scatter between classes, and Cxx (features, features) is the scatter of all N
+rows. The two methods differ only in the values of b and w [mathematics §2].
 """
 
 import numpy as np

@@ -21,15 +21,15 @@ from stream_dr.targets.label_codes import Label
 TINY = float(np.finfo(np.float64).tiny / EPS)
 """Scatter up to which a column counts as constant.
 
-So small a number has too few correct digits.
+A number as small as this has too few correct digits.
 """
 
 
 class Moments(NamedTuple):
     """Centred sums of rows and targets, from which a method is solved, in float64.
 
-    A state has k target columns. Only k' of them are used here. Not used are the columns of labels
-    without weight, and of labels with fewer rows than `min_class_rows`.
+    A state has k target columns, of which k' are used here. The columns of labels without weight
+    and of labels with fewer rows than `min_class_rows` are not used.
 
     Attributes
     ----------
@@ -72,7 +72,8 @@ class Moments(NamedTuple):
         If refine is running, the state of its solver, which has the current solution of the
         method's linear system.
     waiting : tuple of Label
-        Labels with too few rows to be classes. Their means are subtracted from all sums.
+        Labels with too few rows to be classes. The sums are changed such that the means of these
+        labels have no influence.
     """
 
     weight: float

@@ -115,7 +115,7 @@ class Refining(NamedTuple):
     Attributes
     ----------
     number : int
-        Number of passes made.
+        Number of passes so far.
     loadings : (features, p)
         Loadings after the last pass.
     solve : BlockSolve or Subspace
@@ -168,11 +168,11 @@ def refine_steps(
 ) -> Iterator[RefinePass]:
     """Refine the solution of a state, and yield a RefinePass after each pass.
 
-    The passes end when relative residual and angle (in radians) are both at most `tol`, or when
-    nothing remains to be solved. Raises CannotRefine, InvalidParameter or NotFitted.
+    Ends when the relative residual and the angle to the previous projection (in radians) are at
+    most `tol`, or nothing remains to be solved. Raises CannotRefine, InvalidParameter, NotFitted.
 
     source: exactly the rows that the state has learned.
-    max_passes: number of the last pass, including the passes before `resume`.
+    max_passes: maximum number of passes. Passes of the earlier refine in `resume` count, too.
     resume: state of an earlier refine to continue from, or None to start from `guess`.
     progress: function called after each block, with the numbers of the pass and of rows so far.
     sums: function that computes the sums of a pass elsewhere. If not None, `source` is not read.
@@ -300,7 +300,8 @@ def _initial_columns(guess: Projection | None, moments: Moments) -> np.ndarray:
     the result has no columns.
 
     guess: the earlier projection, or None.
-    moments: centred sums, by whose scale of features the columns are divided.
+    moments: centred sums. The columns are divided by the factors of the features in
+        `moments.scale`.
     """
     known = getattr(guess and inner_projection(guess), "loadings", np.zeros((0, 0)))
     columns = np.zeros((len(moments.mean), known.shape[1]))

@@ -158,7 +158,7 @@ class Replayed:
         return sums.product - (means * factors) @ (means.T @ columns), sums.rows
 
     def _parsed(self, fitted: FittedState, event: Block, position: int) -> Block:
-        """Return a block of the source, parsed in the same way as when rows are learned.
+        """Return a block of the source, parsed as in `partial_fit`.
 
         Raises CannotRefine if the block has another number of features than the state. Sparse
         blocks may have fewer features.
@@ -189,9 +189,10 @@ class Replayed:
         return factors if weights is None else factors * weights
 
     def _check_same_sums(self, fresh: MomentState) -> None:
-        """Raise CannotRefine if the sums of two states differ by more than rounding.
+        """Raise CannotRefine if the first pass has read other rows than were learned.
 
-        The sums of the learned state are compared with the sums of the first pass.
+        The sums of the learned state are compared with the sums of the first pass. They may differ
+        only by rounding errors.
 
         fresh: state of the new accumulator, which has learned the rows of the first pass.
         """

@@ -1,4 +1,4 @@
-"""Error of a linear predictor on rows that are no longer there, computed from their state.
+"""Error of a linear predictor on held-out rows, computed from the state that learned them.
 
 A state has the weight n of its rows, their mean x̄_T, the mean ȳ_T of their encoded targets, and the
 centred sums Cxx, Cxy and Cyy. The predictor is ŷ(x) = ȳ + Wᵀ(x − x̄). Its summed squared errors on
@@ -43,13 +43,15 @@ class HeldOutError(NamedTuple):
 
 
 class PredictsHeldOut(ClosedForm):
-    """Base of the methods whose components predict the targets by least squares."""
+    """Base class of methods whose components predict the targets by least squares."""
 
     @abstractmethod
     def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
-        """Return A @ columns (features, m), for the matrix A that the method inverts.
+        """Return the product (features, m) of the matrix that the method inverts and columns.
 
-        A is the scatter of the rows, with the method's ridge.
+        The matrix is the scatter of the rows, with the method's ridge.
+
+        columns: (features, m).
         """
 
     def held_out_error(self, other: Self) -> HeldOutError:
@@ -72,16 +74,16 @@ class PredictsHeldOut(ClosedForm):
         Returns
         -------
         HeldOutError
-            Named tuple (weight, sse, r2). For numbers the columns are the target columns. For
-            labels they are, sorted, the classes of this model and all labels that `other` has
-            learned.
+            Named tuple (weight, sse, r2). If targets are numbers, sse and r2 have one entry for
+            each target column. If targets are labels, they have one entry for each class of this
+            model and each label that `other` has learned, sorted by label.
 
         Raises
         ------
         InvalidParameter
-            If `other` is of another class or has not learned, or has other features, another
-            feature map or another kind of targets. If one of the models stores only the diagonal
-            of the rows' scatter, or has a feature map with statistics of its own rows.
+            If `other` is of another class, is not fitted, or has other features, another feature
+            map or another kind of targets. Also if one of the models stores only the
+            diagonal of the rows' scatter, or its feature map depends on the rows it has learned.
         InvalidTargets
             If the labels of the two models are of different types.
         NotFitted
@@ -89,9 +91,9 @@ class PredictsHeldOut(ClosedForm):
 
         Notes
         -----
-        The targets are the columns of 0 and 1 of the labels (for HSL divided by the square root of
-        the row's number of labels), or the numbers. The errors of the sums are about 1e-9 of the
-        targets' sum of squares. Costs O(d² k) for d features and k targets.
+        Labels are encoded as indicators, one column of 0 and 1 for each label. HSL divides the
+        indicators by the square root of the row's number of labels. The rounding error of `sse` is
+        about 1e-9 of the targets' sum of squares. Costs O(d² k) for d features and k targets.
         """
         if type(other) is not type(self) or "fitted_" not in vars(other):
             raise InvalidParameter(f"other={other!r}; it must be a {type(self).__name__} that has learned rows.")
@@ -114,11 +116,15 @@ class PredictsHeldOut(ClosedForm):
 
 
 def state_error(W: np.ndarray, mine: Moments, theirs: Moments) -> HeldOutError:
-    """Return the error of the predictor ŷ(x) = ȳ + Wᵀ(x − x̄) on the rows of a state.
+    """Return the error of a linear predictor on held-out rows.
 
-    W: (features, k), for the k target columns of `mine`.
-    mine: centred sums that have the means x̄ and ȳ of the predictor.
-    theirs: centred sums of the rows to predict, with all of their scatter.
+    The predictor of a row x is ŷ(x) = ȳ + Wᵀ(x − x̄). The held-out rows are not read, because the
+    error can be computed from their sums.
+
+    W: (features, k), for k target columns.
+    mine: moments (means and centred sums) of the rows from which W was learned. The mean of these
+        rows is x̄, and the mean of their targets is ȳ.
+    theirs: moments of the held-out rows, with the whole scatter matrix and not only its diagonal.
     """
     d, (a, b, k) = max(len(mine.mean), len(theirs.mean)), _target_columns(mine, theirs)
     coefficients, mean, target_mean = np.zeros((d, k)), np.zeros(d), np.zeros(k)
@@ -144,7 +150,13 @@ def state_error(W: np.ndarray, mine: Moments, theirs: Moments) -> HeldOutError:
 
 
 def _target_columns(mine: Moments, theirs: Moments) -> tuple[list[int], list[int], int]:
-    """Return the common column of each target of `mine` and of `theirs`, and their number."""
+    """Return where the target columns of two models are among all their target columns.
+
+    Labels that both models have learned share a column.
+
+    Returns the column of each target of `mine`, the column of each target of `theirs`, and the
+    number of columns.
+    """
     if not (mine.labelled or theirs.labelled):
         k = mine.cross.shape[1]
         return list(range(k)), list(range(theirs.cross.shape[1])), k
@@ -153,7 +165,11 @@ def _target_columns(mine: Moments, theirs: Moments) -> tuple[list[int], list[int
 
 
 def _check_stored(model: ClosedForm, moments: Moments) -> None:
-    """Raise InvalidParameter unless the state has the full scatter, of columns of its own."""
+    """Raise InvalidParameter if `held_out_error` cannot be computed from a model's state.
+
+    The state must have the whole scatter of the rows. The columns of the rows must not depend on
+    the rows that the model has learned, as they do with some feature maps.
+    """
     state = model.state_
     if isinstance(state, MappedState) and (state.landmarks is not None or state.table is not None):
         raise InvalidParameter(
@@ -187,7 +203,11 @@ def _check_same_columns(model: ClosedForm, other: ClosedForm) -> None:
 
 
 def _check_same_targets(mine: Moments, theirs: Moments) -> None:
-    """Raise InvalidParameter or InvalidTargets unless the targets of two states fit each other."""
+    """Raise InvalidParameter or InvalidTargets if two states have targets that do not match.
+
+    Targets match if they have the same kind, the same type of labels and, for numbers, the same
+    number of columns.
+    """
     check_label_type(mine.labels, theirs.labels)
     if mine.kind != theirs.kind or (not mine.labelled and mine.cross.shape[1] != theirs.cross.shape[1]):
         raise InvalidParameter(

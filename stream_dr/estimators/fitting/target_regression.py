@@ -72,10 +72,14 @@ class TargetRegression(ClosedForm):
     def partial_fit(
         self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, classes: ArrayLike | None = None
     ) -> Self:
-        """Learn more rows X (rows, features), targets y, weights (rows,).
+        """Learn more rows X (rows, features) with targets.
 
-        If an error is raised, the state is unchanged. `classes` is ignored, because new labels may
-        come at any time. The argument exists for code written for scikit-learn's classifiers.
+        If an error is raised, the state is unchanged.
+
+        y: targets (rows,), or (rows, k) for k columns of numbers.
+        sample_weight: weights (rows,).
+        classes: ignored, because new labels may come at any time. The argument exists for code
+            written for scikit-learn's classifiers.
         """
         return super().partial_fit(X, y, sample_weight)
 
@@ -218,7 +222,7 @@ class TargetRegression(ClosedForm):
 
     @abstractmethod
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-        """Return the scatter with its ridge along each component, wᵀ A w (p,).
+        """Return wᵀ A w (p,) for each component w.
 
         A (features, features) is the matrix that the method inverts, the rows' scatter with a
         ridge.

@@ -38,9 +38,10 @@ class RightHandSide(NamedTuple):
     Attributes
     ----------
     xh : (features, k)
-        Product of the centred rows X and the method's factor H of the targets.
+        Product of the centred rows, as the columns of X (features, rows), and a matrix H (rows,
+        k), which the method computes from the targets.
     h_norm : float
-        Frobenius norm of H before centring. It decides which part of XH is only rounding error.
+        Frobenius norm of H, not centred. It decides which part of XH is only rounding error.
     """
 
     xh: np.ndarray
@@ -104,9 +105,9 @@ class TwoStage(PredictsHeldOut):
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
         """Return the right-hand side XH (features, k) and the Frobenius norm of H.
 
-        X (rows, features) are the centred rows. H (rows, k) is a matrix that the method computes
-        from the targets, before centring. The norm decides which part of XH is only rounding
-        error.
+        The columns of X (features, rows) are the centred rows. H (rows, k) is a matrix that the
+        method computes from the targets. H is not centred. The norm decides which part of XH is
+        only rounding error.
         """
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
@@ -131,7 +132,13 @@ class TwoStage(PredictsHeldOut):
         return loadings / np.sqrt(share), eigenvalues / share
 
     def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
-        """Return (aCxx + ρI) @ columns (features, m)."""
+        """Return the product (features, m) of the matrix that the method inverts and columns.
+
+        The matrix is a·Cxx + ρI, where Cxx is the scatter of the rows, and a and ρ are the numbers
+        that `ridge_terms` returns.
+
+        columns: (features, m).
+        """
         share, ridge = self.ridge_terms(moments)
         return share * moments.scatter_product(columns) + ridge * columns
 

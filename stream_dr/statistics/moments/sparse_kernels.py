@@ -70,8 +70,9 @@ def add_features(
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
-    records: (features, at least 4), the sums of each feature, changed in place. Columns 0 to 3 are
-        the four numbers of `_count`. Other columns are not used.
+    records: (features, at least 4), the sums of each feature, changed in place. Columns 0 to 3
+        are Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero values, w the
+        weights of their rows, and c the first of the values. Other columns are not used.
     total: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
@@ -106,8 +107,9 @@ def add_one_label(
     weights: (rows,) float64.
     codes: (rows,) label of each row.
     records: (features, 4 + k), the sums of each feature for k labels, changed in place. Columns 0
-        to 3 are the four numbers of `_count`. Column 4 + j is the weighted sum of the rows with
-        label j.
+        to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero values, w the
+        weights of their rows, and c the first of the values. Column 4 + j is the weighted sum of
+        the rows with label j.
     total: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
@@ -153,7 +155,8 @@ def add_label_sets(
     scale: (rows,). Row i is multiplied by scale[i], which includes its weight, and added to the
         sums of each of its labels.
     records: (features, 4 + k), the sums of each feature for k labels, changed in place. Columns 0
-        to 3 are the four numbers of `_count`. Column 4 + j is the sum of label j.
+        to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero values, w the
+        weights of their rows, and c the first of the values. Column 4 + j is the sum of label j.
     total: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
@@ -197,8 +200,10 @@ def add_continuous_targets(
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
     targets: (rows, k) targets minus a fixed point near their mean.
-    records: (features, 4 + k), the sums of each feature, changed in place. Columns 0 to 3 are the
-        four numbers of `_count`. Column 4 + j is the weighted sum of row times target column j.
+    records: (features, 4 + k), the sums of each feature, changed in place. Columns 0 to 3 are Σ w,
+        c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero values, w the weights of their
+        rows, and c the first of the values. Column 4 + j is the weighted sum of row times target
+        column j.
     total: total weight of all earlier rows.
     """
     k = targets.shape[1]

@@ -88,15 +88,15 @@ If the row minus the mean is at most 64 eps times as long as the row, the row ad
 
 @compiled(fastmath=FAST, inline="always")
 def multiply_mixing(table: np.ndarray, products: np.ndarray, live: int, residual: np.ndarray) -> None:
-    """Write the inner products of a row x with the vectors to `residual`.
+    """Write the inner products of a row with the estimated eigenvectors to `residual`.
 
-    They are computed as M·Dᵀx. D (features, k) are the basis columns, and M the coefficients of
-    the vectors. The other entries of residual become zero.
+    The estimated eigenvectors (called vectors) are stored as combinations of basis columns. Row i
+    of the matrix M (k, k) has the coefficients of vector i.
 
     table: (k, 2k), the Gram matrix of the vectors, then M.
-    products: (k,) inner products Dᵀx of the row with the basis columns.
-    live: number of vectors so far.
-    residual: (2k,), the output.
+    products: (k,) inner products of the row with the basis columns.
+    live: number of vectors so far, at most k.
+    residual: (2k,), the output. Entries after the first `live` entries become zero.
     """
     size = products.shape[0]
     residual[:] = 0.0

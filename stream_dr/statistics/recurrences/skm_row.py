@@ -114,17 +114,18 @@ def weigh_update(
 ) -> None:
     """Write to `part` how a row changes vector v_i.
 
-    The change is the combination part[0] · u + Σ_j part[j + 1] · m_j. u is the row, and m_j the
-    mean of class j, without their parts along the earlier vectors. The change equals
+    Let u be the row and m_j the mean of class j, both orthogonalised to the vectors before v_i.
+    Let q_j be the share of class j in the rows, minus `a` if j is the class of the row. The change
+    is scale · Σ_j q_j (u − m_j)((u − m_j) · v_i) [SKM eq. 22].
 
-        scale · Σ_j q_j (u − m_j)((u − m_j) · v_i)
+    The change is a combination of u and the m_j. part[0] receives the coefficient of u, and
+    part[j + 1] the coefficient of m_j.
 
-    where q_j is the share of class j in the rows, minus `a` if j is the class of the row.
-
-    working: (c + 1, 2k), u and the means m_j of c classes. Column i holds their inner products
-        with v_i.
-    counts: (c,) numbers n_j.
-    row: number n of the row.
+    a: the parameter `a` of IncrementalSKM.
+    scale: factor of the whole change.
+    working: (c + 1, 2k). Column i holds the inner products of u and of the m_j with v_i.
+    counts: (c,) number of rows of each class.
+    row: number of the row, from 1.
     label: class of the row.
     part: (c + 1,), the output. Zero before the call.
     """
