@@ -89,11 +89,13 @@ class HSL(TwoStage):
         target: Literal["auto", "class", "multilabel", "continuous"] = "auto",
         feature_map: JsonDict | None = None,
         random_state: int | None = None,
+        folds: int = 0,
+        folds_by: Literal["row", "id"] = "row",
     ) -> None:
         super().__init__(
             n_components, gamma=gamma, shrinkage=shrinkage, scaling=scaling, scatter=scatter, standardize=standardize,
             decay=decay, min_class_rows=min_class_rows, target=target, feature_map=feature_map,
-            random_state=random_state,
+            random_state=random_state, folds=folds, folds_by=folds_by,
         )  # fmt: skip
         self.laplacian = laplacian
 

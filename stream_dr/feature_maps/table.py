@@ -24,7 +24,7 @@ the time of publication.
 Mapping a row costs O(columns), and O(words) for texts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -52,7 +52,7 @@ from stream_dr.feature_maps.table_columns import (
 from stream_dr.feature_maps.taken_for import AS, ColumnOverrides, infer_kind
 from stream_dr.feature_maps.widths import hashed_word_count
 from stream_dr.feature_maps.words import Words
-from stream_dr.rows.raw_rows import RawRows, refuse_table
+from stream_dr.rows.raw_rows import RawColumn, RawRows, refuse_table
 
 ENTRIES_AT_ONCE = 1 << 19
 """Largest number of entries of mapped rows in memory at a time."""
@@ -381,7 +381,8 @@ def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_
     """
     encoding = spec.encoding()
     encoded = [c for c in state.columns if c.is_encoded]
-    parts = [encoded_entries(c, converted_values(c, rows.column(c.name), rows.rows), encoding) for c in encoded]
+    pairs = zip(encoded, encoded_columns(state, rows), strict=True)
+    parts = [encoded_entries(column, values, encoding) for column, (_, values) in pairs]
     shape = (rows.rows, state.width)
     if not parts:
         return sp.csr_matrix(shape)
@@ -391,6 +392,16 @@ def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_
     X.eliminate_zeros()
     X.sort_indices()
     return X
+
+
+def encoded_columns(state: TableState, rows: RawRows) -> Iterator[tuple[str, RawColumn]]:
+    """Yield name and values of each column that is encoded, as its kind reads them.
+
+    Raises SchemaMismatch.
+    """
+    for column in state.columns:
+        if column.is_encoded:
+            yield column.name, converted_values(column, rows.column(column.name), rows.rows)
 
 
 def count_unseen(spec: Table | Text, state: TableState, rows: RawRows) -> int:

@@ -205,6 +205,8 @@ def _check_size(what: object, estimator: Any, metadata: JsonDict, max_bytes: int
     """
     with damaged_contents(what):
         state = metadata["state"]
+        # A state of rows in folds has its features and labels in each fold.
+        state = state["parts"]["states"][0] if "parts" in state else state
         targets = max(1, len(state["labels"]["tuple"]), state.get("target_width", 0))
         needed = estimator.state_bytes(state["n_features"], targets)
     if max_bytes is not None and needed > max_bytes:

@@ -282,11 +282,13 @@ def _as_table(block: Block, schema: Schema) -> Block:
 def block_for(estimator: Estimator, block: Block) -> Block:
     """Return the block with only the targets that the estimator needs.
 
-    The result has no targets if the estimator is unsupervised, or if no row has a target.
+    The result has no targets if the estimator is unsupervised, or if no row has a target. If rows
+    with the same id belong in the same fold, the result has the hashes of the ids.
     """
     y = block.y if estimator.target_kinds else None
     y = None if y is None or all_absent(y) else y
-    return block if y is block.y else block._replace(y=y)
+    hashes = estimator.fold_hashes(block, block.rows)
+    return block if y is block.y and hashes is None else block._replace(y=y, hashes=hashes)
 
 
 def class_rows(accumulator: Accumulator, classes: Sequence[Label]) -> list[int] | None:

@@ -48,6 +48,9 @@ class Block(NamedTuple):
         False if the number of features is only inferred from the largest index of a sparse batch.
     checked : bool
         True if these rows have already passed `check_rows`.
+    hashes : ndarray (rows,) uint64 or None
+        Hash of each row or of its group, which decides the row's fold. None if it follows from the
+        row's values.
 
     Examples
     --------
@@ -67,6 +70,7 @@ class Block(NamedTuple):
     names: tuple[str, ...] | None = None
     width_stated: bool = True
     checked: bool = False
+    hashes: np.ndarray | None = None
 
     @property
     def rows(self) -> int:
@@ -107,6 +111,7 @@ class Block(NamedTuple):
             y=None if self.y is None else self.y.take(rows),
             weights=None if self.weights is None else self.weights[rows],
             ids=None if self.ids is None else cast(Ids, [self.ids[i] for i in rows.tolist()]),
+            hashes=None if self.hashes is None else self.hashes[rows],
         )
 
 

@@ -26,6 +26,7 @@ from stream_dr.feature_maps.table import (
     TableState,
     add,
     depends_on_others,
+    encoded_columns,
     is_mapping_fixed,
     mapped_rows,
     merge_tables,
@@ -39,6 +40,7 @@ from stream_dr.rows.block import Block, Rows, check_rows
 from stream_dr.rows.raw_rows import raw_from_array
 from stream_dr.statistics.protocol import Accumulator, State, nested_state
 from stream_dr.statistics.renumbered import renumber_features
+from stream_dr.statistics.row_hashes import row_hashes, table_hashes
 from stream_dr.targets.label_codes import Label
 
 
@@ -229,6 +231,11 @@ class MappedAccumulator:
         """Part of the scatter matrix that is stored for the mapped rows."""
         return self.inner.scatter
 
+    @property
+    def folds(self) -> int:
+        """Number of folds in which mapped rows are stored, 0 if they are not divided."""
+        return self.inner.folds
+
     def add(self, block: Block) -> None:
         """Map a batch and learn the mapped rows.
 
@@ -299,7 +306,10 @@ class MappedAccumulator:
 
     def _map_block(self, block: Block, width: int) -> Block:
         check_rows(block)
-        return block._replace(X=self._map_rows(block, width), names=None, width_stated=True, checked=False)
+        # The fold of a row follows from the row before the map.
+        hashes = row_hashes(block, self._map.by_name) if self.folds and block.hashes is None else block.hashes
+        X = self._map_rows(block, width)
+        return block._replace(X=X, names=None, width_stated=True, checked=False, hashes=hashes)
 
     def _map_rows(self, block: Block, width: int) -> Rows:
         return self._map.apply(block.X, width, block.names)
@@ -492,8 +502,11 @@ class TableAccumulator(MappedAccumulator):
         """
         table = self.table or TableState()
         stated = max_columns(self._map.encoding(), table.columns) <= EXACT_WIDTH
+        hashes = block.hashes
+        if self.folds and hashes is None:
+            hashes = table_hashes(encoded_columns(table, block.X), block.y, block.rows)
         X = mapped_rows(self._map, table, block.X)
-        return block._replace(X=X, names=None, width_stated=stated, checked=True)
+        return block._replace(X=X, names=None, width_stated=stated, checked=True, hashes=hashes)
 
 
 def _table_mapped_state(inner: State, spec: str, table: TableState) -> MappedState:

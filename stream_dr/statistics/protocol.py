@@ -145,6 +145,11 @@ class Accumulator(Protocol):
         ...
 
     @property
+    def folds(self) -> int:
+        """Number of folds in which rows are stored, 0 if they are not divided."""
+        ...
+
+    @property
     def label_rows(self) -> np.ndarray | None:
         """Number of rows (labels,) int64 with each label.
 
@@ -194,6 +199,7 @@ class AccumulatorBase:
     labels: tuple[Label, ...]
     table_names: tuple[str, ...] = ()
     scatter: str = ""
+    folds: int = 0
     table: TableState | None = None
 
     @property

@@ -12,6 +12,7 @@ from stream_dr.errors import CannotMerge
 from stream_dr.statistics.feature_counts import FeatureCounts
 from stream_dr.statistics.moments.centred_part import CentredPart
 from stream_dr.statistics.moments.class_scatter import ClassScatter
+from stream_dr.statistics.moments.folds import FoldedState
 from stream_dr.statistics.moments.label_sets import LabelSets
 from stream_dr.statistics.moments.largest import Largest
 from stream_dr.statistics.moments.sparse_sums import SparsePart
@@ -43,6 +44,8 @@ def renumber_features(state: Any, new_index: np.ndarray, width: int) -> Any:
             for name in ("features", "class_scatter", "label_sets")
         }
         return state._replace(n_features=width, largest=renumber_features(state.largest, new_index, width), **parts)
+    if isinstance(state, FoldedState):
+        return state._replace(parts=tuple(renumber_features(part, new_index, width) for part in state.parts))
     if isinstance(state, Absent):
         return state
     if isinstance(state, Reservoir):

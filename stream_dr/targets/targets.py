@@ -75,10 +75,8 @@ class Targets(NamedTuple):
         if self.indptr is None:
             return self._replace(codes=self.codes[rows], present=present)
 
-        counts = np.diff(self.indptr)[rows]
-        indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-        picks = np.repeat(self.indptr[rows] - indptr[:-1], counts) + np.arange(indptr[-1])
-        return self._replace(codes=self.codes[picks], indptr=indptr, present=present)
+        indptr, places = taken_entries(self.indptr, rows)
+        return self._replace(codes=self.codes[places], indptr=indptr, present=present)
 
     def row_labels(self) -> list[Any]:
         """Return the target of each row: a label, a list of labels or a list of numbers.
@@ -96,6 +94,17 @@ class Targets(NamedTuple):
         if self.present is not None:
             rows = [r if p else None for r, p in zip(rows, self.present.tolist(), strict=True)]
         return rows
+
+
+def taken_entries(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the new indptr and the old places of the entries of some rows.
+
+    indptr: (all rows + 1,) int64, row i has the entries indptr[i]:indptr[i + 1].
+    rows: int64 indices of the rows.
+    """
+    counts = np.diff(indptr)[rows]
+    taken = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    return taken, np.repeat(indptr[rows] - taken[:-1], counts) + np.arange(taken[-1])
 
 
 def class_targets(labels: Any) -> Targets:
@@ -182,7 +191,7 @@ def labelled_rows(block: Block) -> tuple[Block, int]:
     If all rows have a target, the block itself is returned.
     """
     if block.y is None:
-        return block._replace(X=block.X[:0], weights=None, ids=None), block.rows
+        return block._replace(X=block.X[:0], weights=None, ids=None, hashes=None), block.rows
     present = block.y.present
     if present is None or present.all():
         return block, 0

@@ -5,15 +5,19 @@ row by row (CCIPCA, IncrementalSKM) do not have this base class, and their metho
 `sample_weight`.
 """
 
+from collections.abc import Iterable
 from typing import ClassVar, Self, cast
 
-from stream_dr.errors import CannotMerge
+from stream_dr.errors import CannotMerge, InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.fitted_state import new_fitted_state
-from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
+from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import same_parameters
 from stream_dr.rows.batches import as_block, split_targets
+from stream_dr.rows.block import Block
+from stream_dr.rows.kinds import DASK, Kind, rows_kind
 from stream_dr.statistics.protocol import AdditiveState
+from stream_dr.statistics.row_hashes import group_hashes
 
 
 class AdditiveEstimator(Estimator):
@@ -25,23 +29,47 @@ class AdditiveEstimator(Estimator):
     additive: ClassVar[bool] = True
     merges: ClassVar[bool] = True
 
-    def fit(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
+    def fit(
+        self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, *, groups: GroupsLike = None
+    ) -> Self:
         """Forget all learned rows, then learn rows X (rows, features).
 
         y: targets (rows,).
         sample_weight: weights (rows,).
+        groups: group (rows,) of each row, if the estimator has the parameter `folds`. Rows of one
+            group are in the same fold.
         """
-        return self._fit(X, y, sample_weight)
+        return self._fit(X if groups is None else self.with_groups(X, groups), y, sample_weight)
 
-    def partial_fit(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
+    def partial_fit(
+        self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, *, groups: GroupsLike = None
+    ) -> Self:
         """Learn more rows X (rows, features).
 
         If an error is raised, the state is unchanged.
 
         y: targets (rows,).
         sample_weight: weights (rows,).
+        groups: group (rows,) of each row, as in `fit`.
         """
-        return self._partial_fit(X, y, sample_weight)
+        return self._partial_fit(X if groups is None else self.with_groups(X, groups), y, sample_weight)
+
+    def with_groups(self, X: RowsLike, groups: Iterable[object]) -> Block:
+        """Return rows X (rows, features) as a Block with the hash of each row's group.
+
+        Raises InvalidParameter if the estimator has no folds, or if X is not in memory.
+
+        groups: group (rows,) of each row.
+        """
+        if not self.fold_count:
+            raise InvalidParameter("groups were given, but rows are not stored in folds: set folds, such as folds=5.")
+        block = as_block(X)
+        if (kind := rows_kind(block.X)) is Kind.STREAM or kind in DASK:
+            raise InvalidParameter(
+                "groups were given with rows that are read batch by batch: pass one batch a call, or Blocks with ids to an "
+                "estimator of folds_by='id'."
+            )
+        return block._replace(hashes=group_hashes(groups))
 
     def merge(self, other: Estimator) -> Self:
         """Add the rows that another estimator has learned to this estimator.
@@ -73,7 +101,9 @@ class AdditiveEstimator(Estimator):
         self.fitted_.shown = mine.shown
         return self
 
-    def unlearn(self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None) -> Self:
+    def unlearn(
+        self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, *, groups: GroupsLike = None
+    ) -> Self:
         """Remove rows X (rows, features) that were learned before.
 
         The targets and weights must be those with which the rows were learned. If decay < 1, X
@@ -82,10 +112,12 @@ class AdditiveEstimator(Estimator):
 
         y: targets (rows,).
         sample_weight: weights (rows,).
+        groups: group (rows,) of each row, as they were learned.
         """
         fitted = self.fitted()
         fitted.check_parameters_unchanged(self)
-        block, _ = self.parse(fitted, split_targets(as_block(X, y, sample_weight)))
+        rows = as_block(X if groups is None else self.with_groups(X, groups), y, sample_weight)
+        block, _ = self.parse(fitted, split_targets(rows))
         fitted.accumulator.remove(block)
         fitted.projection = None
         fitted.refined = None

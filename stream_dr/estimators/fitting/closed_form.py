@@ -12,7 +12,7 @@ components.
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
@@ -29,6 +29,7 @@ from stream_dr.estimators.fitting.mapping import (
     add_map,
     check_feature_map,
     check_mapped_width,
+    fold_states,
     inner_state,
     make_accumulator,
     mapped_bytes,
@@ -38,11 +39,14 @@ from stream_dr.estimators.fitting.parameter_checks import check_choice, check_nu
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
+from stream_dr.rows.block import Block
 from stream_dr.solve.spectral import canonical_basis, with_fixed_signs
 from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
 from stream_dr.statistics.moments.encoding import Encoding
+from stream_dr.statistics.moments.folds import FoldedAccumulator, FoldedState
 from stream_dr.statistics.moments.state import check_stored_parts, moment_bytes
 from stream_dr.statistics.protocol import Accumulator, State
+from stream_dr.statistics.row_hashes import group_hashes
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.targets import KINDS
 
@@ -91,15 +95,27 @@ class ClosedForm(AdditiveEstimator):
         `text()`. The first three make the estimator a kernel method.
     random_state : int or None, default None
         Seed of random numbers. None means 0, so that states of several machines agree.
+    folds : int, default 0
+        Number of folds in which the learned rows are stored, each with its own sums. 0 stores one
+        sum of all rows. A row's fold follows from a hash of its values and its target. A feature
+        map's own statistics (means, frequencies, landmarks) are shared by the folds. Memory and the
+        time of merges grow with the number of folds. Results do not change but for rounding.
+    folds_by : {"row", "id"}, default "row"
+        What decides a row's fold. "row" is the row's values and its target. "id" is the row's id,
+        so that rows with the same id are in the same fold. Use it if many rows are equal, or if
+        rows depend on each other, as those of one person do. In Python, `groups` has the same
+        effect.
 
     Attributes
     ----------
+    fold_rows_ : ndarray (folds,), int64
+        Number of rows in each fold.
     classes_waiting_ : ndarray (waiting,)
         Labels with fewer rows than `min_class_rows`, which are not yet classes, sorted.
     """
 
     state_type: ClassVar[StateType] = StateType(MomentState)
-    fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "feature_map")
+    fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "feature_map", "folds", "folds_by")
     encoding: ClassVar[str] = "indicator"
     """Encoding of targets as numeric columns, by default one column of 0 and 1 for each label."""
     needs_scatter: ClassVar[bool] = True
@@ -121,6 +137,8 @@ class ClosedForm(AdditiveEstimator):
     target: Literal["auto", "class", "multilabel", "continuous"] = "auto"
     feature_map: JsonDict | None = None
     random_state: int | None = None
+    folds: int = 0
+    folds_by: Literal["row", "id"] = "row"
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
@@ -138,6 +156,11 @@ class ClosedForm(AdditiveEstimator):
             )
 
         check_seed(self.random_state)
+        if self.folds != 0 or isinstance(self.folds, bool | float):
+            check_positive_int("folds", self.folds, most=100)
+        if self.folds == 1:
+            raise InvalidParameter("folds=1 divides nothing; give 0 (rows are not divided) or at least 2, such as 5.")
+        check_choice("folds_by", self.folds_by, ("row", "id"))
         check_feature_map(self.feature_map)
         if self.stored_scatter() == "exact":
             check_mapped_width(self.feature_map, EXACT_WIDTH)
@@ -148,17 +171,52 @@ class ClosedForm(AdditiveEstimator):
 
     def accumulator(self, state: State | None = None) -> Accumulator:
         """Return an accumulator of centred sums that is empty or continues from `state`."""
-        return make_accumulator(self.feature_map, self._moment_accumulator, state)
+        build = self._folded_accumulator if self.fold_count else self._moment_accumulator
+        return make_accumulator(self.feature_map, cast(Callable[[State | None], Accumulator], build), state)
 
-    def _moment_accumulator(self, state: MomentState | None) -> MomentAccumulator:
+    def _folded_accumulator(self, state: FoldedState | None) -> FoldedAccumulator:
+        # The folds themselves have no decay, because the clock counts the rows of all folds.
+        build = partial(self._moment_accumulator, decay=1.0)
+        return FoldedAccumulator(self.fold_count, build, self.decay, state)
+
+    def _moment_accumulator(self, state: MomentState | None, decay: float | None = None) -> MomentAccumulator:
         return MomentAccumulator(
             self.target_encoding(),
             scatter=self.stored_scatter(),
-            decay=self.decay,
+            decay=self.decay if decay is None else decay,
             state=state,
             label_sets=self.keeps_label_sets(),
             class_scatter=self.keeps_class_scatter(),
         )
+
+    @property
+    def fold_count(self) -> int:
+        """Number of folds in which learned rows are stored, 0 if they are not divided."""
+        return self.folds
+
+    def fold_hashes(self, block: Block, rows: int) -> np.ndarray | None:
+        """Return the hashes (rows,) that decide the folds of rows, None if rows' values decide.
+
+        Raises InvalidParameter if rows have no ids and `folds_by` is "id".
+
+        rows: number of rows.
+        """
+        hashes = block.hashes
+        if hashes is None and self.fold_count and self.folds_by == "id":
+            if block.ids is None:
+                raise InvalidParameter(
+                    "folds_by='id', and these rows have no ids. Name the column with the ids, pass Block(X, y, ids=…) or "
+                    "groups=…, or leave folds_by out."
+                )
+            hashes = group_hashes(block.ids)
+        if hashes is not None and len(hashes) != rows:
+            raise InvalidParameter(f"groups has {len(hashes)} entries for {rows} rows; give one a row.")
+        return hashes
+
+    @property
+    def fold_rows_(self) -> np.ndarray:
+        """Number of rows (folds,) int64 in each fold."""
+        return np.array([part.rows for part in fold_states(self.state_)], dtype=np.int64)
 
     def stored_scatter(self) -> str:
         """Return which part of the rows' scatter to store, "auto", "exact" or "diagonal"."""
@@ -389,4 +447,5 @@ class ClosedForm(AdditiveEstimator):
         # If the whole scatter matrix is stored, rows of more features raise an error.
         width = min(n_features, EXACT_WIDTH) if scatter == "exact" else n_features
         exact = scatter != "diagonal" and width <= EXACT_WIDTH
-        return moment_bytes(self.target_encoding(), width, n_targets, exact, self.keeps_class_scatter())
+        size = moment_bytes(self.target_encoding(), width, n_targets, exact, self.keeps_class_scatter())
+        return size * max(self.fold_count, 1)

@@ -115,6 +115,19 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     random_state: int | None = None
     target: str = ""
     decay: float = 1.0
+    folds_by: Literal["row", "id"] = "row"
+
+    @property
+    def fold_count(self) -> int:
+        """Number of folds in which learned rows are stored, 0 if they are not divided."""
+        return 0
+
+    def fold_hashes(self, block: Block, rows: int) -> np.ndarray | None:
+        """Return the hashes (rows,) that decide the folds of rows, None if rows' values decide.
+
+        rows: number of rows.
+        """
+        return None
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Add inherited parameters and attributes to the subclass's docstring."""
@@ -461,7 +474,8 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
         weights = as_weights(rows.weights, n_rows)
         targets = self._parse_targets(accumulator, rows.y, n_rows) if need_targets or rows.y is not None else None
-        block = Block(X, targets, weights, None, names, rows.width_stated, checked=True)
+        hashes = self.fold_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
+        block = Block(X, targets, weights, None, names, rows.width_stated, checked=True, hashes=hashes)
         return block, None if by_name else names
 
     def _any_columns(self, block: Block) -> bool:

@@ -6,6 +6,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
@@ -31,6 +32,9 @@ TargetsLike = ArrayLike | Sequence[object] | Targets | TableLike | DaskCollectio
 
 WeightsLike = ArrayLike | TableLike | DaskCollection | None
 """Weights (rows,), each at least 0. None means a weight of 1 for each row."""
+
+GroupsLike = Sequence[object] | np.ndarray | None
+"""Group (rows,) of each row, such as a person's name. None if rows have no groups."""
 
 RefineSource = Source | Iterable[tuple[RowsLike, TargetsLike] | tuple[RowsLike, TargetsLike, WeightsLike]]
 """Rows that were learned before and are read again by `refine`.

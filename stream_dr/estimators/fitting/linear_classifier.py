@@ -14,7 +14,7 @@ from scipy.special import log_softmax
 
 from stream_dr.errors import Uncalibrated
 from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
+from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NotFitted
@@ -43,7 +43,13 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     predicts_with_all = True
 
     def partial_fit(
-        self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, classes: ArrayLike | None = None
+        self,
+        X: RowsLike,
+        y: TargetsLike = None,
+        sample_weight: WeightsLike = None,
+        classes: ArrayLike | None = None,
+        *,
+        groups: GroupsLike = None,
     ) -> Self:
         """Learn more rows X (rows, features).
 
@@ -53,8 +59,9 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
         sample_weight: weights (rows,).
         classes: ignored, because new labels may come at any time. The argument exists for code
             written for scikit-learn's classifiers.
+        groups: group (rows,) of each row, as in `fit`.
         """
-        return super().partial_fit(X, y, sample_weight)
+        return super().partial_fit(X, y, sample_weight, groups=groups)
 
     def predict(self, X: RowsLike) -> np.ndarray:
         """Return the most probable label (rows,) of each row.

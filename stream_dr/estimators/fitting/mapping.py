@@ -27,6 +27,8 @@ from stream_dr.feature_maps.widths import check_most_columns, max_columns, max_c
 from stream_dr.projection import Mapped, Projection
 from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
+from stream_dr.statistics.moments.folds import FoldedState
+from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import Accumulator, State, nested_state
 
 if TYPE_CHECKING:
@@ -41,14 +43,17 @@ InnerAccumulator = TypeVar("InnerAccumulator", bound=Accumulator)
 class StateType:
     """Descriptor that returns the class of an estimator's state.
 
-    The class is MappedState if the estimator has a feature map, and otherwise `plain`.
+    The class is MappedState if the estimator has a feature map. Otherwise it is FoldedState if the
+    estimator stores rows in folds, and `plain` if not.
     """
 
     def __init__(self, plain: type) -> None:
         self.plain = nested_state(plain)
 
     def __get__(self, instance: "Estimator | None", owner: type) -> type:
-        return MappedState if instance is not None and instance.feature_map is not None else self.plain
+        if instance is None:
+            return self.plain
+        return MappedState if instance.feature_map is not None else FoldedState if instance.fold_count else self.plain
 
 
 def check_feature_map(spec: JsonDict | None) -> None:
@@ -103,8 +108,18 @@ def solve_mapped(state: State, solve: Callable[[InnerState], Projection]) -> Pro
 
 
 def inner_state(state: State) -> State:
-    """Return the state of the mapped rows, or `state` itself if there is no feature map."""
-    return state.inner if isinstance(state, MappedState) else state
+    """Return the state of the mapped rows, or `state` itself if there is no feature map.
+
+    If the rows are stored in folds, the result is the state of the rows of all folds.
+    """
+    inner: State = state.inner if isinstance(state, MappedState) else state
+    return inner.whole() if isinstance(inner, FoldedState) else inner
+
+
+def fold_states(state: State) -> tuple[MomentState, ...]:
+    """Return the state of the mapped rows of each fold, () if rows are not stored in folds."""
+    inner: State = state.inner if isinstance(state, MappedState) else state
+    return inner.true_parts() if isinstance(inner, FoldedState) else ()
 
 
 def add_map(state: State, projection: Projection) -> Projection:

@@ -10,10 +10,10 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
+from stream_dr.estimators.fitting.mapping import inner_state
 from stream_dr.solve.conjugate_gradient import BlockSolve
 from stream_dr.solve.rounding import Rounding
 from stream_dr.solve.spectral import EPS, left_singular
-from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label
@@ -195,7 +195,7 @@ def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1)
     min_class_rows: number of rows that a label needs to be a class. The moments are changed such
         that the means of labels with fewer rows have no influence.
     """
-    state = cast(MomentState, state.inner if isinstance(state, MappedState) else state)
+    state = cast(MomentState, inner_state(state))
     c = state.centred()
     d = len(c.mean)
 

@@ -35,7 +35,6 @@ from stream_dr.rows.source import as_source
 from stream_dr.solve.conjugate_gradient import BlockSolve, largest_angle
 from stream_dr.solve.subspace import Subspace
 from stream_dr.solve.tall_qr import tall_qr
-from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.protocol import State, nested_state
 
 if TYPE_CHECKING:
@@ -289,8 +288,7 @@ def is_exact(estimator: "Estimator", state: State) -> bool:
 
     Refine would then change nothing.
     """
-    inner = state.inner if isinstance(state, MappedState) else state
-    return not cast("ClosedForm", estimator).reads_scatter() or moments_of(inner).scatter is not None
+    return not cast("ClosedForm", estimator).reads_scatter() or moments_of(state).scatter is not None
 
 
 def _initial_columns(guess: Projection | None, moments: Moments) -> np.ndarray:

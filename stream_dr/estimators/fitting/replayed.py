@@ -20,6 +20,7 @@ from sklearn.base import clone
 
 from stream_dr.errors import CannotRefine
 from stream_dr.estimators.fitting.fitted_state import FittedState
+from stream_dr.estimators.fitting.mapping import inner_state
 from stream_dr.estimators.fitting.moments import Moments, moments_of
 from stream_dr.feature_maps import feature_map
 from stream_dr.feature_maps.table import add, mapped_rows, without_statistics
@@ -95,7 +96,7 @@ class Replayed:
         threads: int = 1,
     ) -> None:
         self._threads = threads
-        self._estimator = clone(estimator).set_params(scatter="diagonal")
+        self._estimator = clone(estimator).set_params(scatter="diagonal", folds=0)
         self._state = state
         self._moments = moments
         self._names = names
@@ -267,9 +268,9 @@ def without_feature_map(
     mapped. If the estimator has no feature map, the arguments are returned unchanged.
     """
     if not isinstance(state, MappedState):
-        return estimator, cast(MomentState, state), source, names
+        return estimator, cast(MomentState, inner_state(state)), source, names
     plain = clone(estimator).set_params(feature_map=None)
-    return plain, cast(MomentState, state.inner), MappedSource(estimator, state, source, names), None
+    return plain, cast(MomentState, inner_state(state)), MappedSource(estimator, state, source, names), None
 
 
 def state_difference(state: MomentState, fresh: MomentState) -> str | None:

@@ -18,7 +18,7 @@ from sklearn.utils import ClassifierTags, Tags
 
 from stream_dr.errors import EmptyInput, InvalidParameter, WidthMismatch
 from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
+from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NotFitted
@@ -70,7 +70,13 @@ class TargetRegression(ClosedForm):
         return self._readout().predict(self.project(projection.scoring(), X))
 
     def partial_fit(
-        self, X: RowsLike, y: TargetsLike = None, sample_weight: WeightsLike = None, classes: ArrayLike | None = None
+        self,
+        X: RowsLike,
+        y: TargetsLike = None,
+        sample_weight: WeightsLike = None,
+        classes: ArrayLike | None = None,
+        *,
+        groups: GroupsLike = None,
     ) -> Self:
         """Learn more rows X (rows, features) with targets.
 
@@ -80,8 +86,9 @@ class TargetRegression(ClosedForm):
         sample_weight: weights (rows,).
         classes: ignored, because new labels may come at any time. The argument exists for code
             written for scikit-learn's classifiers.
+        groups: group (rows,) of each row, as in `fit`.
         """
-        return super().partial_fit(X, y, sample_weight)
+        return super().partial_fit(X, y, sample_weight, groups=groups)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

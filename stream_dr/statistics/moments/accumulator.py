@@ -19,13 +19,13 @@ from stream_dr.statistics.moments.batch_plan import BatchPlan, plan_batch
 from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
 from stream_dr.statistics.moments.centred_sums import CentredSums, TargetRows, chunk_rows
 from stream_dr.statistics.moments.class_scatter import ClassScatter, ClassScatterSums
-from stream_dr.statistics.moments.clock import advance_scale, aged_weights, clock_weights, max_span
+from stream_dr.statistics.moments.clock import advance_scale, aged_weights, clock_set_back, clock_weights, max_span
 from stream_dr.statistics.moments.encoding import Encoding, check_encoding, encoded_rows
 from stream_dr.statistics.moments.label_sets import LabelSets, LabelSetSums
 from stream_dr.statistics.moments.sparse_sums import SparsePart, SparseSums
 from stream_dr.statistics.moments.state import Centred, MomentState, centred_features, check_spec, empty_state
 from stream_dr.statistics.moments.target_sums import TargetSums, empty_targets
-from stream_dr.statistics.moments.unlearn import set_clock_back, subtract_state
+from stream_dr.statistics.moments.unlearn import subtract_state
 from stream_dr.statistics.protocol import Absent, AccumulatorBase
 from stream_dr.targets.label_codes import Label
 
@@ -88,15 +88,12 @@ class MomentAccumulator(AccumulatorBase):
         InvalidTargets or InvalidWeights. Raises LimitExceeded if there would be too many distinct
         sets of labels.
         """
-        batch = plan_batch(self, self._codes, block)
-        rows = batch.rows
-        if rows:
-            ids, new = self._plan_sets(batch)
-            self._begin(batch, new)
+        batch = self.plan(block)
+        if batch.rows:
+            self.begin(batch)
             step = max_span(self.decay)
-            for start in range(0, rows, step):
-                self._learn(batch, ids, start, min(start + step, rows))
-        self.rows += rows
+            for start in range(0, batch.rows, step):
+                self.learn(batch, start, min(start + step, batch.rows))
         self.rows_skipped += batch.skipped
 
     def remove(self, block: Block, age: int = 0) -> None:
@@ -117,12 +114,15 @@ class MomentAccumulator(AccumulatorBase):
         never been learned. Otherwise the rows learned before the batch keep the weights that they
         have now.
         """
-        batch = plan_batch(self, self._codes, block)
+        batch = self.plan(block)
         weights = aged_weights(batch.weights, self.decay, age)
         sets, classes = self._sets is not None, self._classes is not None
         part = MomentAccumulator(self.encoding, batch.scatter, label_sets=sets, class_scatter=classes)
         part._learn_plan(batch._replace(weights=weights))
-        self._load(set_clock_back(subtract_state(self.freeze(), part.freeze()), part.rows, age))
+
+        state = subtract_state(self.freeze(), part.freeze())
+        scale, clock = clock_set_back(self._scale, self._clock, self.decay, state.rows, part.rows, age)
+        self._load(state._replace(scale=scale, clock=clock))
 
     def freeze(self) -> MomentState:
         """Return a copy of the state so far.
@@ -190,38 +190,41 @@ class MomentAccumulator(AccumulatorBase):
         self._classes = ClassScatterSums(classes) if isinstance(classes, ClassScatter) else None
         self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
 
-    def _plan_sets(self, batch: BatchPlan) -> tuple[np.ndarray | None, dict[tuple[int, ...], int]]:
-        """Return the number of each row's label set, and the new label sets.
+    def plan(self, block: Block) -> BatchPlan:
+        """Check a batch and return its plan. Nothing is changed.
 
-        A label set is a distinct combination of labels, and has a number. The first result is
-        (rows,) int64, or None if no sums of label sets are stored. The second result is a dict
-        from each label set that no earlier row had to its number.
+        Raises the errors of `add`.
+        """
+        batch = plan_batch(self, self._codes, block)
+        return batch if self._sets is None else self.number_label_sets(batch)
 
-        Nothing is changed. Raises LimitExceeded if there would be too many label sets.
+    def number_label_sets(self, batch: BatchPlan) -> BatchPlan:
+        """Return a batch with the numbers of its label sets, if their sums are stored.
+
+        A label set is a distinct combination of labels. Raises LimitExceeded if there would be too
+        many.
         """
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
-            return None, {}
-        return self._sets.plan(batch.encoded, batch.rows)
+            return batch
+        sets = self._sets.plan(batch.encoded, batch.rows)
+        return batch._replace(encoded=batch.encoded._replace(sets=sets))
 
     def _learn_plan(self, batch: BatchPlan) -> None:
         """Learn a batch that another accumulator has checked.
 
         This accumulator must be empty, and must have the same parameters as the other accumulator.
         """
-        ids, new = self._plan_sets(batch)
         if batch.rows:
-            self._begin(batch, new)
-            self._learn(batch, ids, 0, batch.rows)
-        self.rows, self.rows_skipped = batch.rows, batch.skipped
+            batch = self.number_label_sets(batch)
+            self.begin(batch)
+            self.learn(batch, 0, batch.rows)
+        self.rows_skipped = batch.skipped
 
-    def _begin(self, batch: BatchPlan, new_sets: dict[tuple[int, ...], int]) -> None:
+    def begin(self, batch: BatchPlan) -> None:
         """Prepare the accumulator for a checked batch.
 
         The kind of targets, the labels and the number of features are set, and the arrays of sums
         grow accordingly.
-
-        new_sets: the label sets that no earlier row had, and their numbers. A label set is a
-            distinct combination of labels, given as a tuple of label indices.
         """
         if self.target_kind is None and batch.target_kind is not None:
             self._targets = TargetSums(empty_targets(batch.target_kind, 0 if batch.labels else batch.columns))
@@ -235,8 +238,8 @@ class MomentAccumulator(AccumulatorBase):
         self._begin_features(batch)
         if self._classes is not None and self.scatter == "exact":
             self._classes.grow(self.n_features, self.columns)
-        if self._sets is not None:
-            self._sets.begin(new_sets)
+        if self._sets is not None and batch.encoded is not None and batch.encoded.sets is not None:
+            self._sets.begin(batch.encoded.sets.new)
 
     def _begin_features(self, batch: BatchPlan) -> None:
         exact = self.scatter == "exact"
@@ -252,22 +255,20 @@ class MomentAccumulator(AccumulatorBase):
         if not batch.sparse:
             self._features = CentredSums(centred_features(self.freeze()))
 
-    def _renormalise(self, factor: float) -> None:
+    def rescale(self, factor: float) -> None:
+        """Multiply all stored sums by a factor."""
         for sums in (self._features, self._targets, self._classes, self._sets):
             if sums is not None:
                 sums.rescale(factor)
         self._weight *= factor
         self._largest = self._largest.scaled(factor)
 
-    def _learn(self, batch: BatchPlan, ids: np.ndarray | None, start: int, stop: int) -> None:
-        """Learn rows start:stop of a batch.
+    def learn(self, batch: BatchPlan, start: int, stop: int) -> None:
+        """Learn rows start:stop of a batch for which `begin` was called.
 
         There must be at most `max_span(decay)` rows (clock.py).
-
-        ids: (rows,) number of each row's set of labels. None if sums for sets of labels are not
-            stored.
         """
-        self._scale = advance_scale(self._scale, self.decay, stop - start, self._renormalise)
+        self._scale = advance_scale(self._scale, self.decay, stop - start, self.rescale)
         weights = clock_weights(batch.weights[start:stop], self.decay, self._scale)
         size = stop - start if isinstance(self._features, SparseSums) else chunk_rows(self.n_features)
         for at in range(start, stop, size):
@@ -275,9 +276,10 @@ class MomentAccumulator(AccumulatorBase):
             X = batch.X if end - at == batch.rows else batch.X[at:end]
             w = weights[at - start : end - start]
             self._learn_rows(X, w, batch, at, end)
-            if self._sets is not None and ids is not None:
-                self._sets.add(X, w, ids[at:end], self.n_features)
+            if self._sets is not None and batch.encoded is not None and batch.encoded.sets is not None:
+                self._sets.add(X, w, batch.encoded.sets.numbers[at:end], self.n_features)
         self._clock += stop - start
+        self.rows += stop - start
 
     def _learn_rows(self, X: Rows, w: np.ndarray, batch: BatchPlan, start: int, stop: int) -> None:
         """Learn the rows X, which are rows start:stop of the batch.

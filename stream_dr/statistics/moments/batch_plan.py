@@ -12,7 +12,7 @@ from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
 from stream_dr.rows.block import Block, Rows, as_weights, check_rows, row_weights
 from stream_dr.rows.sparse_rows import is_sparse
-from stream_dr.statistics.moments.encoding import Encoded, Encoding, check_encoding_kind, encode
+from stream_dr.statistics.moments.encoding import Encoded, Encoding, check_encoding_kind, encode, take_encoded
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import Targets, check_label_type, labelled_rows, no_labels
 
@@ -58,6 +58,8 @@ class BatchPlan(NamedTuple):
         Number of target columns.
     scatter, dense, target_kind, target_width, labels
         As in MomentState.
+    hashes : (rows,) uint64 or None
+        Hash of each row or of its group, if the block has them. It decides the row's fold.
     """
 
     X: Rows
@@ -71,6 +73,16 @@ class BatchPlan(NamedTuple):
     target_kind: str | None
     target_width: int
     labels: tuple[Label, ...]
+    hashes: np.ndarray | None = None
+
+    def take(self, rows: np.ndarray) -> "BatchPlan":
+        """Return the plan of some of the rows, by their indices (int64)."""
+        return self._replace(
+            X=self.X[rows],
+            weights=self.weights[rows],
+            encoded=None if self.encoded is None else take_encoded(self.encoded, rows),
+            hashes=None if self.hashes is None else self.hashes[rows],
+        )
 
     @property
     def rows(self) -> int:
@@ -128,7 +140,9 @@ def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Bloc
         columns = len(labels) if encoded.values is None else encoded.values.shape[1]
 
     dense = learner.dense or not sparse
-    return BatchPlan(block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, target_width, labels)
+    return BatchPlan(
+        block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, target_width, labels, block.hashes
+    )
 
 
 def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> tuple[tuple[Label, ...], np.ndarray]:

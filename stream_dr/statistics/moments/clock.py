@@ -68,3 +68,21 @@ def aged_weights(weights: np.ndarray, decay: float, age: int) -> np.ndarray:
     age: number of rows learned after the last of these rows.
     """
     return weights if decay == 1.0 else weights * decay ** (age + np.arange(len(weights) - 1, -1, -1.0))
+
+
+def clock_set_back(scale: float, clock: int, decay: float, rows: int, removed: int, age: int) -> tuple[float, int]:
+    """Return the scale and the clock after rows were removed.
+
+    The clock is the number of rows by which decay has aged the sums. Under decay it is set back
+    only if the removed rows were the newest or the oldest.
+
+    scale, clock, decay: of the state, before the removal.
+    rows: number of remaining rows.
+    removed: number of consecutive rows removed.
+    age: number of rows learned after these rows.
+    """
+    if not rows:
+        return 1.0, 0
+    if decay == 1.0 or not 0 < age < rows:
+        clock = max(clock - removed, 0)
+    return (scale if decay == 1.0 or age else scale * decay**-removed), clock

@@ -22,7 +22,7 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter, TargetKindMismatch
 from stream_dr.statistics.protocol import nested_state
-from stream_dr.targets.targets import Targets
+from stream_dr.targets.targets import Targets, taken_entries
 
 ENCODINGS = ("none", "indicator", "partial", "zhou")
 
@@ -77,6 +77,21 @@ class Fourier(NamedTuple):
 Encoding = str | Fourier
 
 
+class RowSets(NamedTuple):
+    """Label sets of the rows of a batch. A label set is a distinct combination of labels.
+
+    Attributes
+    ----------
+    numbers : (rows,) int64
+        Number of each row's label set, −1 for rows without labels.
+    new : dict
+        Numbers of the label sets that no earlier row had, by the tuple of their label indices.
+    """
+
+    numbers: np.ndarray
+    new: dict[tuple[int, ...], int]
+
+
 class Encoded(NamedTuple):
     """Targets of one batch as k numeric columns, sparse for labels.
 
@@ -91,12 +106,15 @@ class Encoded(NamedTuple):
         Value of all entries of a row. None if all values are 1.
     values : (rows, k) float64 or None
         Continuous targets. None for labels.
+    sets : RowSets or None
+        Label sets of the rows. None if no sums of label sets are stored.
     """
 
     codes: np.ndarray
     indptr: np.ndarray | None = None
     row_values: np.ndarray | None = None
     values: np.ndarray | None = None
+    sets: RowSets | None = None
 
 
 def check_encoding(encoding: Encoding) -> None:
@@ -163,3 +181,18 @@ def encoded_rows(encoded: Encoded, start: int, stop: int) -> Encoded:
         return Encoded(encoded.codes[start:stop], None, row_values)
     indptr = encoded.indptr[start : stop + 1]
     return Encoded(encoded.codes[indptr[0] : indptr[-1]], indptr - indptr[0], row_values)
+
+
+def take_encoded(encoded: Encoded, rows: np.ndarray) -> Encoded:
+    """Return some rows of encoded targets.
+
+    rows: int64 indices of the rows.
+    """
+    if encoded.values is not None:
+        return encoded._replace(values=encoded.values[rows])
+    row_values = None if encoded.row_values is None else encoded.row_values[rows]
+    sets = None if encoded.sets is None else encoded.sets._replace(numbers=encoded.sets.numbers[rows])
+    if encoded.indptr is None:
+        return Encoded(encoded.codes[rows], None, row_values, sets=sets)
+    indptr, places = taken_entries(encoded.indptr, rows)
+    return Encoded(encoded.codes[places], indptr, row_values, sets=sets)

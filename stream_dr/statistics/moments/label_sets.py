@@ -34,7 +34,7 @@ from stream_dr.checks import (
 )
 from stream_dr.errors import LimitExceeded
 from stream_dr.rows.block import Rows
-from stream_dr.statistics.moments.encoding import Encoded
+from stream_dr.statistics.moments.encoding import Encoded, RowSets
 from stream_dr.statistics.protocol import nested_state
 
 MOST_SETS = 20_000
@@ -185,6 +185,19 @@ class LabelSets(NamedTuple):
         """
         return self._replace(sets=tuple(tuple(sorted(int(codes[c]) for c in s)) for s in self.sets))
 
+    def with_sets(self, sets: tuple[tuple[int, ...], ...], width: int) -> "LabelSets":
+        """Return the sums with renumbered label sets.
+
+        sets: all label sets of the result, in the order of their new numbers.
+        width: number of features.
+        """
+        if sets == self.sets:
+            return self
+        sums = LabelSetSums(LabelSets.empty())
+        sums.begin({one: number for number, one in enumerate(sets)})
+        sums.join(self, width, 1.0)
+        return sums.freeze()
+
     def renumbered(self, new_index: np.ndarray, width: int) -> Self:
         """Return the sums with renumbered features.
 
@@ -238,12 +251,8 @@ class LabelSetSums:
         """Return the sums so far."""
         return LabelSets(tuple(self._numbers), self._weights, self._rows, self._shift, tuple(self._stack))
 
-    def plan(self, encoded: Encoded, rows: int) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
+    def plan(self, encoded: Encoded, rows: int) -> RowSets:
         """Return the number of each row's label set, and the new label sets.
-
-        A label set is a distinct combination of labels, and has a number. The first result is
-        (rows,) int64, with −1 for rows without labels. The second result is a dict from each label
-        set that no earlier row had to its number.
 
         Nothing is changed. Raises LimitExceeded if there would be more than 20,000 label sets.
 
@@ -265,7 +274,7 @@ class LabelSetSums:
                 f"{known + len(new)} distinct label sets; clique and star keep sums for at most {MOST_SETS} of them. Use "
                 'laplacian="zhou", which needs none.'
             )
-        return numbers, new
+        return RowSets(numbers, new)
 
     def begin(self, new: dict[tuple[int, ...], int]) -> None:
         """Add new label sets that have no rows yet.

@@ -61,10 +61,10 @@ def subtract_state(whole: MomentState, part: MomentState) -> MomentState:
     part: state of rows that `whole` has learned. The rows have the weights that they now have in
         `whole`. The decay of `part` is 1.
     """
-    skipped = _remaining_rows(whole.rows_skipped, part.rows_skipped, "rows without target")
+    skipped = remaining_rows(whole.rows_skipped, part.rows_skipped, "rows without target")
     if part.rows == 0:
         return whole._replace(rows_skipped=skipped)
-    rows = _remaining_rows(whole.rows, part.rows, "rows")
+    rows = remaining_rows(whole.rows, part.rows, "rows")
 
     _check_contained(whole, part)
     a, b = brought_together(whole, scale_state(part, 1.0 / whole.scale))
@@ -90,23 +90,6 @@ def subtract_state(whole: MomentState, part: MomentState) -> MomentState:
             "from the start, without the rows that are to go."
         )
     return out
-
-
-def set_clock_back(state: MomentState, removed: int, age: int) -> MomentState:
-    """Return the state with its clock set back after rows were removed.
-
-    The clock is the number of rows by which decay has aged the sums. Under decay it is set back
-    only if the removed rows were the newest or the oldest.
-
-    removed: number of consecutive rows removed.
-    age: number of rows learned after these rows.
-    """
-    if state.decay == 1.0 or not 0 < age < state.rows:
-        state = state._replace(clock=max(state.clock - removed, 0))
-    if state.decay == 1.0 or age or not state.rows:
-        return state
-    younger = state.decay**-removed
-    return state._replace(scale=state.scale * younger)
 
 
 def _varying_sizes(state: MomentState) -> Largest:
@@ -209,18 +192,19 @@ def _check_removable(a: MomentState, b: MomentState, noise: float) -> None:
             _check_weight(had[j], removed[j], noise, f"weight of rows with feature {j}")
     old, gone = a.targets, b.targets
     for j in np.flatnonzero(gone.label_rows > 0) if old.labelled else ():
-        _remaining_rows(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with label {a.labels[j]!r}")
+        remaining_rows(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with label {a.labels[j]!r}")
         _check_weight(old.label_weights[j], gone.label_weights[j], noise, f"weight of label {a.labels[j]!r}")
     if a.encoding == "partial":
         unlabelled, to_remove = (int(state.rows - state.targets.label_rows.sum()) for state in (a, b))
-        _remaining_rows(unlabelled, to_remove, "rows without a label")
+        remaining_rows(unlabelled, to_remove, "rows without a label")
     if isinstance(a.label_sets, LabelSets) and isinstance(b.label_sets, LabelSets):
         rows = dict(zip(a.label_sets.sets, a.label_sets.rows.tolist(), strict=True))
         for s, n in zip(b.label_sets.sets, b.label_sets.rows.tolist(), strict=True):
-            _remaining_rows(rows.get(s, 0), n, f"rows with the labels {[a.labels[c] for c in s]!r}")
+            remaining_rows(rows.get(s, 0), n, f"rows with the labels {[a.labels[c] for c in s]!r}")
 
 
-def _remaining_rows(had: int, removed: int, what: str) -> int:
+def remaining_rows(had: int, removed: int, what: str) -> int:
+    """Return the number of remaining rows. Raise CannotUnlearn if it is negative."""
     if removed > had:
         raise CannotUnlearn(
             f"{removed} {what} would be removed but {had} were learned; unlearn only rows that were learned."

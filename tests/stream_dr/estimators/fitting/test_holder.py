@@ -14,7 +14,7 @@ CHANGES: dict[str, Any] = {
     "scatter": "exact", "decay": 0.5, "feature_map": stream_dr.hashing(16), "laplacian": "star", "kernel": "rbf",
     "sigma": 3.0, "n_fourier": 50, "random_state": 7, "n_components": 1, "amnesic": 1.0, "center": False, "a": 3.0,
     "reservoir": 20, "label_aware": True, "labels": list("abcd"),
-    "unlabelled": "use", "alpha": -1.0, "beta": 1.0,
+    "folds": 3, "folds_by": "id", "unlabelled": "use", "alpha": -1.0, "beta": 1.0,
 }  # fmt: skip
 CASES = [(key, name) for key in KEYS for name in ESTIMATORS[key].fixed if (key, name) != ("skm", "unlabelled")]
 """SKM refuses unlabelled="use" at its default a."""

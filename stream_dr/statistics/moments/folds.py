@@ -1,0 +1,302 @@
+"""Sums of rows in K folds, whose merge is the sum of all rows [mathematics §13].
+
+Each row is learned in one of K MomentStates, its fold. The fold is the row's hash modulo K
+(row_hashes.py). So it does not matter how the rows were batched, in which order they came, or which
+of two merged states learned them.
+
+From the folds, errors on held-out rows and the uncertainty of components can be computed without
+reading any row again.
+
+Decay belongs to the folds together. The folds themselves have decay 1. A row enters its fold with
+the weight that the clock of all rows gives it (clock.py).
+"""
+
+from collections.abc import Callable
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_dr.checks import MOST_ROWS, check_within, field_error
+from stream_dr.errors import CannotMerge
+from stream_dr.rows.block import Block
+from stream_dr.statistics.moments.accumulator import MomentAccumulator
+from stream_dr.statistics.moments.batch_plan import BatchPlan
+from stream_dr.statistics.moments.clock import advance_scale, aged_weights, clock_set_back, clock_weights, max_span
+from stream_dr.statistics.moments.label_sets import LabelSets
+from stream_dr.statistics.moments.sparse_sums import SparsePart
+from stream_dr.statistics.moments.state import MomentState, align_state, centred_features, scale_state
+from stream_dr.statistics.moments.unlearn import remaining_rows, subtract_state
+from stream_dr.statistics.protocol import AccumulatorBase, nested_state
+from stream_dr.statistics.row_hashes import row_hashes
+from stream_dr.targets.label_codes import Label
+
+
+class FoldedState(NamedTuple):
+    """Additive sums of rows in K folds.
+
+    Attributes
+    ----------
+    decay : float
+        Factor by which the weight of a row shrinks with every later row of any fold.
+    scale : float
+        Factor from the stored sums of every fold to true sums.
+    clock : int
+        Number of rows by which decay has aged the sums.
+    rows_skipped : int
+        Number of rows that were not learned because they had no target.
+    parts : tuple of MomentState
+        State of each fold, with decay 1 and scale 1. All have the same features and labels.
+    """
+
+    decay: float
+    scale: float
+    clock: int
+    rows_skipped: int
+    parts: tuple[MomentState, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows learned."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features so far, 0 before the first batch."""
+        return self.parts[0].n_features
+
+    @property
+    def target_kind(self) -> str | None:
+        """Kind of targets. None before the first target."""
+        return self.parts[0].target_kind
+
+    @property
+    def labels(self) -> tuple[Label, ...]:
+        """Distinct labels in order of first appearance."""
+        return self.parts[0].labels
+
+    @property
+    def label_rows(self) -> np.ndarray:
+        """Number of rows with each label (labels,) int64."""
+        return np.sum([part.label_rows for part in self.parts], axis=0)
+
+    def check(self) -> None:
+        """Raise DamagedFile unless the folds fit each other."""
+        check_within(self, 0, MOST_ROWS, "clock", "rows_skipped")
+        if len(self.parts) < 2 or not (0.0 < self.decay <= 1.0 and self.scale > 0.0):
+            raise field_error(self, "parts", f"{len(self.parts)} of scale {self.scale}", "at least 2 of scale above 0")
+        for part in self.parts:
+            part.check()
+            if (part.n_features, part.labels, part.decay, part.scale) != (self.n_features, self.labels, 1.0, 1.0):
+                raise field_error(self, "parts", "of different features or labels", "of the same")
+
+    def merge(self, other: "FoldedState") -> "FoldedState":
+        """Return the state of the rows of `self` and `other` together.
+
+        With decay < 1, the rows of `other` must have come after the rows of `self`. Raises
+        CannotMerge. Costs as much as K merges of a MomentState.
+        """
+        if len(self.parts) != len(other.parts) or self.decay != other.decay:
+            raise CannotMerge(
+                f"states of {len(self.parts)} folds and decay {self.decay} cannot be merged with states of "
+                f"{len(other.parts)} folds and decay {other.decay}: learn both with the same parameters."
+            )
+        skipped = self.rows_skipped + other.rows_skipped
+        if not (self.rows and other.rows):
+            return (self if self.rows else other)._replace(rows_skipped=skipped)
+        aged = self.scale * self.decay**other.clock / other.scale
+        merged = [scale_state(a, aged).merge(b) for a, b in zip(self.parts, other.parts, strict=True)]
+        return FoldedState(self.decay, other.scale, self.clock + other.clock, skipped, in_step(merged))
+
+    def whole(self) -> MomentState:
+        """Return the state of the rows of all folds together. Costs K − 1 merges."""
+        merged = reduce(MomentState.merge, self.parts)
+        return merged._replace(decay=self.decay, scale=self.scale, clock=self.clock, rows_skipped=self.rows_skipped)
+
+    def true_parts(self) -> tuple[MomentState, ...]:
+        """Return the state of each fold with true sums, which are not divided by `scale`."""
+        return tuple(scale_state(part, self.scale) for part in self.parts)
+
+
+nested_state(FoldedState)
+
+
+def in_step(parts: list[MomentState]) -> tuple[MomentState, ...]:
+    """Return states with the same features, labels, label sets and form.
+
+    Folds of two merged streams may have met labels in different orders, or some of them only.
+    """
+    labels = tuple(dict.fromkeys(label for part in parts for label in part.labels))
+    width, dense = max(part.n_features for part in parts), any(part.dense for part in parts)
+    number = {label: j for j, label in enumerate(labels)}
+
+    aligned = []
+    for part in parts:
+        columns = np.array([number[label] for label in part.labels], dtype=np.int64)
+        columns = columns if part.labels else np.arange(part.columns)
+        part = align_state(part, width, labels, columns, max(len(labels), part.columns))
+        if dense and isinstance(part.features, SparsePart):
+            part = part._replace(features=centred_features(part))
+        aligned.append(part._replace(dense=dense))
+
+    sets = tuple(dict.fromkeys(own for part in aligned for own in _label_sets(part)))
+    return tuple(
+        part._replace(label_sets=part.label_sets.with_sets(sets, width))
+        if isinstance(part.label_sets, LabelSets)
+        else part
+        for part in aligned
+    )
+
+
+def _label_sets(state: MomentState) -> tuple[tuple[int, ...], ...]:
+    return state.label_sets.sets if isinstance(state.label_sets, LabelSets) else ()
+
+
+class FoldedAccumulator(AccumulatorBase):
+    """Accumulator that learns each row in one of K folds.
+
+    Checks of a batch are made once, for all folds. `freeze` returns a FoldedState.
+
+    Parameters
+    ----------
+    folds : int
+        Number of folds K ≥ 2.
+    build : function
+        Returns a MomentAccumulator of decay 1 that continues from a MomentState, or is empty if its
+        argument is None.
+    decay : float in (0, 1]
+        Factor by which the weight of a row shrinks with every later row.
+    state : FoldedState or None
+        State to continue from.
+    """
+
+    def __init__(
+        self,
+        folds: int,
+        build: Callable[[MomentState | None], MomentAccumulator],
+        decay: float = 1.0,
+        state: FoldedState | None = None,
+    ) -> None:
+        self.folds = folds
+        self.decay = decay
+        self._build = build
+        if state is not None and (len(state.parts) != folds or state.decay != decay):
+            raise CannotMerge(
+                f"a state of {len(state.parts)} folds and decay {state.decay} cannot be continued with {folds} folds and "
+                f"decay {decay}: set the parameters back."
+            )
+        self._load(state or FoldedState(decay, 1.0, 0, 0, (build(None).freeze(),) * folds))
+
+    def _load(self, state: FoldedState) -> None:
+        self._parts = [self._build(part) for part in state.parts]
+        self._scale, self._clock, self.rows_skipped = state.scale, state.clock, state.rows_skipped
+
+    @property
+    def rows(self) -> int:
+        """Number of rows learned."""
+        return sum(part.rows for part in self._parts)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features so far, 0 before the first batch."""
+        return self._parts[0].n_features
+
+    @property
+    def target_kind(self) -> str | None:
+        """Kind of targets. None before the first target."""
+        return self._parts[0].target_kind
+
+    @property
+    def label_rows(self) -> np.ndarray:
+        """Number of rows (labels,) int64 with each label."""
+        return np.sum([part.label_rows for part in self._parts], axis=0)
+
+    @property
+    def labels_left(self) -> tuple[Label, ...]:
+        """Labels of the remaining rows, in order of first appearance."""
+        return tuple(label for label, rows in zip(self.labels, self.label_rows, strict=True) if rows)
+
+    @property
+    def labels(self) -> tuple[Label, ...]:  # type: ignore[override]
+        """Distinct labels in order of first appearance."""
+        return self._parts[0].labels
+
+    @property
+    def scatter(self) -> str:  # type: ignore[override]
+        """Part of the scatter matrix of the features that is stored."""
+        return self._parts[0].scatter
+
+    def add(self, block: Block) -> None:
+        """Learn one batch, each row in its fold.
+
+        Raises the errors of MomentAccumulator.add. After an error nothing has changed.
+        """
+        batch = self._plan(block)
+        if batch.rows:
+            for part in self._parts:
+                part.begin(batch)
+            step = max_span(self.decay)
+            for start in range(0, batch.rows, step):
+                stop = min(start + step, batch.rows)
+                self._scale = advance_scale(self._scale, self.decay, stop - start, self._renormalise)
+                weights = clock_weights(batch.weights[start:stop], self.decay, self._scale)
+                chunk = batch if stop - start == batch.rows else batch.take(np.arange(start, stop))
+                self._learn(chunk._replace(weights=weights))
+            self._clock += batch.rows
+        self.rows_skipped += batch.skipped
+
+    def remove(self, block: Block, age: int = 0) -> None:
+        """Remove a batch that was learned before, each row from its fold.
+
+        Raises the errors of MomentAccumulator.remove. They apply to each fold alone, so the digits
+        of the smallest fold decide. After an error nothing has changed.
+
+        age: number of rows learned after the last row of the batch.
+        """
+        batch = self._plan(block)
+        removed = FoldedAccumulator(self.folds, self._build)
+        # The empty folds number label sets from 0 on.
+        batch = removed._parts[0].number_label_sets(batch)
+        for fold in removed._parts:
+            fold.begin(batch)
+        weights = aged_weights(batch.weights, self.decay, age) / self._scale
+        removed._learn(batch._replace(weights=weights))
+
+        skipped = remaining_rows(self.rows_skipped, batch.skipped, "rows without target")
+        pairs = zip(self.freeze().parts, removed.freeze().parts, strict=True)
+        remaining = [subtract_state(mine, theirs) for mine, theirs in pairs]
+        rows = sum(part.rows for part in remaining)
+        empty = self._build(None)
+        if rows:
+            # A fold that has lost its last row has the features and labels of the others.
+            empty.begin(batch)
+        remaining = [part if part.rows else empty.freeze() for part in remaining]
+        scale, clock = clock_set_back(self._scale, self._clock, self.decay, rows, batch.rows, age)
+        self._load(FoldedState(self.decay, scale, clock, skipped, in_step(remaining)))
+
+    def freeze(self) -> FoldedState:
+        """Return a copy of the state so far. Costs as much as K times that of a MomentState."""
+        parts = tuple(part.freeze() for part in self._parts)
+        return FoldedState(self.decay, self._scale, self._clock, self.rows_skipped, parts)
+
+    def _plan(self, block: Block) -> BatchPlan:
+        """Check a batch and return its plan. All folds have what the checks need."""
+        if block.hashes is None and not block.table:
+            block = block._replace(hashes=row_hashes(block))
+        return self._parts[0].plan(block)
+
+    def _learn(self, batch: BatchPlan) -> None:
+        """Learn rows with the weights with which they enter the sums, each in its fold."""
+        assert batch.hashes is not None
+        fold = (batch.hashes % np.uint64(self.folds)).astype(np.int64)
+        counts = np.bincount(fold, minlength=self.folds)
+        batch = batch.take(np.argsort(fold, kind="stable"))
+        start = 0
+        for part, rows in zip(self._parts, counts.tolist(), strict=True):
+            if rows:
+                part.learn(batch, start, start + rows)
+            start += rows
+
+    def _renormalise(self, factor: float) -> None:
+        for part in self._parts:
+            part.rescale(factor)
