@@ -1,4 +1,4 @@
-"""Choice of the ridge, or of the number of components, by cross-validation without the rows.
+"""Cross-validation of the ridge and the number of components, without rows.
 
 The rows of a stream are learned into K folds, one MomentState for each fold. A model is trained on
 the merge of all folds but one. The error on the rows of the remaining fold is computed from the
@@ -12,9 +12,10 @@ and Cyy. The error on its rows is tr(Fᵀ E F) with
 
 [mathematics §12]. F (k, r) are factors of the k target columns. They are the same for all folds.
 
-Every predictor of a path is W = V diag(g) Vᵀ Cxy, where Cxy belongs to the training rows. The basis
-V is computed once for each fold, and g depends on the ridge or on the number of components. So the
-error is a quadratic form in g, and a further value of the ridge costs only O(d²) for d features.
+Every predictor of a path is W = V diag(g) Vᵀ Cxy, where Cxy belongs to the training rows. The
+basis V is computed once for each fold, and g depends on the ridge or on the number of components.
+So the error is a quadratic form in g, and a further value of the ridge costs only O(d²) for d
+features.
 """
 
 import warnings
@@ -145,7 +146,7 @@ def others(parts: Sequence[MomentState]) -> Iterator[MomentState]:
 
 
 def _others_within(parts: Sequence[MomentState], outside: MomentState) -> Iterator[MomentState]:
-    """Yield for each fold the merge of `outside` and all other folds of `parts`."""
+    """Yield the merge of `outside` and all other folds of `parts`."""
     if len(parts) == 1:
         yield outside
         return
@@ -156,9 +157,9 @@ def _others_within(parts: Sequence[MomentState], outside: MomentState) -> Iterat
 
 
 def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState], one_standard_error: bool = False) -> RidgePath:
-    """Return the cross-validated error for each ridge, and the ridge of least error.
+    """Return the cross-validated error for each ridge.
 
-    Costs O(K d³) for K folds and d features.
+    The ridge of least error is chosen. Costs O(K d³) for K folds and d features.
 
     Parameters
     ----------
@@ -209,9 +210,9 @@ def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState], one_standard
 def component_path(estimator: "PLSDA", parts: Sequence[MomentState]) -> ComponentPath:
     """Return the cross-validated error for each number of components.
 
-    At most 25 components are compared, and at most as many as the model of all rows has. If a
-    fold's training rows have fewer components, all of these are used. The parameter `n_components`
-    of the estimator is not used.
+    The number of least error is chosen. At most 25 components are compared, and at most as many as
+    the model of all rows has. If a fold's training rows have fewer components, all of these are
+    used. The parameter `n_components` of the estimator is not used.
 
     parts: states of the folds, as in `ridge_path`. The errors that are raised are the same, too.
     """
@@ -229,7 +230,7 @@ def component_path(estimator: "PLSDA", parts: Sequence[MomentState]) -> Componen
 
 
 def _checked_folds(parts: Sequence[MomentState], parameter: str) -> tuple[MomentState, list[MomentState]]:
-    """Return the merge of all folds, and the folds that have rows.
+    """Return the merge of all folds, and the folds with rows.
 
     All returned states have the same features, and the same labels in the same order. Raises
     InvalidParameter if the states cannot be cross-validated.
@@ -260,7 +261,7 @@ def _checked_folds(parts: Sequence[MomentState], parameter: str) -> tuple[Moment
 def _cross_validated(
     estimator: "PredictsHeldOut", folds: list[MomentState], whole: Moments, fit: Fit
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the error (m,) of m predictors and its standard error (m,).
+    """Return the errors (m,) of m predictors and their standard errors (m,).
 
     folds: states with the same features and labels, in the same order.
     whole: moments of all rows, from which the factors of the target columns are computed.
@@ -287,9 +288,10 @@ def _cross_validated(
 def _held_out_errors(
     train: Moments, held: Moments, factors: np.ndarray, fitted: tuple[np.ndarray, np.ndarray]
 ) -> np.ndarray:
-    """Return the summed squared error (m,) of m predictors on held-out rows.
+    """Return the errors (m,) of m predictors on held-out rows.
 
-    A label that is not a class of the training rows is predicted as 0.
+    An error is the weighted sum of |Fᵀ e|² over the rows, for a row's residuals e (k,). A label
+    that is not a class of the training rows is predicted as 0.
 
     train: moments of the training rows.
     held: moments of the held-out rows, in the same scaled features.
@@ -314,7 +316,7 @@ def _held_out_errors(
 
 
 def _scatter_eigenpairs(m: Moments) -> tuple[np.ndarray, np.ndarray]:
-    """Return the eigenvalues (r,) and eigenvectors (features, r) of the rows' scatter.
+    """Return eigenvalues (r,) and eigenvectors (features, r) of the scatter.
 
     Constant columns, and eigenvalues that are only rounding errors, are left out, as when the
     method is solved [mathematics §3, rule 1].
@@ -329,5 +331,8 @@ def _scatter_eigenpairs(m: Moments) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mean_variance(m: Moments) -> float:
-    """Return the mean scatter of the columns that vary, which is summed over rows."""
+    """Return the mean scatter of the columns that vary.
+
+    The scatter of a column is a sum over rows.
+    """
     return float(m.diagonal.sum()) / max(int(np.count_nonzero(m.rounding.varying(m.diagonal))), 1)

@@ -37,6 +37,7 @@ ROWS = {
     "plain": X,
     "offset": X + 1e6,
     "rank-deficient": np.hstack([X, X[:, :2]]),
+    "near-copies of columns": np.hstack([X, X[:, :2] + 1e-5 * rng.normal(size=(N, 2))]),
     "more columns than rows": np.hstack([X, rng.normal(size=(N, 150))]),
     "constant column": np.hstack([X, np.full((N, 1), 1e5 / 3)]),
 }
@@ -107,6 +108,11 @@ def test_weights_an_empty_fold_and_standardize(key: str, kind: str, standardize:
     fold = np.where(FOLD == 1, 2, FOLD)
     rows = ROWS["constant column"] * np.geomspace(1.0, 1e3, D + 1)
     compare(key, {"standardize": standardize}, rows, TARGETS[kind], fold, WEIGHTS, kind)
+
+
+@pytest.mark.parametrize(("key", "kind"), WAYS)
+def test_a_fold_whose_rows_have_weight_0_is_empty(key: str, kind: str) -> None:
+    compare(key, {"min_class_rows": 1}, X, TARGETS[kind], FOLD, np.where(FOLD == 1, 0.0, WEIGHTS), kind)
 
 
 @pytest.mark.parametrize(("key", "kind"), [way for way in WAYS if way[1] != "continuous"])
