@@ -73,6 +73,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     limit: ClassVar[str] = "past these the rows have no covariance with the targets"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
     solves_eigenproblem: ClassVar[bool] = False
+    eigenvalue_growth: ClassVar[int] = 2
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
     n_components: int | None = 2
