@@ -83,6 +83,14 @@ class CCA(TargetRegression, TwoStage):
         root = self._inverse_root(moments)
         return RightHandSide(moments.cross @ root, root.shape[1] ** 0.5)
 
+    def loss_factors(self, moments: Moments) -> np.ndarray:
+        """Return the factors (targets, r) that whiten the targets.
+
+        The product of the factors and their own transpose is a pseudo-inverse of the targets'
+        scatter.
+        """
+        return self._inverse_root(moments)
+
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.
 

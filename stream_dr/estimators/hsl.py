@@ -128,6 +128,13 @@ class HSL(TwoStage):
             )
         return super().held_out_error(other)
 
+    def loss_factors(self, moments: Moments) -> np.ndarray:
+        """Return the factors (labels, labels) of the labels' indicators.
+
+        The matrix is diagonal. The factor of each label is 1 / √n for the weight n of its rows.
+        """
+        return np.diag(1.0 / np.sqrt(moments.label_weights))
+
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
         """Return XH (features, labels) and the Frobenius norm of H.
 

@@ -137,6 +137,13 @@ class LDA(LinearClassifier, TwoStage):
         """
         return RightHandSide(_weighted_means(moments), len(moments.label_weights) ** 0.5)
 
+    def loss_factors(self, moments: Moments) -> np.ndarray:
+        """Return the factors (classes, classes) of the classes' indicators.
+
+        The matrix is diagonal. The factor of each class is 1 / √n for the weight n of its rows.
+        """
+        return np.diag(1.0 / np.sqrt(moments.label_weights))
+
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return at most (classes − 1) directions and their eigenvalues.
 

@@ -43,6 +43,7 @@ class OPLS(TargetRegression, TwoStage):
 
     limit: ClassVar[str] = "there are at most as many as targets that the rows say something about"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
+    eigenvalue_growth: ClassVar[int] = 1
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
         """Return the cross-scatter (features, k) of rows and targets, and the targets' norm.
@@ -50,6 +51,10 @@ class OPLS(TargetRegression, TwoStage):
         The norm decides which part of the cross-scatter is only rounding error.
         """
         return RightHandSide(moments.cross, moments.target_size)
+
+    def loss_factors(self, moments: Moments) -> np.ndarray:
+        """Return the identity (targets, targets), because all targets count alike."""
+        return np.eye(moments.cross.shape[1])
 
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.

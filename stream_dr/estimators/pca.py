@@ -71,6 +71,7 @@ class PCA(LinearGaussian, ClosedForm):
     target_kinds: ClassVar[tuple[str, ...]] = ()
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
     encoding: ClassVar[str] = "none"
+    eigenvalue_growth: ClassVar[int] = 1
     standardize_choices: ClassVar[tuple[bool | None, ...]] = (False, True, None)
 
     n_components: int | float | None = None  # type: ignore[assignment]  # a share of the variance, too
@@ -140,6 +141,18 @@ class PCA(LinearGaussian, ClosedForm):
         return projection._replace(
             loadings=projection.loadings / np.sqrt(projection.eigenvalues / variance_divisor(moments))
         )
+
+    def shown_loadings(self, projection: Linear, state: State) -> np.ndarray:
+        """Return the loadings (features, components) that `components_` shows.
+
+        They are orthonormal even with `whiten`.
+
+        projection: projection of the mapped rows, if there is a feature map.
+        state: state from which the projection was solved.
+        """
+        if not self.whiten:
+            return projection.loadings
+        return projection.loadings * np.sqrt(projection.eigenvalues / variance_divisor(self.moments(state)))
 
     @property
     def components_(self) -> np.ndarray:

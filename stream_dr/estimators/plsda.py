@@ -73,6 +73,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     limit: ClassVar[str] = "past these the rows have no covariance with the targets"
     target_kinds: ClassVar[tuple[str, ...]] = ("class", "multilabel", "continuous")
     solves_eigenproblem: ClassVar[bool] = False
+    eigenvalue_growth: ClassVar[int] = 2
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
     n_components: int | None = 2
@@ -82,10 +83,19 @@ class PLSDA(TargetRegression, PredictsHeldOut):
 
         There are at most n_components directions, and fewer if no covariance remains.
         """
-        cross = moments.cross
-        most = len(cross) if self.n_components is None else self.n_components
+        return self.rotations(moments, len(moments.cross) if self.n_components is None else self.n_components)
+
+    def rotations(self, moments: Moments, most: int) -> Directions:
+        """Return at most `most` rotations and their squared covariances with the targets.
+
+        There are fewer rotations if no covariance remains.
+        """
         noise = moments.rounding.noise(moments.diagonal) * moments.target_size
-        return pls_rotations(moments.scatter_or_diagonal, cross, most, noise)
+        return pls_rotations(moments.scatter_or_diagonal, moments.cross, most, noise)
+
+    def loss_factors(self, moments: Moments) -> np.ndarray:
+        """Return the identity (targets, targets), because all targets count alike."""
+        return np.eye(moments.cross.shape[1])
 
     def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Return Cxx @ columns (features, m), for the scatter Cxx of the rows."""

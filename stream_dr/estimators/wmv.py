@@ -20,6 +20,19 @@ from stream_dr.statistics.moments.encoding import Encoding
 from stream_dr.targets.label_codes import Label
 
 
+class GrowthByPairs:
+    """Descriptor that returns the growth of WMV's eigenvalues with the rows.
+
+    With pairs="equal", the weights of pairs do not depend on the number N of rows, and eigenvalues
+    grow as N². With pairs="share", the weights are divided by numbers of rows, and eigenvalues
+    grow as N. Eigenvalues with pairs="share" and `pair_weights` are a sum of both.
+    """
+
+    def __get__(self, wmv: Any, owner: type) -> int:
+        """Return the exponent of the number of rows, 1 or 2."""
+        return 1 if wmv is not None and wmv.pairs == "share" else 2
+
+
 @dataclass(eq=False, repr=False)
 class WMV(ClosedForm):
     """Find directions that draw some pairs of classes together and others apart.
@@ -81,6 +94,7 @@ class WMV(ClosedForm):
 
     fixed: ClassVar[tuple[str, ...]] = (*ClosedForm.fixed, "unlabelled")
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
+    eigenvalue_growth: ClassVar[Any] = GrowthByPairs()
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
     alpha: float = -1.0

@@ -124,6 +124,11 @@ class ClosedForm(AdditiveEstimator):
     """True if components of equal eigenvalue may be rotated within their span."""
     predicts_with_all: ClassVar[bool] = False
     """True if predictions also use components that n_components excludes."""
+    eigenvalue_growth: ClassVar[int] = 0
+    """Exponent g of the growth N^g of the eigenvalues with the weight N of all rows.
+
+    The eigenvalues are multiplied by 2^g if every row is learned twice and `gamma` is doubled.
+    """
     standardize_choices: ClassVar[tuple[bool | None, ...]] = (False, True)
     """Values that `standardize` may have."""
 
@@ -363,6 +368,16 @@ class ClosedForm(AdditiveEstimator):
         loadings: (features, p), loadings of features that are multiplied by `moments.scale`.
         """
         return loadings
+
+    def shown_loadings(self, projection: Linear, state: State) -> np.ndarray:
+        """Return the loadings (features, components) that `components_` shows.
+
+        The default implementation returns the projection's loadings.
+
+        projection: projection of the mapped rows, if there is a feature map.
+        state: state from which the projection was solved.
+        """
+        return projection.loadings
 
     def centre(self, moments: Moments) -> np.ndarray:
         """Return the point (features,) that is subtracted from rows before projecting."""

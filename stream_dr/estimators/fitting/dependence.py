@@ -1,5 +1,7 @@
 """Base class of SPCA and SRP, which look for directions that depend on the targets."""
 
+from typing import ClassVar
+
 import numpy as np
 
 from stream_dr.errors import InvalidRows
@@ -16,6 +18,8 @@ class DependenceMethod(ClosedForm):
         Hilbert-Schmidt independence criterion (HSIC) of the projected rows and the targets, over
         the rows learned [SRP eq. 1]. See `stream_dr.hsic`.
     """
+
+    eigenvalue_growth: ClassVar[int] = 2
 
     @property
     def hsic_(self) -> float:

@@ -54,6 +54,15 @@ class PredictsHeldOut(ClosedForm):
         columns: (features, m).
         """
 
+    @abstractmethod
+    def loss_factors(self, moments: Moments) -> np.ndarray:
+        """Return factors F (k, r) of the target columns in the method's loss.
+
+        The loss of rows with the residuals e (k,) is the sum of their |Fᵀ e|².
+
+        moments: moments of all rows, with k target columns.
+        """
+
     def held_out_error(self, other: Self) -> HeldOutError:
         """Return the error of this model on the rows that another model has learned.
 

@@ -1,0 +1,307 @@
+"""Uncertainty of components and eigenvalues, by leaving out one fold of rows at a time.
+
+The method is the delete-m_j jackknife (Busing, Meijer and van der Leeden, 1999). The rows are
+divided into K folds, and there is one state for each fold. The components are solved again from
+all folds but one, K times. The differences of these K solutions show how much the components would
+differ for another sample of rows.
+"""
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from functools import partial, reduce
+from itertools import accumulate
+from typing import NamedTuple, cast
+
+import numpy as np
+
+from stream_dr.checks import MOST_ROWS, check_array_shapes, check_at_least, check_within, field_error, require_matrix
+from stream_dr.errors import InvalidParameter
+from stream_dr.estimators.fitting.closed_form import ClosedForm
+from stream_dr.estimators.fitting.mapping import inner_projection, inner_state
+from stream_dr.projection import Linear, Projection
+from stream_dr.solve.orientation import GAP, Product
+from stream_dr.statistics.mapped import MappedState
+from stream_dr.statistics.moments.state import MomentState
+from stream_dr.statistics.protocol import State, nested_state
+
+FEWEST_FOLDS = 3
+"""Smallest number of folds with rows from which a spread is computed."""
+
+WIDEST_ANGLE = 30.0
+"""Largest angle of a component, in degrees, with which error bars of its loadings are shown."""
+
+
+@nested_state
+class ComponentSpread(NamedTuple):
+    """Uncertainty of p components of d features and of their eigenvalues.
+
+    Do not show error bars of a component's loadings if its angle is above 30° (WIDEST_ANGLE). They
+    would be too short. Show the angle of the plane instead, if it is not NaN.
+
+    Attributes
+    ----------
+    eigenvalues : (p,) float64
+        Eigenvalues without the bias that the jackknife estimates. NaN if some solution has too few
+        components.
+    eigenvalues_std : (p,) float64
+        Standard error of each eigenvalue. With K folds, an interval about an eigenvalue has the
+        quantiles of Student's t with K − 1 degrees of freedom. NaN where the eigenvalue is NaN.
+    components_std : (p, d) float64 or None
+        Standard error of each entry of `components_`. NaN for a component that some solution does
+        not have. None if the errors were not stored.
+    angles : (p,) float64
+        Typical angle in degrees, at most 90, between a component and the same component of an
+        infinite number of rows. The cosine of the angle is the correlation over the rows. If only
+        the diagonal of the rows' scatter is stored, the correlation is computed from the diagonal.
+    plane_angles : (p − 1,) float64
+        The same angle for the plane of components i and i + 1. NaN unless the eigenvalues of the
+        two components differ by less than 5 %.
+    folds : int
+        Number K of folds with rows.
+    """
+
+    eigenvalues: np.ndarray
+    eigenvalues_std: np.ndarray
+    components_std: np.ndarray | None
+    angles: np.ndarray
+    plane_angles: np.ndarray
+    folds: int
+
+    def check(self) -> None:
+        """Raise DamagedFile unless the arrays fit each other and angles are from 0° to 90°."""
+        p = self.angles.size
+        check_array_shapes(self, np.float64, eigenvalues=(p,), eigenvalues_std=(p,), angles=(p,))
+        check_array_shapes(self, np.float64, plane_angles=(max(p - 1, 0),))
+        if self.components_std is not None:
+            _, d = require_matrix(self, "components_std")
+            check_array_shapes(self, np.float64, components_std=(p, d))
+        check_within(self, FEWEST_FOLDS, MOST_ROWS, "folds")
+
+        check_at_least(self, 0.0, "angles")
+        for name in ("angles", "plane_angles"):
+            if (getattr(self, name) > 90.0).any():
+                raise field_error(self, name, f"{np.nanmax(getattr(self, name))} at its most", "at most 90")
+
+
+class _LeftOut(NamedTuple):
+    """Solution without one fold, compared with the solution of all rows.
+
+    Attributes
+    ----------
+    eigenvalues : (p,)
+        Eigenvalues divided by the growth of eigenvalues with the rows. NaN where missing.
+    loadings : (d, p)
+        Loadings in the order and with the signs of all rows' components. NaN where missing.
+    squares : (p,)
+        Squared sine of the angle to each component of all rows. 1 where missing.
+    plane_squares : (p − 1,)
+        Squared sine of the angle to each plane of all rows. NaN for planes that are not compared.
+    """
+
+    eigenvalues: np.ndarray
+    loadings: np.ndarray
+    squares: np.ndarray
+    plane_squares: np.ndarray
+
+
+def component_spread(
+    estimator: ClosedForm, parts: Sequence[State], whole_projection: Projection | None = None
+) -> ComponentSpread:
+    """Return the uncertainty of components and eigenvalues.
+
+    Costs one solution for each fold. Raises InvalidParameter if fewer than three folds have rows.
+
+    parts: state of each fold. The states must have decay 1. States with a feature map must have
+        the same map, with the statistics of all rows.
+    whole_projection: the projection solved from all folds together, or None to solve it here. It
+        must not have been refined by further passes over the rows.
+    """
+    filled = [part for part in parts if _moment_state(part).weight > 0.0]
+    if len(filled) < FEWEST_FOLDS:
+        raise InvalidParameter(
+            f"{len(filled)} of {len(parts)} folds have rows, and the spread of components needs {FEWEST_FOLDS} folds with "
+            "rows. Learn more rows, or use more folds."
+        )
+
+    states = [_moment_state(part) for part in filled]
+    weights = np.array([state.weight for state in states])
+    n = float(weights.sum())
+    growth = estimator.eigenvalue_growth
+
+    whole_state = _with_moments(filled[0], reduce(MomentState.merge, states))
+    whole = _linear(estimator.solve(whole_state) if whole_projection is None else whole_projection)
+
+    # A ridge that stays the same would shrink components more if there are fewer rows.
+    left_out = []
+    product = partial(estimator.scatter_product, whole_state)
+    for weight, rest in zip(weights.tolist(), _leave_one_out(states), strict=True):
+        reduced = copy(estimator)
+        reduced.gamma = estimator.gamma * (n - weight) / n
+        state = _with_moments(filled[0], rest)
+        solved = _linear(reduced.solve(state))
+        shown = reduced.shown_loadings(solved, state)
+        compared = _compare(whole, solved, shown, product)
+        left_out.append(compared._replace(eigenvalues=compared.eigenvalues / (n - weight) ** growth))
+
+    folds = _LeftOut(*map(np.array, zip(*left_out, strict=True)))
+    eigenvalues, eigenvalues_std = _jackknife(whole.eigenvalues / n**growth, folds.eigenvalues, n / weights)
+    _, loadings_std = _jackknife(estimator.shown_loadings(whole, whole_state), folds.loadings, n / weights)
+    return ComponentSpread(
+        eigenvalues * n**growth,
+        eigenvalues_std * n**growth,
+        np.ascontiguousarray(loadings_std.T),
+        _combined_angles(folds.squares),
+        _combined_angles(folds.plane_squares),
+        len(filled),
+    )
+
+
+def spread_sentences(spread: ComponentSpread) -> list[str]:
+    """Return sentences that say how well components are known.
+
+    If a component's angle is above 30° (WIDEST_ANGLE) and the plane with the next component is
+    known, the two components share a sentence. Do not show error bars of the loadings of these
+    components.
+
+    >>> angles, none = np.array([2.0, 40.0, 38.0]), np.zeros(3)
+    >>> spread = ComponentSpread(none, none, None, angles, np.array([np.nan, 6.0]), folds=10)
+    >>> print(*spread_sentences(spread), sep="\\n")
+    Component 1 is known to 2°.
+    Components 2 and 3 are known to 40° only; their plane to 6°.
+    """
+    sentences = []
+    i = 0
+    while i < len(spread.angles):
+        pair = spread.angles[i : i + 2]
+        if len(pair) == 2 and pair.max() > WIDEST_ANGLE and not np.isnan(spread.plane_angles[i]):
+            plane = _degrees(spread.plane_angles[i])
+            sentences.append(
+                f"Components {i + 1} and {i + 2} are known to {_degrees(pair.max())} only; their plane to {plane}."
+            )
+            i += 2
+            continue
+        only = " only" if pair[0] > WIDEST_ANGLE else ""
+        sentences.append(f"Component {i + 1} is known to {_degrees(pair[0])}{only}.")
+        i += 1
+    return sentences
+
+
+def _degrees(angle: float) -> str:
+    # An angle is never known to be 0.
+    return f"{max(round(float(angle)), 1)}°"
+
+
+def _moment_state(state: State) -> MomentState:
+    return cast(MomentState, inner_state(state))
+
+
+def _with_moments(part: State, moments: MomentState) -> State:
+    """Return a state of these moments, with the feature map of `part` if it has one."""
+    return part._replace(inner=moments) if isinstance(part, MappedState) else moments
+
+
+def _linear(projection: Projection) -> Linear:
+    return cast(Linear, inner_projection(projection))
+
+
+def _leave_one_out(parts: Sequence[MomentState]) -> Iterator[MomentState]:
+    """Yield the merge of all states but one, for each of at least two states."""
+    # The last entry is the merge of all later states.
+    later = list(accumulate(reversed(parts[1:]), lambda after, part: part.merge(after)))
+    yield later.pop()
+
+    before = parts[0]
+    for part in parts[1:-1]:
+        yield before.merge(later.pop())
+        before = before.merge(part)
+    yield before
+
+
+def _compare(whole: Linear, solved: Linear, shown: np.ndarray, product: Product) -> _LeftOut:
+    """Return the comparison of a solution without one fold with that of all rows.
+
+    Components are matched by the absolute cosine of their angle. The cosine is the correlation
+    over all rows. Eigenvalues are matched by rank, because the i-th largest eigenvalue changes
+    less from fold to fold than the eigenvalue of a component that rotates.
+
+    shown: loadings (features, q) of the solution without one fold, as users see them.
+    product: function that multiplies columns (features, m) by the scatter of all rows.
+    """
+    # scipy.optimize takes long to import.
+    from scipy.optimize import linear_sum_assignment
+
+    d, p = whole.loadings.shape
+    both = np.hstack([whole.loadings, _pad_rows(solved.loadings, d)])
+    products = both.T @ product(both)
+    lengths = np.sqrt(np.maximum(np.diagonal(products), 0.0))
+    sizes = np.outer(lengths, lengths)
+    cosines = np.divide(products, sizes, out=np.zeros_like(products), where=sizes > 0.0)
+
+    of_whole, of_other = linear_sum_assignment(np.abs(cosines[:p, p:]), maximize=True)
+    matched = cosines[of_whole, p + of_other]
+    squares = np.ones(p)
+    squares[of_whole] = np.clip(1.0 - matched**2, 0.0, 1.0)
+    loadings = np.full((d, p), np.nan)
+    loadings[:, of_whole] = _pad_rows(shown, d)[:, of_other] * np.where(matched < 0.0, -1.0, 1.0)
+
+    rank = np.argsort(np.argsort(-whole.eigenvalues, kind="stable"))
+    values = np.full(max(p, solved.n_components), np.nan)
+    values[: solved.n_components] = np.sort(solved.eigenvalues)[::-1]
+
+    # The last column of the padded cosines is zero, for components that `solved` does not have.
+    at = np.full(p, len(cosines))
+    at[of_whole] = p + of_other
+    plane_squares = _plane_squares(np.pad(cosines, (0, 1)), at, _near_pairs(whole.eigenvalues))
+    return _LeftOut(values[rank], loadings, squares, plane_squares)
+
+
+def _pad_rows(loadings: np.ndarray, d: int) -> np.ndarray:
+    # Sparse rows may have fewer features without the left-out fold.
+    return np.pad(loadings, ((0, d - len(loadings)), (0, 0)))
+
+
+def _near_pairs(eigenvalues: np.ndarray) -> np.ndarray:
+    """Return the indices i for which eigenvalues i and i + 1 differ by less than 5 %."""
+    low, high = np.abs(eigenvalues[:-1]), np.abs(eigenvalues[1:])
+    return np.flatnonzero(np.abs(np.diff(eigenvalues)) < GAP * np.maximum(low, high))
+
+
+def _plane_squares(cosines: np.ndarray, at: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Return the squared sine (p − 1,) of the largest angle between two planes.
+
+    NaN for the planes of other components than `pairs`.
+
+    cosines: (m, m), cosines of the angles between all components of both solutions.
+    at: (p,), index of the component that matches each component of all rows.
+    pairs: indices i of the planes of components i and i + 1.
+    """
+    mine = pairs[:, None] + [0, 1]
+    theirs = at[mine]
+    own = cosines[mine[:, :, None], mine[:, None, :]]
+    other = cosines[theirs[:, :, None], theirs[:, None, :]]
+    cross = cosines[mine[:, :, None], theirs[:, None, :]]
+
+    # The eigenvalues are the squared cosines of the two principal angles.
+    matrices = np.linalg.pinv(own) @ cross @ np.linalg.pinv(other) @ cross.swapaxes(1, 2)
+    squares = np.full(max(len(at) - 1, 0), np.nan)
+    squares[pairs] = np.clip(1.0 - np.linalg.eigvals(matrices).real.min(axis=1), 0.0, 1.0)
+    return squares
+
+
+def _jackknife(whole: np.ndarray, left_out: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the estimate without bias and its standard error, by the delete-m_j jackknife.
+
+    whole: estimate from all rows, an array of any shape.
+    left_out: (folds, ...), estimates without each fold.
+    h: (folds,), weight of all rows divided by the weight of each fold.
+    """
+    h = h.reshape(-1, *[1] * whole.ndim)
+    corrected = len(h) * whole - ((1.0 - 1.0 / h) * left_out).sum(axis=0)
+    pseudo = h * whole - (h - 1.0) * left_out
+    return corrected, np.sqrt(((pseudo - corrected) ** 2 / (h - 1.0)).mean(axis=0))
+
+
+def _combined_angles(squares: np.ndarray) -> np.ndarray:
+    """Return angles in degrees from squared sines (folds, angles) without each fold."""
+    sines = np.sqrt((len(squares) - 1.0) * squares.mean(axis=0))
+    return np.degrees(np.arcsin(np.minimum(sines, 1.0)))

@@ -1,0 +1,338 @@
+"""Cross-validation of the ridge and the number of components, without rows.
+
+The rows of a stream are learned into K folds, one MomentState for each fold. A model is trained on
+the merge of all folds but one. The error on the rows of the remaining fold is computed from the
+fold's state. No row is read again.
+
+The predictor of targets y from a row x is ŷ(x) = ȳ + Wᵀ(x − x̄), with the means x̄ and ȳ of the
+training rows. A held-out fold has rows of weight n, means x̄_T and ȳ_T, and centred sums Cxx, Cxy
+and Cyy. The error on its rows is tr(Fᵀ E F) with
+
+    E = Cyy − Wᵀ Cxy − Cxyᵀ W + Wᵀ Cxx W + n b bᵀ,    b = (ȳ_T − ȳ) − Wᵀ(x̄_T − x̄)
+
+[mathematics §12]. F (k, r) are factors of the k target columns. They are the same for all folds.
+
+Every predictor of a path is W = V diag(g) Vᵀ Cxy, where Cxy belongs to the training rows. The
+basis V is computed once for each fold, and g depends on the ridge or on the number of components.
+So the error is a quadratic form in g, and a further value of the ridge costs only O(d²) for d
+features.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays, check_within
+from stream_dr.errors import InvalidParameter
+from stream_dr.estimators.fitting.moments import Moments, moments_of, scale_features
+from stream_dr.solve.spectral import semidefinite_eigenpairs
+from stream_dr.statistics.moments.state import MomentState, brought_together, empty_state, stored_parts
+from stream_dr.statistics.protocol import nested_state
+
+if TYPE_CHECKING:
+    from stream_dr.estimators.fitting.state_error import PredictsHeldOut
+    from stream_dr.estimators.fitting.two_stage_method import TwoStage
+    from stream_dr.estimators.plsda import PLSDA
+
+TAU = np.concatenate([[0.0], np.logspace(-6.0, 3.0, 25)])
+"""Ridges that are compared, in units of the mean variance of a feature, summed over rows."""
+
+MOST_COMPONENTS = 25
+"""Largest number of components that is compared."""
+
+MOST_FEATURES = 2048
+"""Maximum number of features, because each fold needs an eigendecomposition of order d."""
+
+FEWEST_FOLDS = 3
+"""Minimum number of folds with rows. Fewer folds do not show how much the errors vary."""
+
+Fit = Callable[[Moments], tuple[np.ndarray, np.ndarray]]
+"""Function that returns the basis V (features, r) and the shares g (m, r) of m predictors."""
+
+
+@nested_state
+class RidgePath(NamedTuple):
+    """Cross-validated error for each ridge.
+
+    Attributes
+    ----------
+    tau : (26,) float64
+        Ridges in units of the mean variance of a feature, summed over rows. The first is 0.
+    gamma : (26,) float64
+        Ridges in the unit of the parameter `gamma`, for the model of all rows.
+    mean : (26,) float64
+        Error for each ridge, a weighted mean over the rows.
+    std_error : (26,) float64
+        Standard error of `mean`, estimated from the differences between the folds.
+    chosen : int
+        Index of the chosen ridge.
+    """
+
+    tau: np.ndarray
+    gamma: np.ndarray
+    mean: np.ndarray
+    std_error: np.ndarray
+    chosen: int
+
+    def check(self) -> None:
+        """Raise DamagedFile unless the arrays fit each other."""
+        m = (len(TAU),)
+        check_array_shapes(self, np.float64, tau=m, gamma=m, mean=m, std_error=m)
+        check_finite_arrays(self, "tau", "gamma", "mean", "std_error")
+        check_at_least(self, 0.0, "tau", "gamma", "mean", "std_error")
+        check_within(self, 0, len(TAU), "chosen")
+
+
+@nested_state
+class ComponentPath(NamedTuple):
+    """Cross-validated error for each number of components.
+
+    Attributes
+    ----------
+    n_components : (m,) int64
+        Numbers of components, 1 to m.
+    mean : (m,) float64
+        Error for each number of components, a weighted mean over the rows.
+    std_error : (m,) float64
+        Standard error of `mean`, estimated from the differences between the folds.
+    chosen : int
+        Index of the chosen number of components.
+    """
+
+    n_components: np.ndarray
+    mean: np.ndarray
+    std_error: np.ndarray
+    chosen: int
+
+    def check(self) -> None:
+        """Raise DamagedFile unless the arrays fit each other."""
+        m = self.n_components.size
+        check_array_shapes(self, np.int64, n_components=(m,))
+        check_array_shapes(self, np.float64, mean=(m,), std_error=(m,))
+        check_finite_arrays(self, "mean", "std_error")
+        check_at_least(self, 0.0, "mean", "std_error")
+        check_within(self, 1, MOST_COMPONENTS + 1, "n_components")
+        check_within(self, 0, m, "chosen")
+
+
+def check_ridge_path(estimator: "TwoStage") -> None:
+    """Raise InvalidParameter if gamma='cv' and another parameter exclude each other."""
+    if estimator.shrinkage is not None:
+        raise InvalidParameter(
+            f"gamma='cv' and shrinkage={estimator.shrinkage!r} are two ways to choose the ridge; give one of them. The "
+            "components of each shrinkage are also those of a gamma, so gamma='cv' leaves none out."
+        )
+    if estimator.keeps_label_sets():
+        raise InvalidParameter(
+            f"gamma='cv' was given to {estimator!r}, and the targets of 'clique' and 'star' depend on all rows together, "
+            "so the error on some of the rows is not defined. Give laplacian='zhou', or a number as gamma."
+        )
+
+
+def others(parts: Sequence[MomentState]) -> Iterator[MomentState]:
+    """Yield for each fold the merge of all other folds.
+
+    Needs about K log₂ K merges for K folds, and holds at most log₂ K + 2 merged states at a time.
+    The states may have different features and another order of labels. The other folds of a single
+    fold are a state of no rows.
+    """
+    if parts:
+        first = parts[0]
+        nothing = empty_state(first.encoding, first.scatter, first.decay, *stored_parts(first))
+        yield from _others_within(parts, nothing)
+
+
+def _others_within(parts: Sequence[MomentState], outside: MomentState) -> Iterator[MomentState]:
+    """Yield the merge of `outside` and all other folds of `parts`."""
+    if len(parts) == 1:
+        yield outside
+        return
+    half = len(parts) // 2
+    first, second = parts[:half], parts[half:]
+    yield from _others_within(first, reduce(MomentState.merge, second, outside))
+    yield from _others_within(second, reduce(MomentState.merge, first, outside))
+
+
+def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState], one_standard_error: bool = False) -> RidgePath:
+    """Return the cross-validated error for each ridge.
+
+    The ridge of least error is chosen. Costs O(K d³) for K folds and d features.
+
+    Parameters
+    ----------
+    estimator : TwoStage
+        LDA, OPLS, CCA or HSL (laplacian="zhou"). Its parameters `gamma` and `shrinkage` are not
+        used.
+    parts : sequence of MomentState
+        States of the folds. Their labels may be in different order. Folds without rows are
+        ignored.
+    one_standard_error : bool, default False
+        If true, choose the largest ridge whose error exceeds the least error by at most the
+        standard error of the least error.
+
+    Raises
+    ------
+    InvalidParameter
+        If fewer than three folds have rows, if there are more than 2,048 features, or if only the
+        diagonal of the rows' scatter is stored.
+
+    Notes
+    -----
+    A UserWarning is issued if the chosen ridge is the first, the second or the last one, because
+    the best ridge may then be outside the compared ones.
+    """
+    full, folds = _checked_folds(parts, "gamma")
+    whole = moments_of(full, bool(estimator.standardize), estimator.min_class_rows)
+
+    def fit(train: Moments) -> tuple[np.ndarray, np.ndarray]:
+        values, vectors = _scatter_eigenpairs(train)
+        return vectors, 1.0 / (values + TAU[:, None] * _mean_variance(train))
+
+    mean, std_error = _cross_validated(estimator, folds, whole, fit)
+    chosen = int(mean.argmin())
+    if one_standard_error:
+        chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[-1])
+
+    path = RidgePath(TAU.copy(), TAU * _mean_variance(whole), mean, std_error, chosen)
+    if chosen in (0, 1, len(TAU) - 1):
+        advice = "" if estimator.standardize else " Features of very different units cause this. Try standardize=True."
+        warnings.warn(
+            f"gamma='cv' chose gamma={path.gamma[chosen]:.3g}, at an end of the compared values (0, and {path.gamma[1]:.3g} "
+            f"to {path.gamma[-1]:.3g}). A gamma that was not compared may be better.{advice}",
+            stacklevel=2,
+        )
+    return path
+
+
+def component_path(estimator: "PLSDA", parts: Sequence[MomentState]) -> ComponentPath:
+    """Return the cross-validated error for each number of components.
+
+    The number of least error is chosen. At most 25 components are compared, and at most as many as
+    the model of all rows has. If a fold's training rows have fewer components, all of these are
+    used. The parameter `n_components` of the estimator is not used.
+
+    parts: states of the folds, as in `ridge_path`. The errors that are raised are the same, too.
+    """
+    full, folds = _checked_folds(parts, "n_components")
+    whole = moments_of(full, bool(estimator.standardize), estimator.min_class_rows)
+    m = max(estimator.rotations(whole, MOST_COMPONENTS)[0].shape[1], 1)
+
+    def fit(train: Moments) -> tuple[np.ndarray, np.ndarray]:
+        rotations, _ = estimator.rotations(train, m)
+        variances = (rotations * train.scatter_product(rotations)).sum(axis=0)
+        return rotations, np.tri(m, rotations.shape[1]) / variances
+
+    mean, std_error = _cross_validated(estimator, folds, whole, fit)
+    return ComponentPath(np.arange(1, m + 1), mean, std_error, int(mean.argmin()))
+
+
+def _checked_folds(parts: Sequence[MomentState], parameter: str) -> tuple[MomentState, list[MomentState]]:
+    """Return the merge of all folds, and the folds with rows.
+
+    All returned states have the same features, and the same labels in the same order. Raises
+    InvalidParameter if the states cannot be cross-validated.
+
+    parameter: name of the parameter that is chosen.
+    """
+    filled = [part for part in parts if part.rows > 0 and part.weight > 0.0]
+    if len(filled) < FEWEST_FOLDS:
+        raise InvalidParameter(
+            f"{parameter}='cv' needs rows in at least {FEWEST_FOLDS} folds; {len(filled)} of {len(parts)} folds have rows "
+            f"of weight above 0. Learn more rows first, or give {parameter} as a number."
+        )
+    width = max(part.n_features for part in filled)
+    if width > MOST_FEATURES:
+        raise InvalidParameter(
+            f"{parameter}='cv' needs at most {MOST_FEATURES:,} features; there are {width:,}, after any feature map. "
+            f"Map the rows to fewer features, or give {parameter} as a number."
+        )
+    if any(part.scatter != "exact" for part in filled):
+        raise InvalidParameter(
+            f"{parameter}='cv' needs the whole scatter of the rows; only its diagonal is stored. Give scatter='exact' "
+            f"before the rows are learned, or give {parameter} as a number."
+        )
+    full = reduce(MomentState.merge, filled)
+    return full, [brought_together(full, part)[1] for part in filled]
+
+
+def _cross_validated(
+    estimator: "PredictsHeldOut", folds: list[MomentState], whole: Moments, fit: Fit
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the errors (m,) of m predictors and their standard errors (m,).
+
+    folds: states with the same features and labels, in the same order.
+    whole: moments of all rows, from which the factors of the target columns are computed.
+    fit: returns the m predictors of training rows.
+    """
+    factors = estimator.loss_factors(whole)
+    F = np.zeros((len(whole.present), factors.shape[1]))
+    F[whole.present] = factors
+
+    errors = []
+    weights = []
+    for fold, other in zip(folds, others(folds), strict=True):
+        train = moments_of(other, bool(estimator.standardize), estimator.min_class_rows)
+        held = scale_features(moments_of(fold), train.scale)
+        errors.append(_held_out_errors(train, held, F, fit(train)))
+        weights.append(held.weight)
+
+    sse, n = np.array(errors), np.array(weights)[:, None]
+    mean = sse.sum(axis=0) / n.sum()
+    deviations = n / n.mean() * (sse / n - mean)
+    return mean, np.sqrt((deviations**2).sum(axis=0) / (len(n) * (len(n) - 1)))
+
+
+def _held_out_errors(
+    train: Moments, held: Moments, factors: np.ndarray, fitted: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """Return the errors (m,) of m predictors on held-out rows.
+
+    An error is the weighted sum of |Fᵀ e|² over the rows, for a row's residuals e (k,). A label
+    that is not a class of the training rows is predicted as 0.
+
+    train: moments of the training rows.
+    held: moments of the held-out rows, in the same scaled features.
+    factors: (k, r), factors F of all target columns of the states.
+    fitted: basis V and shares g of the predictors.
+    """
+    basis, shares = fitted
+    own, theirs = factors[train.present], factors[held.present]
+
+    # B, C and S are Vᵀ Cxy F of the training rows, Vᵀ Cxy F and Vᵀ Cxx V of the held-out rows.
+    B = basis.T @ (train.cross @ own)
+    C = basis.T @ (held.cross @ theirs)
+    S = basis.T @ held.scatter_product(basis)
+
+    # tr(Fᵀ Wᵀ Cxx W F) = gᵀ (S ∘ B Bᵀ) g and tr(Fᵀ Wᵀ Cxy F) = gᵀ (B ∘ C) 1, for every g at once.
+    explained = 2.0 * shares @ (B * C).sum(axis=1) - ((shares @ (S * (B @ B.T))) * shares).sum(axis=1)
+    total = (theirs * (held.target_scatter @ theirs)).sum()
+
+    step = basis.T @ ((held.mean - train.mean) * train.scale)
+    bias = theirs.T @ held.target_mean - own.T @ train.target_mean - (shares * step) @ B
+    return np.asarray(np.maximum(total - explained, 0.0) + held.weight * (bias**2).sum(axis=1))
+
+
+def _scatter_eigenpairs(m: Moments) -> tuple[np.ndarray, np.ndarray]:
+    """Return eigenvalues (r,) and eigenvectors (features, r) of the scatter.
+
+    Constant columns, and eigenvalues that are only rounding errors, are left out, as when the
+    method is solved [mathematics §3, rule 1].
+    """
+    assert m.scatter is not None
+    varying = np.flatnonzero(m.rounding.varying(m.diagonal))
+    floor = m.rounding._replace(shift=m.rounding.shift[varying]).floor(m.diagonal[varying])
+    values, inner = semidefinite_eigenpairs(m.scatter[np.ix_(varying, varying)], floor)
+    vectors = np.zeros((len(m.diagonal), len(values)))
+    vectors[varying] = inner
+    return values, vectors
+
+
+def _mean_variance(m: Moments) -> float:
+    """Return the mean scatter of the columns that vary.
+
+    The scatter of a column is a sum over rows.
+    """
+    return float(m.diagonal.sum()) / max(int(np.count_nonzero(m.rounding.varying(m.diagonal))), 1)
