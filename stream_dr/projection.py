@@ -45,6 +45,7 @@ from stream_dr.readout import Readout
 from stream_dr.rows.block import Rows
 from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.raw_rows import raw_from_array, refuse_table
+from stream_dr.uncertainty import ComponentPath, ComponentSpread, RidgePath
 
 ProjectionKind = Literal["linear", "columns", "mapped", "landmarks"]
 """Form of a projection.
@@ -164,6 +165,10 @@ class Linear(NamedTuple):
         mean · loadings. If None, `apply` computes it each time.
     readout : Readout or None
         Function that predicts targets from z. None if the method predicts nothing.
+    path : RidgePath, ComponentPath or None
+        Cross-validated errors, if a parameter was chosen by them.
+    spread : ComponentSpread or None
+        Uncertainty of the components. None if it was not computed.
     """
 
     mean: np.ndarray
@@ -172,6 +177,8 @@ class Linear(NamedTuple):
     solution: str
     offset: np.ndarray | None = None
     readout: Readout | None = None
+    path: RidgePath | ComponentPath | None = None
+    spread: ComponentSpread | None = None
 
     def check(self) -> None:
         """Raise DamagedFile unless the arrays have the same features and components."""
@@ -183,6 +190,9 @@ class Linear(NamedTuple):
         check_finite_arrays(self, "mean", "loadings", "eigenvalues", "offset")
         if self.readout is not None:
             self.readout.check(d, p)
+        for nested in (self.path, self.spread):
+            if nested is not None:
+                nested.check()
 
     @property
     def kind(self) -> ProjectionKind:
@@ -216,7 +226,9 @@ class Linear(NamedTuple):
 
         loadings = np.ascontiguousarray(self.loadings[:, order] * signs)
         readout = None if self.readout is None else self.readout.oriented(order, signs)
-        return self._replace(loadings=loadings, eigenvalues=self.eigenvalues[order], offset=None, readout=readout)
+        eigenvalues = self.eigenvalues[order]
+        # The spread belongs to the components in their earlier order.
+        return self._replace(loadings=loadings, eigenvalues=eigenvalues, offset=None, readout=readout, spread=None)
 
     def prepared(self) -> "Linear":
         """Return the same projection with mean · loadings stored in `offset`.

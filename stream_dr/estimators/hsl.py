@@ -79,7 +79,7 @@ class HSL(TwoStage):
         laplacian: Literal["zhou", "clique", "star"] = "zhou",
         n_components: int | None = None,
         *,
-        gamma: float = 0.0,
+        gamma: float | Literal["cv"] = 0.0,
         shrinkage: float | None = None,
         scaling: Literal["unit", "source"] = "unit",
         scatter: Literal["auto", "exact", "diagonal"] = "auto",
@@ -91,11 +91,12 @@ class HSL(TwoStage):
         random_state: int | None = None,
         folds: int = 0,
         folds_by: Literal["row", "id"] = "row",
+        one_standard_error: bool = False,
     ) -> None:
         super().__init__(
             n_components, gamma=gamma, shrinkage=shrinkage, scaling=scaling, scatter=scatter, standardize=standardize,
             decay=decay, min_class_rows=min_class_rows, target=target, feature_map=feature_map,
-            random_state=random_state, folds=folds, folds_by=folds_by,
+            random_state=random_state, folds=folds, folds_by=folds_by, one_standard_error=one_standard_error,
         )  # fmt: skip
         self.laplacian = laplacian
 

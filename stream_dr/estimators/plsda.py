@@ -1,16 +1,20 @@
 """PLSDA (partial least squares discriminant analysis), from moments."""
 
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
+from stream_dr.estimators.fitting.ridge_path import component_path
 from stream_dr.estimators.fitting.state_error import PredictsHeldOut
 from stream_dr.estimators.fitting.target_regression import TargetRegression
 from stream_dr.solve.pls import pls_rotations
 from stream_dr.statistics.moments.accumulator import MomentState
+from stream_dr.uncertainty import ComponentPath, RidgePath
 
 
 @dataclass(eq=False, repr=False)
@@ -32,8 +36,10 @@ class PLSDA(TargetRegression, PredictsHeldOut):
 
     Parameters
     ----------
-    n_components : int ≥ 1 or None, default 2
+    n_components : int ≥ 1, "cv" or None, default 2
         Number of components. None means as many components as have a covariance with the targets.
+        "cv" chooses a number from 1 to 25 by cross-validation on the folds, of which there are 5
+        unless `folds` is set.
 
     Attributes
     ----------
@@ -76,14 +82,17 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     eigenvalue_growth: ClassVar[int] = 2
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
-    n_components: int | None = 2
+    cross_validates: ClassVar[str] = "n_components"
+
+    n_components: int | Literal["cv"] | None = 2  # type: ignore[assignment]
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the directions and their squared covariances with the targets.
 
         There are at most n_components directions, and fewer if no covariance remains.
         """
-        return self.rotations(moments, len(moments.cross) if self.n_components is None else self.n_components)
+        most = self.n_components
+        return self.rotations(moments, most if isinstance(most, int) else len(moments.cross))
 
     def rotations(self, moments: Moments, most: int) -> Directions:
         """Return at most `most` rotations and their squared covariances with the targets.
@@ -96,6 +105,25 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     def loss_factors(self, moments: Moments) -> np.ndarray:
         """Return the identity (targets, targets), because all targets count alike."""
         return np.eye(moments.cross.shape[1])
+
+    def cross_validate(self, parts: Sequence[MomentState]) -> ComponentPath:
+        """Return the cross-validated error for each number of components, at most 25.
+
+        parts: states of the folds.
+        """
+        return component_path(self, parts, self.one_standard_error)
+
+    def with_choice(self, path: RidgePath | ComponentPath | None) -> Self:
+        """Return an estimator with the number of components that cross-validation has chosen.
+
+        path: errors from which the number was chosen. If it is None, the estimator itself is
+            returned.
+        """
+        if not isinstance(path, ComponentPath):
+            return self
+        chosen = copy(self)
+        chosen.n_components = int(path.n_components[path.chosen])
+        return chosen
 
     def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Return Cxx @ columns (features, m), for the scatter Cxx of the rows."""

@@ -18,6 +18,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple, Protocol
@@ -579,6 +580,9 @@ class Model:
         projection = oriented(projection, last.projection if last else None, covariance_product)
         if isinstance(projection, Linear):
             projection = projection.prepared()
+        # If too few folds have rows, the projection is published without its spread.
+        with suppress(StreamDRError):
+            projection = self.estimator.with_spread(projection, frozen.state)
 
         published = Published(
             self.version_numbers.take(),

@@ -42,6 +42,7 @@ from stream_dr.statistics.protocol import Accumulator, State, nested_state
 from stream_dr.statistics.renumbered import renumber_features
 from stream_dr.statistics.row_hashes import row_hashes, table_hashes
 from stream_dr.targets.label_codes import Label
+from stream_dr.uncertainty import ComponentPath, ComponentSpread, RidgePath
 
 
 class MappedState(NamedTuple):
@@ -519,5 +520,16 @@ def _mapped_state(inner: State, width: int, spec: str, names: tuple[str, ...] | 
     )
 
 
-for kind in (Linear, Readout, Columns, Mapped, TableState, TableColumn, Landmarks):
+for kind in (
+    Linear,
+    Readout,
+    Columns,
+    Mapped,
+    TableState,
+    TableColumn,
+    Landmarks,
+    RidgePath,
+    ComponentPath,
+    ComponentSpread,
+):
     nested_state(kind)

@@ -30,9 +30,11 @@ from stream_dr.estimators.fitting.mapping import (
     check_feature_map,
     check_mapped_width,
     fold_states,
+    inner_projection,
     inner_state,
     make_accumulator,
     mapped_bytes,
+    replace_linear,
 )
 from stream_dr.estimators.fitting.moments import Moments, labels_waiting, moments_of
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
@@ -41,6 +43,7 @@ from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block
 from stream_dr.solve.spectral import canonical_basis, with_fixed_signs
+from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
 from stream_dr.statistics.moments.encoding import Encoding
 from stream_dr.statistics.moments.folds import FoldedAccumulator, FoldedState
@@ -49,9 +52,13 @@ from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.row_hashes import group_hashes
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.targets import KINDS
+from stream_dr.uncertainty import ComponentPath, ComponentSpread, RidgePath
 
 if TYPE_CHECKING:
     from stream_dr.estimators.fitting.refining import Refining
+
+DEFAULT_FOLDS = 5
+"""Number of folds if a parameter is "cv" and `folds` is 0."""
 
 Directions = tuple[np.ndarray, np.ndarray]
 """Pair of loadings (features, components) and eigenvalues (components,).
@@ -110,12 +117,22 @@ class ClosedForm(AdditiveEstimator):
     ----------
     fold_rows_ : ndarray (folds,), int64
         Number of rows in each fold.
+    eigenvalues_std_ : ndarray (components,), float64
+        Standard error of each eigenvalue. This and the next three attributes need `folds`. They
+        come from the jackknife, which solves once without each fold [mathematics §14].
+    components_std_ : ndarray (components, features), float64
+        Standard error of each entry of `components_`.
+    angles_ : ndarray (components,), float64
+        Typical angle in degrees between a component and the component of all possible rows.
+    plane_angles_ : ndarray (components − 1,), float64
+        The same angle for the plane of two neighbouring components. NaN where their eigenvalues
+        differ by 5 % or more.
     classes_waiting_ : ndarray (waiting,)
         Labels with fewer rows than `min_class_rows`, which are not yet classes, sorted.
     """
 
     state_type: ClassVar[StateType] = StateType(MomentState)
-    fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "feature_map", "folds", "folds_by")
+    fixed: ClassVar[tuple[str, ...]] = ("scatter", "decay", "feature_map", "fold_count", "folds_by")
     encoding: ClassVar[str] = "indicator"
     """Encoding of targets as numeric columns, by default one column of 0 and 1 for each label."""
     needs_scatter: ClassVar[bool] = True
@@ -124,6 +141,8 @@ class ClosedForm(AdditiveEstimator):
     """True if components of equal eigenvalue may be rotated within their span."""
     predicts_with_all: ClassVar[bool] = False
     """True if predictions also use components that n_components excludes."""
+    cross_validates: ClassVar[str] = ""
+    """Name of the parameter that may be "cv", or "" if there is none."""
     eigenvalue_growth: ClassVar[int] = 0
     """Exponent g of the growth N^g of the eigenvalues with the weight N of all rows.
 
@@ -134,7 +153,7 @@ class ClosedForm(AdditiveEstimator):
 
     n_components: int | None = None
     _: KW_ONLY
-    gamma: float = 0.0
+    gamma: float | Literal["cv"] = 0.0
     scatter: Literal["auto", "exact", "diagonal"] = "auto"
     standardize: bool = False
     decay: float = 1.0
@@ -148,7 +167,8 @@ class ClosedForm(AdditiveEstimator):
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         self.check_components()
-        check_number("gamma", self.gamma, low=0.0)
+        if not (self.cross_validates == "gamma" and self.is_cross_validated):
+            check_number("gamma", self.gamma, low=0.0)
         check_choice("scatter", self.scatter, ("auto", "exact", "diagonal"))
         check_choice("standardize", self.standardize, self.standardize_choices)
         check_number("decay", self.decay, low=0.0, high=1.0, open_low=True)
@@ -172,10 +192,16 @@ class ClosedForm(AdditiveEstimator):
 
     def check_components(self) -> None:
         """Raise InvalidParameter if n_components is outside its range."""
-        check_positive_int("n_components", self.n_components, optional=True)
+        if not (self.cross_validates == "n_components" and self.is_cross_validated):
+            check_positive_int("n_components", self.n_components, optional=True)
 
     def accumulator(self, state: State | None = None) -> Accumulator:
         """Return an accumulator of centred sums that is empty or continues from `state`."""
+        if state is not None and (have := len(fold_states(state))) != self.fold_count:
+            raise InvalidParameter(
+                f"what was learned is stored in {have} folds, and these parameters need {self.fold_count}. Set "
+                f"folds={have}, or call fit with the rows again."
+            )
         build = self._folded_accumulator if self.fold_count else self._moment_accumulator
         return make_accumulator(self.feature_map, cast(Callable[[State | None], Accumulator], build), state)
 
@@ -197,7 +223,12 @@ class ClosedForm(AdditiveEstimator):
     @property
     def fold_count(self) -> int:
         """Number of folds in which learned rows are stored, 0 if they are not divided."""
-        return self.folds
+        return self.folds or (DEFAULT_FOLDS if self.is_cross_validated else 0)
+
+    @property
+    def is_cross_validated(self) -> bool:
+        """True if a parameter is "cv", so that its value is chosen by cross-validation."""
+        return bool(self.cross_validates) and getattr(self, self.cross_validates) == "cv"
 
     def fold_hashes(self, block: Block, rows: int) -> np.ndarray | None:
         """Return the hashes (rows,) that decide the folds of rows, None if rows' values decide.
@@ -368,6 +399,73 @@ class ClosedForm(AdditiveEstimator):
         loadings: (features, p), loadings of features that are multiplied by `moments.scale`.
         """
         return loadings
+
+    @property
+    def eigenvalues_std_(self) -> np.ndarray:
+        """Standard error (components,) float64 of each eigenvalue, by the jackknife."""
+        return self._spread().eigenvalues_std
+
+    @property
+    def components_std_(self) -> np.ndarray:
+        """Standard error (components, features) float64 of each entry of `components_`."""
+        spread = self._spread()
+        assert spread.components_std is not None
+        return spread.components_std
+
+    @property
+    def angles_(self) -> np.ndarray:
+        """Typical angle (components,) float64 in degrees to the component of all possible rows."""
+        return self._spread().angles
+
+    @property
+    def plane_angles_(self) -> np.ndarray:
+        """Typical angle (components − 1,) float64 in degrees of the plane of two neighbours.
+
+        NaN where the eigenvalues of the two components differ by 5 % or more.
+        """
+        return self._spread().plane_angles
+
+    def _spread(self) -> ComponentSpread:
+        """Return the uncertainty of the components, computed once for each projection.
+
+        Raises AttributeError if rows are not in folds.
+        """
+        if not self.fold_count:
+            raise AttributeError(f"{type(self).__name__} has no folds: set folds=5 before the rows are learned.")
+        projection = cast(Linear, inner_projection(self.projection()))
+        if projection.spread is None:
+            fitted = self.fitted()
+            fitted.projection = self.with_spread(self.projection(), fitted.accumulator.freeze())
+            projection = cast(Linear, inner_projection(fitted.projection))
+        assert projection.spread is not None
+        return projection.spread
+
+    def with_spread(self, projection: Projection, state: State) -> Projection:
+        """Return the projection with the uncertainty of its components, if rows are in folds.
+
+        Raises InvalidParameter if fewer than three folds have rows. Costs one solution for each
+        fold.
+
+        state: state from which the projection was solved.
+        """
+        from stream_dr.estimators.fitting.jackknife import component_spread
+
+        inner = cast(Linear, inner_projection(projection))
+        parts = fold_states(state)
+        if not parts or inner.solution == "refined":
+            return projection
+        mapped = [state._replace(inner=part) if isinstance(state, MappedState) else part for part in parts]
+        spread = component_spread(self.with_choice(inner.path), mapped, projection)
+        return replace_linear(projection, spread=spread)
+
+    def with_choice(self, path: RidgePath | ComponentPath | None) -> Self:
+        """Return an estimator with the value that cross-validation has chosen.
+
+        The default implementation returns the estimator itself.
+
+        path: errors from which the value was chosen, or None.
+        """
+        return self
 
     def shown_loadings(self, projection: Linear, state: State) -> np.ndarray:
         """Return the loadings (features, components) that `components_` shows.

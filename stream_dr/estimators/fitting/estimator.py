@@ -188,6 +188,15 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         return 0
 
+    def with_spread(self, projection: Projection, state: State) -> Projection:
+        """Return the projection with the uncertainty of its components, if rows are in folds.
+
+        The default implementation returns the projection unchanged.
+
+        state: state from which the projection was solved.
+        """
+        return projection
+
     def classes_waiting(self, learned: State | Accumulator) -> tuple[Label, ...]:
         """Return the labels that have too few rows to be classes, sorted.
 

@@ -6,81 +6,25 @@ all folds but one, K times. The differences of these K solutions show how much t
 differ for another sample of rows.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import partial, reduce
-from itertools import accumulate
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from stream_dr.checks import MOST_ROWS, check_array_shapes, check_at_least, check_within, field_error, require_matrix
 from stream_dr.errors import InvalidParameter
-from stream_dr.estimators.fitting.closed_form import ClosedForm
 from stream_dr.estimators.fitting.mapping import inner_projection, inner_state
+from stream_dr.estimators.fitting.ridge_path import others
 from stream_dr.projection import Linear, Projection
 from stream_dr.solve.orientation import GAP, Product
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.state import MomentState
-from stream_dr.statistics.protocol import State, nested_state
+from stream_dr.statistics.protocol import State
+from stream_dr.uncertainty import FEWEST_FOLDS, ComponentSpread
 
-FEWEST_FOLDS = 3
-"""Smallest number of folds with rows from which a spread is computed."""
-
-WIDEST_ANGLE = 30.0
-"""Largest angle of a component, in degrees, with which error bars of its loadings are shown."""
-
-
-@nested_state
-class ComponentSpread(NamedTuple):
-    """Uncertainty of p components of d features and of their eigenvalues.
-
-    Do not show error bars of a component's loadings if its angle is above 30° (WIDEST_ANGLE). They
-    would be too short. Show the angle of the plane instead, if it is not NaN.
-
-    Attributes
-    ----------
-    eigenvalues : (p,) float64
-        Eigenvalues without the bias that the jackknife estimates. NaN if some solution has too few
-        components.
-    eigenvalues_std : (p,) float64
-        Standard error of each eigenvalue. With K folds, an interval about an eigenvalue has the
-        quantiles of Student's t with K − 1 degrees of freedom. NaN where the eigenvalue is NaN.
-    components_std : (p, d) float64 or None
-        Standard error of each entry of `components_`. NaN for a component that some solution does
-        not have. None if the errors were not stored.
-    angles : (p,) float64
-        Typical angle in degrees, at most 90, between a component and the same component of an
-        infinite number of rows. The cosine of the angle is the correlation over the rows. If only
-        the diagonal of the rows' scatter is stored, the correlation is computed from the diagonal.
-    plane_angles : (p − 1,) float64
-        The same angle for the plane of components i and i + 1. NaN unless the eigenvalues of the
-        two components differ by less than 5 %.
-    folds : int
-        Number K of folds with rows.
-    """
-
-    eigenvalues: np.ndarray
-    eigenvalues_std: np.ndarray
-    components_std: np.ndarray | None
-    angles: np.ndarray
-    plane_angles: np.ndarray
-    folds: int
-
-    def check(self) -> None:
-        """Raise DamagedFile unless the arrays fit each other and angles are from 0° to 90°."""
-        p = self.angles.size
-        check_array_shapes(self, np.float64, eigenvalues=(p,), eigenvalues_std=(p,), angles=(p,))
-        check_array_shapes(self, np.float64, plane_angles=(max(p - 1, 0),))
-        if self.components_std is not None:
-            _, d = require_matrix(self, "components_std")
-            check_array_shapes(self, np.float64, components_std=(p, d))
-        check_within(self, FEWEST_FOLDS, MOST_ROWS, "folds")
-
-        check_at_least(self, 0.0, "angles")
-        for name in ("angles", "plane_angles"):
-            if (getattr(self, name) > 90.0).any():
-                raise field_error(self, name, f"{np.nanmax(getattr(self, name))} at its most", "at most 90")
+if TYPE_CHECKING:
+    from stream_dr.estimators.fitting.closed_form import ClosedForm
 
 
 class _LeftOut(NamedTuple):
@@ -105,7 +49,7 @@ class _LeftOut(NamedTuple):
 
 
 def component_spread(
-    estimator: ClosedForm, parts: Sequence[State], whole_projection: Projection | None = None
+    estimator: "ClosedForm", parts: Sequence[State], whole_projection: Projection | None = None
 ) -> ComponentSpread:
     """Return the uncertainty of components and eigenvalues.
 
@@ -134,9 +78,9 @@ def component_spread(
     # A ridge that stays the same would shrink components more if there are fewer rows.
     left_out = []
     product = partial(estimator.scatter_product, whole_state)
-    for weight, rest in zip(weights.tolist(), _leave_one_out(states), strict=True):
+    for weight, rest in zip(weights.tolist(), others(states), strict=True):
         reduced = copy(estimator)
-        reduced.gamma = estimator.gamma * (n - weight) / n
+        reduced.gamma = float(estimator.gamma) * (n - weight) / n
         state = _with_moments(filled[0], rest)
         solved = _linear(reduced.solve(state))
         shown = reduced.shown_loadings(solved, state)
@@ -156,41 +100,6 @@ def component_spread(
     )
 
 
-def spread_sentences(spread: ComponentSpread) -> list[str]:
-    """Return sentences that say how well components are known.
-
-    If a component's angle is above 30° (WIDEST_ANGLE) and the plane with the next component is
-    known, the two components share a sentence. Do not show error bars of the loadings of these
-    components.
-
-    >>> angles, none = np.array([2.0, 40.0, 38.0]), np.zeros(3)
-    >>> spread = ComponentSpread(none, none, None, angles, np.array([np.nan, 6.0]), folds=10)
-    >>> print(*spread_sentences(spread), sep="\\n")
-    Component 1 is known to 2°.
-    Components 2 and 3 are known to 40° only; their plane to 6°.
-    """
-    sentences = []
-    i = 0
-    while i < len(spread.angles):
-        pair = spread.angles[i : i + 2]
-        if len(pair) == 2 and pair.max() > WIDEST_ANGLE and not np.isnan(spread.plane_angles[i]):
-            plane = _degrees(spread.plane_angles[i])
-            sentences.append(
-                f"Components {i + 1} and {i + 2} are known to {_degrees(pair.max())} only; their plane to {plane}."
-            )
-            i += 2
-            continue
-        only = " only" if pair[0] > WIDEST_ANGLE else ""
-        sentences.append(f"Component {i + 1} is known to {_degrees(pair[0])}{only}.")
-        i += 1
-    return sentences
-
-
-def _degrees(angle: float) -> str:
-    # An angle is never known to be 0.
-    return f"{max(round(float(angle)), 1)}°"
-
-
 def _moment_state(state: State) -> MomentState:
     return cast(MomentState, inner_state(state))
 
@@ -202,19 +111,6 @@ def _with_moments(part: State, moments: MomentState) -> State:
 
 def _linear(projection: Projection) -> Linear:
     return cast(Linear, inner_projection(projection))
-
-
-def _leave_one_out(parts: Sequence[MomentState]) -> Iterator[MomentState]:
-    """Yield the merge of all states but one, for each of at least two states."""
-    # The last entry is the merge of all later states.
-    later = list(accumulate(reversed(parts[1:]), lambda after, part: part.merge(after)))
-    yield later.pop()
-
-    before = parts[0]
-    for part in parts[1:-1]:
-        yield before.merge(later.pop())
-        before = before.merge(part)
-    yield before
 
 
 def _compare(whole: Linear, solved: Linear, shown: np.ndarray, product: Product) -> _LeftOut:

@@ -24,7 +24,7 @@ from stream_dr.feature_maps.table import (
     columns_by_kind,
 )
 from stream_dr.feature_maps.widths import check_most_columns, max_columns, max_columns_of_kinds
-from stream_dr.projection import Mapped, Projection
+from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
 from stream_dr.statistics.moments.folds import FoldedState
@@ -130,6 +130,16 @@ def add_map(state: State, projection: Projection) -> Projection:
     if not isinstance(state, MappedState):
         return projection
     return Mapped(state.feature_map, state.names, state.n_features, projection, state.table, state.landmarks)
+
+
+def replace_linear(projection: Projection, **fields: object) -> Projection:
+    """Return a linear projection with other values of some fields.
+
+    If there is a feature map, the fields are those of the projection that follows it.
+    """
+    if isinstance(projection, Mapped):
+        return projection._replace(inner=replace_linear(projection.inner, **fields))
+    return cast(Linear, projection)._replace(**fields)  # type: ignore[arg-type]
 
 
 def inner_projection(projection: Projection) -> Projection:

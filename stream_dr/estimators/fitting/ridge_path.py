@@ -21,16 +21,15 @@ features.
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays, check_within
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.moments import Moments, moments_of, scale_features
 from stream_dr.solve.spectral import semidefinite_eigenpairs
 from stream_dr.statistics.moments.state import MomentState, brought_together, empty_state, stored_parts
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.uncertainty import FEWEST_FOLDS, ComponentPath, RidgePath
 
 if TYPE_CHECKING:
     from stream_dr.estimators.fitting.state_error import PredictsHeldOut
@@ -46,76 +45,8 @@ MOST_COMPONENTS = 25
 MOST_FEATURES = 2048
 """Maximum number of features, because each fold needs an eigendecomposition of order d."""
 
-FEWEST_FOLDS = 3
-"""Minimum number of folds with rows. Fewer folds do not show how much the errors vary."""
-
 Fit = Callable[[Moments], tuple[np.ndarray, np.ndarray]]
 """Function that returns the basis V (features, r) and the shares g (m, r) of m predictors."""
-
-
-@nested_state
-class RidgePath(NamedTuple):
-    """Cross-validated error for each ridge.
-
-    Attributes
-    ----------
-    tau : (26,) float64
-        Ridges in units of the mean variance of a feature, summed over rows. The first is 0.
-    gamma : (26,) float64
-        Ridges in the unit of the parameter `gamma`, for the model of all rows.
-    mean : (26,) float64
-        Error for each ridge, a weighted mean over the rows.
-    std_error : (26,) float64
-        Standard error of `mean`, estimated from the differences between the folds.
-    chosen : int
-        Index of the chosen ridge.
-    """
-
-    tau: np.ndarray
-    gamma: np.ndarray
-    mean: np.ndarray
-    std_error: np.ndarray
-    chosen: int
-
-    def check(self) -> None:
-        """Raise DamagedFile unless the arrays fit each other."""
-        m = (len(TAU),)
-        check_array_shapes(self, np.float64, tau=m, gamma=m, mean=m, std_error=m)
-        check_finite_arrays(self, "tau", "gamma", "mean", "std_error")
-        check_at_least(self, 0.0, "tau", "gamma", "mean", "std_error")
-        check_within(self, 0, len(TAU), "chosen")
-
-
-@nested_state
-class ComponentPath(NamedTuple):
-    """Cross-validated error for each number of components.
-
-    Attributes
-    ----------
-    n_components : (m,) int64
-        Numbers of components, 1 to m.
-    mean : (m,) float64
-        Error for each number of components, a weighted mean over the rows.
-    std_error : (m,) float64
-        Standard error of `mean`, estimated from the differences between the folds.
-    chosen : int
-        Index of the chosen number of components.
-    """
-
-    n_components: np.ndarray
-    mean: np.ndarray
-    std_error: np.ndarray
-    chosen: int
-
-    def check(self) -> None:
-        """Raise DamagedFile unless the arrays fit each other."""
-        m = self.n_components.size
-        check_array_shapes(self, np.int64, n_components=(m,))
-        check_array_shapes(self, np.float64, mean=(m,), std_error=(m,))
-        check_finite_arrays(self, "mean", "std_error")
-        check_at_least(self, 0.0, "mean", "std_error")
-        check_within(self, 1, MOST_COMPONENTS + 1, "n_components")
-        check_within(self, 0, m, "chosen")
 
 
 def check_ridge_path(estimator: "TwoStage") -> None:
@@ -207,7 +138,7 @@ def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState], one_standard
     return path
 
 
-def component_path(estimator: "PLSDA", parts: Sequence[MomentState]) -> ComponentPath:
+def component_path(estimator: "PLSDA", parts: Sequence[MomentState], one_standard_error: bool = False) -> ComponentPath:
     """Return the cross-validated error for each number of components.
 
     The number of least error is chosen. At most 25 components are compared, and at most as many as
@@ -215,6 +146,8 @@ def component_path(estimator: "PLSDA", parts: Sequence[MomentState]) -> Componen
     used. The parameter `n_components` of the estimator is not used.
 
     parts: states of the folds, as in `ridge_path`. The errors that are raised are the same, too.
+    one_standard_error: if true, choose the smallest number of components whose error exceeds the
+        least error by at most the standard error of the least error.
     """
     full, folds = _checked_folds(parts, "n_components")
     whole = moments_of(full, bool(estimator.standardize), estimator.min_class_rows)
@@ -226,7 +159,10 @@ def component_path(estimator: "PLSDA", parts: Sequence[MomentState]) -> Componen
         return rotations, np.tri(m, rotations.shape[1]) / variances
 
     mean, std_error = _cross_validated(estimator, folds, whole, fit)
-    return ComponentPath(np.arange(1, m + 1), mean, std_error, int(mean.argmin()))
+    chosen = int(mean.argmin())
+    if one_standard_error:
+        chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[0])
+    return ComponentPath(np.arange(1, m + 1), mean, std_error, chosen)
 
 
 def _checked_folds(parts: Sequence[MomentState], parameter: str) -> tuple[MomentState, list[MomentState]]:

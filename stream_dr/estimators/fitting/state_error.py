@@ -10,17 +10,23 @@ these rows are the diagonal of
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple, Self, cast
 
 import numpy as np
 
 from stream_dr.errors import InvalidParameter, NotFitted
 from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.mapping import inner_state
+from stream_dr.estimators.fitting.mapping import fold_states, inner_projection, inner_state, replace_linear
 from stream_dr.estimators.fitting.moments import Moments, divide_by_scale, moments_of
+from stream_dr.estimators.fitting.parameter_checks import check_choice
+from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.accumulator import MomentState
+from stream_dr.statistics.protocol import State
 from stream_dr.targets.targets import check_label_type
+from stream_dr.uncertainty import ComponentPath, RidgePath
 
 
 class HeldOutError(NamedTuple):
@@ -42,8 +48,80 @@ class HeldOutError(NamedTuple):
     r2: np.ndarray
 
 
+@dataclass(eq=False, repr=False)
 class PredictsHeldOut(ClosedForm):
-    """Base class of methods whose components predict the targets by least squares."""
+    """Base class of methods whose components predict the targets by least squares.
+
+    A parameter of these methods may be "cv". Its value is then chosen by cross-validation on the
+    folds, again at every solution and without reading any row again [mathematics §14].
+
+    Parameters
+    ----------
+    one_standard_error : bool, default False
+        Choose the strongest regularisation whose error exceeds the least error by at most the
+        standard error of the least error. It has an effect only if a parameter is "cv".
+
+    Attributes
+    ----------
+    cv_results_ : dict of str to ndarray
+        Cross-validated errors, if a parameter is "cv". `mean` and `std_error` (values,) are the
+        error for each compared value and its standard error. The other arrays are the values.
+    """
+
+    _: KW_ONLY
+    one_standard_error: bool = False
+
+    def check_parameters(self) -> None:
+        """Raise InvalidParameter when a parameter is outside its range."""
+        super().check_parameters()
+        check_choice("one_standard_error", self.one_standard_error, (False, True))
+        if self.is_cross_validated and self.scatter == "diagonal":
+            raise InvalidParameter(
+                f"{self.cross_validates}='cv' needs the whole scatter of the rows, and scatter='diagonal' was given. Leave "
+                f"scatter out, or give {self.cross_validates} as a number."
+            )
+
+    def solve(self, state: State) -> Projection:
+        """Return the projection computed from `state`, without changing anything.
+
+        If a parameter is "cv", its value is chosen first. Raises InvalidParameter if fewer than
+        three folds have rows, if there are more than 2,048 features, or if only the diagonal of the
+        rows' scatter is stored.
+        """
+        if not self.is_cross_validated:
+            return super().solve(state)
+        parts = fold_states(state)
+        if not parts:
+            raise InvalidParameter(
+                f"{self.cross_validates}='cv' needs rows in folds, and these were learned without. Call fit with the rows "
+                f"again, or give {self.cross_validates} as a number."
+            )
+        path = self.cross_validate(parts)
+        return replace_linear(self.with_choice(path).solve(state), path=path)
+
+    @abstractmethod
+    def cross_validate(self, parts: Sequence[MomentState]) -> RidgePath | ComponentPath:
+        """Return the cross-validated errors for each value of the parameter that is "cv".
+
+        parts: states of the folds.
+        """
+
+    @property
+    def cv_results_(self) -> dict[str, np.ndarray]:
+        """Cross-validated errors for each compared value.
+
+        Raises AttributeError if no parameter is "cv".
+        """
+        path = self._path()
+        return {name: array for name, array in path._asdict().items() if name != "chosen"}
+
+    def _path(self) -> RidgePath | ComponentPath:
+        if not self.is_cross_validated:
+            name = self.cross_validates
+            raise AttributeError(f"{type(self).__name__} was not cross-validated: set {name}='cv'.")
+        path = cast(Linear, inner_projection(self.projection())).path
+        assert path is not None
+        return path
 
     @abstractmethod
     def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:

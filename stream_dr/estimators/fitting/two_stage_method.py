@@ -14,8 +14,10 @@ depend on `scaling`.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -24,12 +26,14 @@ from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
+from stream_dr.estimators.fitting.ridge_path import check_ridge_path, ridge_path
 from stream_dr.estimators.fitting.state_error import PredictsHeldOut
 from stream_dr.solve.conjugate_gradient import second_stage
 from stream_dr.solve.rounding import exact_rounding
 from stream_dr.solve.spectral import EPS
 from stream_dr.solve.two_stage import condition_number, two_stage
 from stream_dr.statistics.moments.accumulator import MomentState
+from stream_dr.uncertainty import ComponentPath, RidgePath
 
 
 class RightHandSide(NamedTuple):
@@ -54,9 +58,10 @@ class TwoStage(PredictsHeldOut):
 
     Parameters
     ----------
-    gamma : float ≥ 0, default 0.0
+    gamma : float ≥ 0 or "cv", default 0.0
         Ridge that is added to the diagonal of the rows' scatter matrix, as in [2S]. The scatter is
-        a *sum* over rows, so the effect of the ridge decreases with more rows.
+        a *sum* over rows, so the effect of the ridge decreases with more rows. "cv" chooses it by
+        cross-validation on the folds, of which there are 5 unless `folds` is set.
     shrinkage : float in [0, 1] or None, default None
         Regularisation s that is used instead of `gamma`. Its effect does not depend on the number
         of rows. The matrix (1 − s) Cxx + s (tr Cxx / d) I is inverted, where Cxx is the scatter of
@@ -69,12 +74,15 @@ class TwoStage(PredictsHeldOut):
 
     Attributes
     ----------
+    gamma_ : float
+        Ridge that was used. It is `gamma` itself, or the value that "cv" has chosen.
     condition_ : float
         Condition number of the matrix that is inverted, on the space in which the rows vary. The
         relative error of the solution is about 2e-16 times this number.
     """
 
     refined_by = "first_stage"
+    cross_validates = "gamma"
 
     _: KW_ONLY
     shrinkage: float | None = None
@@ -87,6 +95,8 @@ class TwoStage(PredictsHeldOut):
         """
         super().check_parameters()
         check_choice("scaling", self.scaling, ("unit", "source"))
+        if self.is_cross_validated:
+            check_ridge_path(self)
         if self.shrinkage is None:
             return
         # The automatic shrinkage of Ledoit and Wolf needs fourth moments, which are not stored.
@@ -148,9 +158,37 @@ class TwoStage(PredictsHeldOut):
         Cxx (features, features) is the scatter of the rows, and I the identity.
         """
         if self.shrinkage is None:
-            return 1.0, float(self.gamma)
+            return 1.0, self.gamma_
         share = float(self.shrinkage)
         return 1.0 - share, share * self.shrunk_trace(moments) / max(len(moments.diagonal), 1)
+
+    def cross_validate(self, parts: Sequence[MomentState]) -> RidgePath:
+        """Return the cross-validated error for each of 26 ridges.
+
+        parts: states of the folds.
+        """
+        return ridge_path(self, parts, self.one_standard_error)
+
+    def with_choice(self, path: RidgePath | ComponentPath | None) -> Self:
+        """Return an estimator with the ridge that cross-validation has chosen.
+
+        path: errors from which the ridge was chosen. If it is None, the estimator itself is
+            returned.
+        """
+        if not isinstance(path, RidgePath):
+            return self
+        chosen = copy(self)
+        chosen.gamma = float(path.gamma[path.chosen])
+        return chosen
+
+    @property
+    def gamma_(self) -> float:
+        """Ridge that was used, `gamma` itself or the value that "cv" has chosen."""
+        if self.gamma != "cv":
+            return float(self.gamma)
+        path = self._path()
+        assert isinstance(path, RidgePath)
+        return float(path.gamma[path.chosen])
 
     def shrunk_trace(self, moments: Moments) -> float:
         """Return the trace of the scatter matrix to which `shrinkage` is applied."""

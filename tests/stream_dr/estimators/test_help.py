@@ -38,13 +38,15 @@ def test_every_fitted_attribute_is_described_and_has_the_shape_it_says(key):
     import pandas
 
     rows = pandas.DataFrame(X, columns=[f"c{i}" for i in range(5)])
-    model = CLASSES[key]().fit(rows, Y)
+    folds = 5 if "folds" in inspect.signature(CLASSES[key]).parameters else 0
+    model = CLASSES[key](**({"folds": folds} if folds else {})).fit(rows, Y)
     told = shown(CLASSES[key], "Attributes")
     there = {name for name in dir(model) if name.endswith("_") and not name.startswith("_") and hasattr(model, name)}
-    without_map = {"mapped_names_"}  # a map of tables gives its columns names
-    assert {name for name in told if not told[name].endswith(": none")} - without_map == there
+    # A map of tables gives its columns names, and gamma="cv" has results.
+    conditional = {"mapped_names_", "cv_results_"}
+    assert {name for name in told if not told[name].endswith(": none")} - conditional == there
     sizes = {"classes": 0 if key in UNSUPERVISED else 3, "features": 5, "targets": 3, "sampled rows": 60}
-    sizes |= {"waiting": 0, "folds": 0}
+    sizes |= {"waiting": 0, "folds": folds, "components − 1": max(getattr(model, "rank_", 0) - 1, 0)}
     for name in there:
         shape = re.search(r"ndarray \(([^()]*)\)", told[name])
         if shape is None:

@@ -9,7 +9,8 @@ from sklearn.base import clone
 
 from stream_dr import CCA, ESTIMATORS, LDA, OPLS, PCA, PLSDA, SPCA, errors, polynomial, table
 from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.jackknife import ComponentSpread, component_spread, spread_sentences
+from stream_dr.estimators.fitting.jackknife import component_spread
+from stream_dr.uncertainty import ComponentSpread, spread_sentences
 from tests.naive import jackknife as naive
 
 CLOSED_FORMS = {key: kind for key, kind in ESTIMATORS.items() if issubclass(kind, ClosedForm)}

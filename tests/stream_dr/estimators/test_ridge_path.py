@@ -10,16 +10,9 @@ import scipy.sparse as sp
 from stream_dr import CCA, HSL, LDA, OPLS, PLSDA, errors, polynomial
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.mapping import inner_state
-from stream_dr.estimators.fitting.ridge_path import (
-    TAU,
-    ComponentPath,
-    RidgePath,
-    check_ridge_path,
-    component_path,
-    others,
-    ridge_path,
-)
+from stream_dr.estimators.fitting.ridge_path import TAU, check_ridge_path, component_path, others, ridge_path
 from stream_dr.statistics.protocol import pack, unpack
+from stream_dr.uncertainty import ComponentPath, RidgePath
 from tests.naive import ridge_path as naive
 
 pytestmark = pytest.mark.filterwarnings("ignore:gamma='cv' chose")

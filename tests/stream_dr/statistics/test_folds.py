@@ -193,7 +193,7 @@ def test_rows_of_a_group_share_a_fold():
         (lambda X: PCA(folds=3).fit(X, groups=["a"]), "groups has 1 entries for 20 rows"),
         (lambda X: PCA().fit(X, groups=["a"] * 20), "set folds"),
         (lambda X: PCA(folds=3).fit(pa.table({"a": X[:, 0]}).to_reader(), groups=["a"] * 20), "batch by batch"),
-        (lambda X: PCA(folds=3).fit(X).set_params(folds=4).partial_fit(X), "folds=4"),
+        (lambda X: PCA(folds=3).fit(X).set_params(folds=4).partial_fit(X), "fold_count=4"),
     ],
 )
 def test_errors_say_what_to_do(make, words):

@@ -1,0 +1,175 @@
+"""Results of cross-validation and of the jackknife, which are stored with a projection.
+
+Both need the rows in folds. No row is read again. `RidgePath` and `ComponentPath` have the error on
+held-out rows for each value of a parameter. `ComponentSpread` says how much the components would
+differ for another sample of rows.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from stream_dr.checks import (
+    MOST_ROWS,
+    check_array_shapes,
+    check_at_least,
+    check_finite_arrays,
+    check_within,
+    field_error,
+    require_matrix,
+)
+
+FEWEST_FOLDS = 3
+"""Minimum number of folds with rows. Fewer folds do not show how much results vary."""
+
+WIDEST_ANGLE = 30.0
+"""Largest angle of a component, in degrees, with which error bars of its loadings are shown."""
+
+
+class RidgePath(NamedTuple):
+    """Cross-validated error for each ridge.
+
+    Attributes
+    ----------
+    tau : (26,) float64
+        Ridges in units of the mean variance of a feature, summed over rows. The first is 0.
+    gamma : (26,) float64
+        Ridges in the unit of the parameter `gamma`, for the model of all rows.
+    mean : (26,) float64
+        Error for each ridge, a weighted mean over the rows.
+    std_error : (26,) float64
+        Standard error of `mean`, estimated from the differences between the folds.
+    chosen : int
+        Index of the chosen ridge.
+    """
+
+    tau: np.ndarray
+    gamma: np.ndarray
+    mean: np.ndarray
+    std_error: np.ndarray
+    chosen: int
+
+    def check(self) -> None:
+        """Raise DamagedFile unless the arrays fit each other."""
+        m = (self.tau.size,)
+        check_array_shapes(self, np.float64, tau=m, gamma=m, mean=m, std_error=m)
+        check_finite_arrays(self, "tau", "gamma", "mean", "std_error")
+        check_at_least(self, 0.0, "tau", "gamma", "mean", "std_error")
+        check_within(self, 0, self.tau.size, "chosen")
+
+
+class ComponentPath(NamedTuple):
+    """Cross-validated error for each number of components.
+
+    Attributes
+    ----------
+    n_components : (m,) int64
+        Numbers of components, 1 to m.
+    mean : (m,) float64
+        Error for each number of components, a weighted mean over the rows.
+    std_error : (m,) float64
+        Standard error of `mean`, estimated from the differences between the folds.
+    chosen : int
+        Index of the chosen number of components.
+    """
+
+    n_components: np.ndarray
+    mean: np.ndarray
+    std_error: np.ndarray
+    chosen: int
+
+    def check(self) -> None:
+        """Raise DamagedFile unless the arrays fit each other."""
+        m = self.n_components.size
+        check_array_shapes(self, np.int64, n_components=(m,))
+        check_array_shapes(self, np.float64, mean=(m,), std_error=(m,))
+        check_finite_arrays(self, "mean", "std_error")
+        check_at_least(self, 0.0, "mean", "std_error")
+        check_within(self, 1, MOST_ROWS, "n_components")
+        check_within(self, 0, m, "chosen")
+
+
+class ComponentSpread(NamedTuple):
+    """Uncertainty of p components of d features and of their eigenvalues.
+
+    Do not show error bars of a component's loadings if its angle is above 30° (WIDEST_ANGLE). They
+    would be too short. Show the angle of the plane instead, if it is not NaN.
+
+    Attributes
+    ----------
+    eigenvalues : (p,) float64
+        Eigenvalues without the bias that the jackknife estimates. NaN if some solution has too few
+        components.
+    eigenvalues_std : (p,) float64
+        Standard error of each eigenvalue. With K folds, an interval about an eigenvalue has the
+        quantiles of Student's t with K − 1 degrees of freedom. NaN where the eigenvalue is NaN.
+    components_std : (p, d) float64 or None
+        Standard error of each entry of `components_`. NaN for a component that some solution does
+        not have. None if the errors were not stored.
+    angles : (p,) float64
+        Typical angle in degrees, at most 90, between a component and the same component of an
+        infinite number of rows. The cosine of the angle is the correlation over the rows. If only
+        the diagonal of the rows' scatter is stored, the correlation is computed from the diagonal.
+    plane_angles : (p − 1,) float64
+        The same angle for the plane of components i and i + 1. NaN unless the eigenvalues of the
+        two components differ by less than 5 %.
+    folds : int
+        Number K of folds with rows.
+    """
+
+    eigenvalues: np.ndarray
+    eigenvalues_std: np.ndarray
+    components_std: np.ndarray | None
+    angles: np.ndarray
+    plane_angles: np.ndarray
+    folds: int
+
+    def check(self) -> None:
+        """Raise DamagedFile unless the arrays fit each other and angles are from 0° to 90°."""
+        p = self.angles.size
+        check_array_shapes(self, np.float64, eigenvalues=(p,), eigenvalues_std=(p,), angles=(p,))
+        check_array_shapes(self, np.float64, plane_angles=(max(p - 1, 0),))
+        if self.components_std is not None:
+            _, d = require_matrix(self, "components_std")
+            check_array_shapes(self, np.float64, components_std=(p, d))
+        check_within(self, FEWEST_FOLDS, MOST_ROWS, "folds")
+
+        check_at_least(self, 0.0, "angles")
+        for name in ("angles", "plane_angles"):
+            if (getattr(self, name) > 90.0).any():
+                raise field_error(self, name, f"{np.nanmax(getattr(self, name))} at its most", "at most 90")
+
+
+def spread_sentences(spread: ComponentSpread) -> list[str]:
+    """Return sentences that say how well components are known.
+
+    If a component's angle is above 30° (WIDEST_ANGLE) and the plane with the next component is
+    known, the two components share a sentence. Do not show error bars of the loadings of these
+    components.
+
+    >>> angles, none = np.array([2.0, 40.0, 38.0]), np.zeros(3)
+    >>> spread = ComponentSpread(none, none, None, angles, np.array([np.nan, 6.0]), folds=10)
+    >>> print(*spread_sentences(spread), sep="\\n")
+    Component 1 is known to 2°.
+    Components 2 and 3 are known to 40° only; their plane to 6°.
+    """
+    sentences = []
+    i = 0
+    while i < len(spread.angles):
+        pair = spread.angles[i : i + 2]
+        if len(pair) == 2 and pair.max() > WIDEST_ANGLE and not np.isnan(spread.plane_angles[i]):
+            plane = _degrees(spread.plane_angles[i])
+            sentences.append(
+                f"Components {i + 1} and {i + 2} are known to {_degrees(pair.max())} only; their plane to {plane}."
+            )
+            i += 2
+            continue
+        only = " only" if pair[0] > WIDEST_ANGLE else ""
+        sentences.append(f"Component {i + 1} is known to {_degrees(pair[0])}{only}.")
+        i += 1
+    return sentences
+
+
+def _degrees(angle: float) -> str:
+    # An angle is never known to be 0.
+    return f"{max(round(float(angle)), 1)}°"
