@@ -17,7 +17,18 @@ from stream_dr.directory.verify import verify
 from tests.support.batches import shards
 from tests.support.waiting import wait_until
 
-MODELS = ["--model", "lda=lda", "--model", "pca=ccipca", "--model", "skm=iskm", "--model", "cm=class_means"]
+MODELS = [
+    "--model",
+    "lda=lda",
+    "--model",
+    "chosen=lda:gamma=cv",
+    "--model",
+    "pca=ccipca",
+    "--model",
+    "skm=iskm",
+    "--model",
+    "cm=class_means",
+]
 POINTS = ["log.before_commit", "log.after_commit", "snapshot.tmp", "snapshot.rename", "snapshot.dir_fsync"]
 
 

@@ -211,9 +211,9 @@ def _cross_validated(
     weights = []
     for fold, other in zip(folds, others(folds), strict=True):
         train = moments_of(other, bool(estimator.standardize), estimator.min_class_rows)
-        held = scale_features(moments_of(fold), train.scale)
-        errors.append(_held_out_errors(train, held, F, fit(train)))
-        weights.append(held.weight)
+        validation = scale_features(moments_of(fold), train.scale)
+        errors.append(_held_out_errors(train, validation, F, fit(train)))
+        weights.append(validation.weight)
 
     sse, n = np.array(errors), np.array(weights)[:, None]
     mean = sse.sum(axis=0) / n.sum()
@@ -222,7 +222,7 @@ def _cross_validated(
 
 
 def _held_out_errors(
-    train: Moments, held: Moments, factors: np.ndarray, fitted: tuple[np.ndarray, np.ndarray]
+    train: Moments, validation: Moments, factors: np.ndarray, fitted: tuple[np.ndarray, np.ndarray]
 ) -> np.ndarray:
     """Return the errors (m,) of m predictors on held-out rows.
 
@@ -230,25 +230,25 @@ def _held_out_errors(
     that is not a class of the training rows is predicted as 0.
 
     train: moments of the training rows.
-    held: moments of the held-out rows, in the same scaled features.
+    validation: moments of the held-out rows, in the same scaled features.
     factors: (k, r), factors F of all target columns of the states.
     fitted: basis V and shares g of the predictors.
     """
     basis, shares = fitted
-    own, theirs = factors[train.present], factors[held.present]
+    own, theirs = factors[train.present], factors[validation.present]
 
     # B, C and S are Vᵀ Cxy F of the training rows, Vᵀ Cxy F and Vᵀ Cxx V of the held-out rows.
     B = basis.T @ (train.cross @ own)
-    C = basis.T @ (held.cross @ theirs)
-    S = basis.T @ held.scatter_product(basis)
+    C = basis.T @ (validation.cross @ theirs)
+    S = basis.T @ validation.scatter_product(basis)
 
     # tr(Fᵀ Wᵀ Cxx W F) = gᵀ (S ∘ B Bᵀ) g and tr(Fᵀ Wᵀ Cxy F) = gᵀ (B ∘ C) 1, for every g at once.
     explained = 2.0 * shares @ (B * C).sum(axis=1) - ((shares @ (S * (B @ B.T))) * shares).sum(axis=1)
-    total = (theirs * (held.target_scatter @ theirs)).sum()
+    total = (theirs * (validation.target_scatter @ theirs)).sum()
 
-    step = basis.T @ ((held.mean - train.mean) * train.scale)
-    bias = theirs.T @ held.target_mean - own.T @ train.target_mean - (shares * step) @ B
-    return np.asarray(np.maximum(total - explained, 0.0) + held.weight * (bias**2).sum(axis=1))
+    step = basis.T @ ((validation.mean - train.mean) * train.scale)
+    bias = theirs.T @ validation.target_mean - own.T @ train.target_mean - (shares * step) @ B
+    return np.asarray(np.maximum(total - explained, 0.0) + validation.weight * (bias**2).sum(axis=1))
 
 
 def _scatter_eigenpairs(m: Moments) -> tuple[np.ndarray, np.ndarray]:

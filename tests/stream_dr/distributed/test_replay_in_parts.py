@@ -21,6 +21,7 @@ from tests.support.batches import SMALL, dense, put, shards, sparse
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "lda": ("lda", {}),
     "old": ("pca", {"decay": 0.99}),
+    "chosen": ("lda", {"gamma": "cv", "decay": 0.999}),
     "means": ("class_means", {}),
     "places": ("lpp", {"reservoir": 50}),
     "walk": ("ccipca", {}),
@@ -104,7 +105,7 @@ def test_rows_that_were_there_come_first(tmp_path: Path) -> None:
     run(tmp_path / "parts", folder, 3)
     run(tmp_path / "one", folder, None)
     with Directory(tmp_path / "parts", writable=False) as a, Directory(tmp_path / "one", writable=False) as b:
-        for name in ("lda", "old", "means", "walk", "steps"):
+        for name in ("lda", "old", "chosen", "means", "walk", "steps"):
             mine, other = a.model(name), b.model(name)
             assert (mine.rows, mine.position) == (other.rows, other.position) == (280, 13)
             X = dense(77).X

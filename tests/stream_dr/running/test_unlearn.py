@@ -23,6 +23,7 @@ from tests.support.batches import dense, opened, put
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "lda": ("lda", {}),
     "decayed": ("class_means", {"decay": 0.99}),
+    "chosen": ("lda", {"gamma": "cv", "decay": 0.99}),
     "pca": ("ccipca", {}),
     "iskm": ("iskm", {}),
 }
