@@ -246,16 +246,18 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--splits", type=int, default=5, help="number of random splits")
     parser.add_argument("--markdown", action="store_true", help="print the table for a page")
-    parser.add_argument("--pictures", metavar="FOLDER", help="draw gamma-path.png and gamma-angles.png there instead")
+    parser.add_argument("--pictures", metavar="FOLDER", help="draw gamma-path.png and gamma-angles.png there, too")
     given = parser.parse_args(arguments)
 
     warnings.simplefilter("ignore")
+    # Compile first, so that the times are without it.
+    tiny = np.eye(40)[:, :3], np.arange(40) % 2
+    compare(LDA(), tiny, tiny)
+
+    print_table(given.data, given.splits, given.markdown)
     if given.pictures:
         draw_path(given.pictures)
         draw_angles(given.pictures)
-        return
-    compare(LDA(), *[(np.eye(40)[:, :3], np.arange(40) % 2)] * 2)  # compiles, so that times are without it
-    print_table(given.data, given.splits, given.markdown)
 
 
 if __name__ == "__main__":
