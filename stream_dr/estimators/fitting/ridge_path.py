@@ -45,6 +45,12 @@ MOST_COMPONENTS = 25
 MOST_FEATURES = 2048
 """Maximum number of features, because each fold needs an eigendecomposition of order d."""
 
+ENOUGH_ROWS = 100
+"""Mean number of rows in a fold from which folds of very different size cause a warning.
+
+By chance alone, no fold then has less than half of the mean.
+"""
+
 Fit = Callable[[Moments], tuple[np.ndarray, np.ndarray]]
 """Function that returns the basis V (features, r) and the shares g (m, r) of m predictors."""
 
@@ -173,6 +179,13 @@ def _checked_folds(parts: Sequence[MomentState], parameter: str) -> tuple[Moment
 
     parameter: name of the parameter that is chosen.
     """
+    rows = [part.rows for part in parts]
+    if sum(rows) >= max(ENOUGH_ROWS * len(parts), 1) and 2 * len(parts) * min(rows) < sum(rows):
+        warnings.warn(
+            f"the folds have {', '.join(map(str, rows))} rows, because many rows are equal or groups are large. The errors "
+            "of such folds say little. Give groups to fit and partial_fit, such as the number of each row.",
+            stacklevel=2,
+        )
     filled = [part for part in parts if part.rows > 0 and part.weight > 0.0]
     if len(filled) < FEWEST_FOLDS:
         raise InvalidParameter(

@@ -164,6 +164,20 @@ def test_few_rows_are_learned_before_a_choice_is_possible():
     assert model.gamma_ == pytest.approx(LDA(gamma="cv").fit(X, y).gamma_, rel=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:gamma='cv' chose")
+def test_rows_of_few_values_need_groups():
+    X = np.random.default_rng(0).integers(0, 2, (1_000, 3)).astype(float)
+    y = X[:, 0].astype(int)
+    with pytest.warns(UserWarning, match="many rows are equal .* Give groups"):
+        LDA(gamma="cv").fit(X, y).transform(X)
+    model = LDA(gamma="cv").fit(X, y, groups=range(1_000))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.transform(X)
+    assert not any("equal" in str(each.message) for each in caught)
+    assert model.fold_rows_.min() > 150
+
+
 def test_a_choice_at_the_end_of_the_grid_warns():
     X, y = rows()
     X = X * 10.0 ** np.random.default_rng(0).integers(-4, 5, X.shape[1])
