@@ -32,7 +32,7 @@ class RidgePath(NamedTuple):
     Attributes
     ----------
     tau : (26,) float64
-        Ridges in units of the mean variance of a feature, summed over rows. The first is 0.
+        Ridges divided by the mean scatter of a feature. The first is 0.
     gamma : (26,) float64
         Ridges in the unit of the parameter `gamma`, for the model of all rows.
     mean : (26,) float64
@@ -103,9 +103,9 @@ class ComponentSpread(NamedTuple):
     eigenvalues_std : (p,) float64
         Standard error of each eigenvalue. With K folds, an interval about an eigenvalue has the
         quantiles of Student's t with K − 1 degrees of freedom. NaN where the eigenvalue is NaN.
-    components_std : (p, d) float64 or None
+    components_std : (p, d) float64
         Standard error of each entry of `components_`. NaN for a component that some solution does
-        not have. None if the errors were not stored.
+        not have.
     angles : (p,) float64
         Typical angle in degrees, at most 90, between a component and the same component of an
         infinite number of rows. The cosine of the angle is the correlation over the rows. If only
@@ -119,7 +119,7 @@ class ComponentSpread(NamedTuple):
 
     eigenvalues: np.ndarray
     eigenvalues_std: np.ndarray
-    components_std: np.ndarray | None
+    components_std: np.ndarray
     angles: np.ndarray
     plane_angles: np.ndarray
     folds: int
@@ -129,9 +129,8 @@ class ComponentSpread(NamedTuple):
         p = self.angles.size
         check_array_shapes(self, np.float64, eigenvalues=(p,), eigenvalues_std=(p,), angles=(p,))
         check_array_shapes(self, np.float64, plane_angles=(max(p - 1, 0),))
-        if self.components_std is not None:
-            _, d = require_matrix(self, "components_std")
-            check_array_shapes(self, np.float64, components_std=(p, d))
+        _, d = require_matrix(self, "components_std")
+        check_array_shapes(self, np.float64, components_std=(p, d))
         check_within(self, FEWEST_FOLDS, MOST_ROWS, "folds")
 
         check_at_least(self, 0.0, "angles")

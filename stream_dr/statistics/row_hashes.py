@@ -22,6 +22,7 @@ import numpy as np
 import xxhash
 
 from stream_dr.compiled import compiled, readonly
+from stream_dr.errors import InvalidParameter
 from stream_dr.rows.block import Block
 from stream_dr.rows.raw_rows import RawColumn
 from stream_dr.targets.targets import Targets
@@ -31,7 +32,7 @@ _FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 """Constants of splitmix64's last step."""
 
 _TARGET = np.uint64(0x9E3779B97F4A7C15)
-"""Number that distinguishes the sum of a target from the sum of the values."""
+"""Number by which the hash of a target differs from that of a row with the same values."""
 
 
 def mix(x: np.ndarray) -> np.ndarray:
@@ -114,8 +115,19 @@ def table_hashes(columns: Iterable[tuple[str, RawColumn]], y: Targets | None, ro
 
 
 def group_hashes(groups: Iterable[object]) -> np.ndarray:
-    """Return the hash (groups,) uint64 of the name of each row's group."""
-    return mix(text_hashes(str(group) for group in groups))
+    """Return the hash (groups,) uint64 of the name of each row's group.
+
+    A whole number has the same hash as an int and as a float. Raises InvalidParameter if a group is
+    missing.
+    """
+    names = list(groups)
+    for row, group in enumerate(names):
+        if group is None or group != group:
+            raise InvalidParameter(
+                f"the group of row {row} is {group!r}; give each row a group, such as its own number."
+            )
+    whole = (int(group) if isinstance(group, float) and group.is_integer() else group for group in names)
+    return mix(text_hashes(map(str, whole)))
 
 
 def target_hashes(y: Targets | None, rows: int) -> np.ndarray:

@@ -8,6 +8,8 @@ row by row (CCIPCA, IncrementalSKM) do not have this base class, and their metho
 from collections.abc import Iterable
 from typing import ClassVar, Self, cast
 
+import numpy as np
+
 from stream_dr.errors import CannotMerge, InvalidParameter
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.fitted_state import new_fitted_state
@@ -62,14 +64,20 @@ class AdditiveEstimator(Estimator):
         groups: group (rows,) of each row.
         """
         if not self.fold_count:
-            raise InvalidParameter("groups were given, but rows are not stored in folds: set folds, such as folds=5.")
+            raise InvalidParameter(
+                f"groups were given, but {type(self).__name__} does not store rows in folds. Set folds=5, if it has this "
+                "parameter."
+            )
+        names = np.asarray(groups)
+        if names.ndim != 1:
+            raise InvalidParameter(f"groups={groups!r}; it must be a list or array of one group a row.")
         block = as_block(X)
         if (kind := rows_kind(block.X)) is Kind.STREAM or kind in DASK:
             raise InvalidParameter(
                 "groups were given with rows that are read batch by batch: pass one batch a call, or Blocks with ids to an "
                 "estimator of folds_by='id'."
             )
-        return block._replace(hashes=group_hashes(groups))
+        return block._replace(hashes=group_hashes(names.tolist()))
 
     def merge(self, other: Estimator) -> Self:
         """Add the rows that another estimator has learned to this estimator.

@@ -110,8 +110,8 @@ class ClosedForm(AdditiveEstimator):
     folds_by : {"row", "id"}, default "row"
         What decides a row's fold. "row" is the row's values and its target. "id" is the row's id,
         so that rows with the same id are in the same fold. Use it if many rows are equal, or if
-        rows depend on each other, as those of one person do. In Python, `groups` has the same
-        effect.
+        rows depend on each other, as those of one person do. Rows without ids go by their values.
+        In Python, `groups` has the same effect.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class ClosedForm(AdditiveEstimator):
     components_std_ : ndarray (components, features), float64
         Standard error of each entry of `components_`.
     angles_ : ndarray (components,), float64
-        Typical angle in degrees between a component and the component of all possible rows.
+        Typical angle in degrees between a component and that of an infinite number of rows.
     plane_angles_ : ndarray (components − 1,), float64
         The same angle for the plane of two neighbouring components. NaN where their eigenvalues
         differ by 5 % or more.
@@ -146,7 +146,8 @@ class ClosedForm(AdditiveEstimator):
     eigenvalue_growth: ClassVar[int] = 0
     """Exponent g of the growth N^g of the eigenvalues with the weight N of all rows.
 
-    The eigenvalues are multiplied by 2^g if every row is learned twice and `gamma` is doubled.
+    The eigenvalues are multiplied by 2^g if every row is learned twice and `gamma` is doubled. The
+    ridge `gamma` must be doubled, because it is added to a sum over rows.
     """
     standardize_choices: ClassVar[tuple[bool | None, ...]] = (False, True)
     """Values that `standardize` may have."""
@@ -181,10 +182,10 @@ class ClosedForm(AdditiveEstimator):
             )
 
         check_seed(self.random_state)
-        if self.folds != 0 or isinstance(self.folds, bool | float):
-            check_positive_int("folds", self.folds, most=100)
-        if self.folds == 1:
-            raise InvalidParameter("folds=1 divides nothing; give 0 (rows are not divided) or at least 2, such as 5.")
+        if type(self.folds) is not int or not (self.folds == 0 or 2 <= self.folds <= 100):
+            raise InvalidParameter(
+                f"folds={self.folds!r}; it must be 0 (rows are not divided) or an integer from 2 to 100, such as 5."
+            )
         check_choice("folds_by", self.folds_by, ("row", "id"))
         check_feature_map(self.feature_map)
         if self.stored_scatter() == "exact":
@@ -233,20 +234,15 @@ class ClosedForm(AdditiveEstimator):
     def fold_hashes(self, block: Block, rows: int) -> np.ndarray | None:
         """Return the hashes (rows,) that decide the folds of rows, None if rows' values decide.
 
-        Raises InvalidParameter if rows have no ids and `folds_by` is "id".
+        Raises InvalidParameter if there is not one group or id for each row.
 
         rows: number of rows.
         """
         hashes = block.hashes
-        if hashes is None and self.fold_count and self.folds_by == "id":
-            if block.ids is None:
-                raise InvalidParameter(
-                    "folds_by='id', and these rows have no ids. Name the column with the ids, pass Block(X, y, ids=…) or "
-                    "groups=…, or leave folds_by out."
-                )
+        if hashes is None and self.fold_count and self.folds_by == "id" and block.ids is not None:
             hashes = group_hashes(block.ids)
         if hashes is not None and len(hashes) != rows:
-            raise InvalidParameter(f"groups has {len(hashes)} entries for {rows} rows; give one a row.")
+            raise InvalidParameter(f"there are {len(hashes)} groups or ids for {rows} rows; give one a row.")
         return hashes
 
     @property
@@ -408,13 +404,11 @@ class ClosedForm(AdditiveEstimator):
     @property
     def components_std_(self) -> np.ndarray:
         """Standard error (components, features) float64 of each entry of `components_`."""
-        spread = self._spread()
-        assert spread.components_std is not None
-        return spread.components_std
+        return self._spread().components_std
 
     @property
     def angles_(self) -> np.ndarray:
-        """Typical angle (components,) float64 in degrees to the component of all possible rows."""
+        """Typical angle (components,) float64 in degrees to those of an infinite number of rows."""
         return self._spread().angles
 
     @property
@@ -428,11 +422,15 @@ class ClosedForm(AdditiveEstimator):
     def _spread(self) -> ComponentSpread:
         """Return the uncertainty of the components, computed once for each projection.
 
-        Raises AttributeError if rows are not in folds.
+        Raises AttributeError if rows are not in folds, or if the projection was refined.
         """
         if not self.fold_count:
             raise AttributeError(f"{type(self).__name__} has no folds: set folds=5 before the rows are learned.")
         projection = cast(Linear, inner_projection(self.projection()))
+        if projection.solution == "refined":
+            raise AttributeError(
+                "the projection was refined, and the folds have no refined solutions to compare it with."
+            )
         if projection.spread is None:
             fitted = self.fitted()
             fitted.projection = self.with_spread(self.projection(), fitted.accumulator.freeze())
@@ -443,8 +441,7 @@ class ClosedForm(AdditiveEstimator):
     def with_spread(self, projection: Projection, state: State) -> Projection:
         """Return the projection with the uncertainty of its components, if rows are in folds.
 
-        Raises InvalidParameter if fewer than three folds have rows. Costs one solution for each
-        fold.
+        Raises NotFitted if fewer than three folds have rows. Costs one solution for each fold.
 
         state: state from which the projection was solved.
         """
@@ -536,8 +533,9 @@ class ClosedForm(AdditiveEstimator):
         """Return the largest size in bytes that the state can have.
 
         The size is 8·(d·(k + 5) + k² + 4·k) for d features and k targets, and 8·d² more if the
-        whole scatter matrix is stored. If there is a feature map, d is the number of columns that
-        the map returns. The sums of rows that HSL stores for sets of labels are not included.
+        whole scatter matrix is stored. If there are folds, each of them has this size. If there is
+        a feature map, d is the number of columns that the map returns. The sums of rows that HSL
+        stores for sets of labels are not included.
         """
         return mapped_bytes(self.feature_map, self.moment_bytes, n_features, n_targets)
 

@@ -124,6 +124,8 @@ class FittedState:
 
         for name, value in self.fixed_parameters.items():
             now = getattr(estimator, name)
+            # A parameter "cv" implies folds, even if `folds` is 0.
+            name = "folds" if name == "fold_count" else name
             if now != value:
                 raise InvalidParameter(
                     f"{name}={now!r}; what {type(estimator).__name__} has learned was made with {name}={value!r}. Set it "

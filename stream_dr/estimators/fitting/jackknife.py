@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.mapping import inner_projection, inner_state
+from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.ridge_path import others
 from stream_dr.projection import Linear, Projection
 from stream_dr.solve.orientation import GAP, Product
@@ -53,7 +53,7 @@ def component_spread(
 ) -> ComponentSpread:
     """Return the uncertainty of components and eigenvalues.
 
-    Costs one solution for each fold. Raises InvalidParameter if fewer than three folds have rows.
+    Costs one solution for each fold. Raises NotFitted if fewer than three folds have rows.
 
     parts: state of each fold. The states must have decay 1. States with a feature map must have
         the same map, with the statistics of all rows.
@@ -62,7 +62,7 @@ def component_spread(
     """
     filled = [part for part in parts if _moment_state(part).weight > 0.0]
     if len(filled) < FEWEST_FOLDS:
-        raise InvalidParameter(
+        raise NotFitted(
             f"{len(filled)} of {len(parts)} folds have rows, and the spread of components needs {FEWEST_FOLDS} folds with "
             "rows. Learn more rows, or use more folds."
         )

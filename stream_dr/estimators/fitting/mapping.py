@@ -117,7 +117,7 @@ def inner_state(state: State) -> State:
 
 
 def fold_states(state: State) -> tuple[MomentState, ...]:
-    """Return the state of the mapped rows of each fold, () if rows are not stored in folds."""
+    """Return the state of the mapped rows of each fold. Empty if rows are not in folds."""
     inner: State = state.inner if isinstance(state, MappedState) else state
     return inner.true_parts() if isinstance(inner, FoldedState) else ()
 

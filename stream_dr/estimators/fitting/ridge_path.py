@@ -27,6 +27,7 @@ import numpy as np
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.moments import Moments, moments_of, scale_features
+from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.solve.spectral import semidefinite_eigenpairs
 from stream_dr.statistics.moments.state import MomentState, brought_together, empty_state, stored_parts
 from stream_dr.uncertainty import FEWEST_FOLDS, ComponentPath, RidgePath
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from stream_dr.estimators.plsda import PLSDA
 
 TAU = np.concatenate([[0.0], np.logspace(-6.0, 3.0, 25)])
-"""Ridges that are compared, in units of the mean variance of a feature, summed over rows."""
+"""Ridges that are compared, divided by the mean scatter of a feature."""
 
 MOST_COMPONENTS = 25
 """Largest number of components that is compared."""
@@ -45,14 +46,14 @@ MOST_COMPONENTS = 25
 MOST_FEATURES = 2048
 """Maximum number of features, because each fold needs an eigendecomposition of order d."""
 
-ENOUGH_ROWS = 100
+ENOUGH_ROWS = 60
 """Mean number of rows in a fold from which folds of very different size cause a warning.
 
 By chance alone, no fold then has less than half of the mean.
 """
 
 Fit = Callable[[Moments], tuple[np.ndarray, np.ndarray]]
-"""Function that returns the basis V (features, r) and the shares g (m, r) of m predictors."""
+"""Function that returns the basis V (features, r) and the factors g (m, r) of m predictors."""
 
 
 def check_ridge_path(estimator: "TwoStage") -> None:
@@ -112,9 +113,11 @@ def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState], one_standard
 
     Raises
     ------
+    NotFitted
+        If fewer than three folds have rows.
     InvalidParameter
-        If fewer than three folds have rows, if there are more than 2,048 features, or if only the
-        diagonal of the rows' scatter is stored.
+        If there are more than 2,048 features, if only the diagonal of the rows' scatter is stored,
+        or if errors overflow.
 
     Notes
     -----
@@ -134,8 +137,10 @@ def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState], one_standard
         chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[-1])
 
     path = RidgePath(TAU.copy(), TAU * _mean_variance(whole), mean, std_error, chosen)
-    if chosen in (0, 1, len(TAU) - 1):
-        advice = "" if estimator.standardize else " Features of very different units cause this. Try standardize=True."
+    # If all errors are equal, no value is better than the first.
+    if chosen in (0, 1, len(TAU) - 1) and mean.min() < mean.max():
+        units = chosen < 2 and not estimator.standardize
+        advice = " Features of very different units cause this. Try standardize=True." if units else ""
         warnings.warn(
             f"gamma='cv' chose gamma={path.gamma[chosen]:.3g}, at an end of the compared values (0, and {path.gamma[1]:.3g} "
             f"to {path.gamma[-1]:.3g}). A gamma that was not compared may be better.{advice}",
@@ -175,7 +180,7 @@ def _checked_folds(parts: Sequence[MomentState], parameter: str) -> tuple[Moment
     """Return the merge of all folds, and the folds with rows.
 
     All returned states have the same features, and the same labels in the same order. Raises
-    InvalidParameter if the states cannot be cross-validated.
+    NotFitted or InvalidParameter if the states cannot be cross-validated.
 
     parameter: name of the parameter that is chosen.
     """
@@ -188,9 +193,9 @@ def _checked_folds(parts: Sequence[MomentState], parameter: str) -> tuple[Moment
         )
     filled = [part for part in parts if part.rows > 0 and part.weight > 0.0]
     if len(filled) < FEWEST_FOLDS:
-        raise InvalidParameter(
+        raise NotFitted(
             f"{parameter}='cv' needs rows in at least {FEWEST_FOLDS} folds; {len(filled)} of {len(parts)} folds have rows "
-            f"of weight above 0. Learn more rows first, or give {parameter} as a number."
+            f"of weight above 0. Learn more rows first, give groups if many rows are equal, or give {parameter} as a number."
         )
     width = max(part.n_features for part in filled)
     if width > MOST_FEATURES:
@@ -229,9 +234,16 @@ def _cross_validated(
         weights.append(validation.weight)
 
     sse, n = np.array(errors), np.array(weights)[:, None]
-    mean = sse.sum(axis=0) / n.sum()
-    deviations = n / n.mean() * (sse / n - mean)
-    return mean, np.sqrt((deviations**2).sum(axis=0) / (len(n) * (len(n) - 1)))
+    with np.errstate(all="ignore"):
+        mean = sse.sum(axis=0) / n.sum()
+        deviations = n / n.mean() * (sse / n - mean)
+        std_error = np.sqrt((deviations**2).sum(axis=0) / (len(n) * (len(n) - 1)))
+    if not (np.isfinite(mean).all() and np.isfinite(std_error).all()):
+        raise InvalidParameter(
+            f"{estimator.cross_validates}='cv' compares squared errors, and these are not finite: rows, targets or weights "
+            f"are too large or too small. Scale them, or give {estimator.cross_validates} as a number."
+        )
+    return mean, std_error
 
 
 def _held_out_errors(
@@ -245,22 +257,22 @@ def _held_out_errors(
     train: moments of the training rows.
     validation: moments of the held-out rows, in the same scaled features.
     factors: (k, r), factors F of all target columns of the states.
-    fitted: basis V and shares g of the predictors.
+    fitted: basis V and factors g of the predictors W = V diag(g) Vᵀ Cxy.
     """
-    basis, shares = fitted
-    own, theirs = factors[train.present], factors[validation.present]
+    basis, g = fitted
+    F_train, F = factors[train.present], factors[validation.present]
 
     # B, C and S are Vᵀ Cxy F of the training rows, Vᵀ Cxy F and Vᵀ Cxx V of the held-out rows.
-    B = basis.T @ (train.cross @ own)
-    C = basis.T @ (validation.cross @ theirs)
+    B = basis.T @ (train.cross @ F_train)
+    C = basis.T @ (validation.cross @ F)
     S = basis.T @ validation.scatter_product(basis)
 
     # tr(Fᵀ Wᵀ Cxx W F) = gᵀ (S ∘ B Bᵀ) g and tr(Fᵀ Wᵀ Cxy F) = gᵀ (B ∘ C) 1, for every g at once.
-    explained = 2.0 * shares @ (B * C).sum(axis=1) - ((shares @ (S * (B @ B.T))) * shares).sum(axis=1)
-    total = (theirs * (validation.target_scatter @ theirs)).sum()
+    explained = 2.0 * g @ (B * C).sum(axis=1) - ((g @ (S * (B @ B.T))) * g).sum(axis=1)
+    total = (F * (validation.target_scatter @ F)).sum()
 
     step = basis.T @ ((validation.mean - train.mean) * train.scale)
-    bias = theirs.T @ validation.target_mean - own.T @ train.target_mean - (shares * step) @ B
+    bias = F.T @ validation.target_mean - F_train.T @ train.target_mean - (g * step) @ B
     return np.asarray(np.maximum(total - explained, 0.0) + validation.weight * (bias**2).sum(axis=1))
 
 

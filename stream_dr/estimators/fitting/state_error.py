@@ -84,9 +84,9 @@ class PredictsHeldOut(ClosedForm):
     def solve(self, state: State) -> Projection:
         """Return the projection computed from `state`, without changing anything.
 
-        If a parameter is "cv", its value is chosen first. Raises InvalidParameter if fewer than
-        three folds have rows, if there are more than 2,048 features, or if only the diagonal of the
-        rows' scatter is stored.
+        If a parameter is "cv", its value is chosen first. Raises NotFitted if fewer than three
+        folds have rows. Raises InvalidParameter if there are more than 2,048 features, if only the
+        diagonal of the rows' scatter is stored, or if errors overflow.
         """
         if not self.is_cross_validated:
             return super().solve(state)

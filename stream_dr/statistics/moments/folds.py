@@ -83,11 +83,11 @@ class FoldedState(NamedTuple):
     def check(self) -> None:
         """Raise DamagedFile unless the folds fit each other."""
         check_within(self, 0, MOST_ROWS, "clock", "rows_skipped")
-        if len(self.parts) < 2 or not (0.0 < self.decay <= 1.0 and self.scale > 0.0):
+        if len(self.parts) < 2 or not (0.0 < self.decay <= 1.0 and 0.0 < self.scale < np.inf):
             raise field_error(self, "parts", f"{len(self.parts)} of scale {self.scale}", "at least 2 of scale above 0")
         for part in self.parts:
             part.check()
-            if (part.n_features, part.labels, part.decay, part.scale) != (self.n_features, self.labels, 1.0, 1.0):
+            if (part.decay, part.scale) != (1.0, 1.0) or _layout(part) != _layout(self.parts[0]):
                 raise field_error(self, "parts", "of different features or labels", "of the same")
 
     def merge(self, other: "FoldedState") -> "FoldedState":
@@ -114,7 +114,7 @@ class FoldedState(NamedTuple):
         return merged._replace(decay=self.decay, scale=self.scale, clock=self.clock, rows_skipped=self.rows_skipped)
 
     def true_parts(self) -> tuple[MomentState, ...]:
-        """Return the state of each fold with true sums, which are not divided by `scale`."""
+        """Return the state of each fold, with sums that are multiplied by `scale`."""
         return tuple(scale_state(part, self.scale) for part in self.parts)
 
 
@@ -122,9 +122,10 @@ nested_state(FoldedState)
 
 
 def in_step(parts: list[MomentState]) -> tuple[MomentState, ...]:
-    """Return states with the same features, labels, label sets and form.
+    """Return states with the same features, labels and label sets.
 
-    Folds of two merged streams may have met labels in different orders, or some of them only.
+    If one of the states stores sums of dense rows, all do. Folds of two merged streams may have
+    met labels in different orders, or some of them only.
     """
     labels = tuple(dict.fromkeys(label for part in parts for label in part.labels))
     width, dense = max(part.n_features for part in parts), any(part.dense for part in parts)
@@ -146,6 +147,10 @@ def in_step(parts: list[MomentState]) -> tuple[MomentState, ...]:
         else part
         for part in aligned
     )
+
+
+def _layout(part: MomentState) -> tuple[object, ...]:
+    return part.n_features, part.labels, part.target_kind, part.target_width, part.dense, part.scatter
 
 
 def _label_sets(state: MomentState) -> tuple[tuple[int, ...], ...]:
@@ -248,8 +253,8 @@ class FoldedAccumulator(AccumulatorBase):
     def remove(self, block: Block, age: int = 0) -> None:
         """Remove a batch that was learned before, each row from its fold.
 
-        Raises the errors of MomentAccumulator.remove. They apply to each fold alone, so the digits
-        of the smallest fold decide. After an error nothing has changed.
+        Raises the errors of MomentAccumulator.remove. PrecisionLost is raised if it applies to any
+        one of the folds. After an error nothing has changed.
 
         age: number of rows learned after the last row of the batch.
         """

@@ -129,15 +129,16 @@ def test_the_spread_of_components():
 
 
 ERRORS: dict[str, tuple[Callable[..., Any], str]] = {
-    "one fold": (lambda X, y: LDA(gamma="cv").fit(X[:1], y[:1]).transform(X), "rows in at least 3 folds"),
-    "two folds": (lambda X, y: LDA(gamma="cv", folds=2).fit(X, y).transform(X), "2 of 2 folds"),
     "wide": (lambda X, y: LDA(gamma="cv").fit(np.tile(X, (1, 70)), y).transform(X), "2,048 features; there are 2,100"),
     "diagonal": (lambda X, y: LDA(gamma="cv", scatter="diagonal").fit(X, y), "scatter='diagonal' was given"),
     "shrinkage": (lambda X, y: LDA(gamma="cv", shrinkage=0.1).fit(X, y), "shrinkage=0.1"),
     "star": (lambda X, y: HSL("star", gamma="cv").fit(X, y), "laplacian='zhou'"),
     "no ridge": (lambda X, y: PCA(gamma="cv").fit(X), "gamma='cv'; it must be a number"),
     "other parameter": (lambda X, y: OPLS("cv").fit(X, y), "n_components='cv'"),
-    "later": (lambda X, y: LDA().fit(X, y).set_params(gamma="cv").transform(X), "fold_count=5"),
+    "later": (
+        lambda X, y: LDA().fit(X, y).set_params(gamma="cv").transform(X),
+        "folds=5; .* with folds=0",
+    ),
     "state": (lambda X, y: LDA(gamma="cv").solve(LDA().fit(X, y).state_), "learned without"),
     "accumulator": (lambda X, y: LDA(folds=4).accumulator(LDA().fit(X, y).state_), "in 0 folds"),
 }
@@ -147,6 +148,31 @@ ERRORS: dict[str, tuple[Callable[..., Any], str]] = {
 def test_errors_say_what_to_do(act, words):
     with pytest.raises(errors.InvalidParameter, match=words):
         act(*rows())
+
+
+def test_errors_that_are_not_finite_are_refused():
+    X, y = rows()
+    with pytest.raises(errors.InvalidParameter, match="not finite"):
+        OPLS(gamma="cv").fit(X, y * 1e80).transform(X)
+
+
+def test_too_few_folds_are_not_fitted_yet():
+    X, y = rows()
+    with pytest.raises(errors.NotFitted, match="rows in at least 3 folds"):
+        LDA(gamma="cv").fit(X[:1], y[:1]).transform(X)
+    with pytest.raises(errors.NotFitted, match="2 of 2 folds"):
+        LDA(gamma="cv", folds=2).fit(X, y).transform(X)
+    with pytest.raises(errors.NotFitted, match="3 folds"):
+        _ = PCA(folds=2).fit(X).angles_
+
+
+@pytest.mark.filterwarnings("ignore:PCA has")
+def test_a_refined_projection_has_no_spread():
+    X, _ = rows()
+    model = PCA(2, folds=5, scatter="diagonal").fit(X)
+    model.refine([(X, None)])
+    with pytest.raises(AttributeError, match="refined"):
+        _ = model.angles_
 
 
 def test_attributes_of_folds_are_absent_without_folds():

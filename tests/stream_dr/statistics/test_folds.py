@@ -178,6 +178,13 @@ def test_rows_of_a_group_share_a_fold():
     assert set((model.fold_rows_ % 30).tolist()) == {0}
     by_id = LDA(folds=5, folds_by="id").fit(Block(X, y, ids=groups))
     assert (by_id.fold_rows_ == model.fold_rows_).all()
+    numbers = [np.arange(300) % 10, np.arange(300.0) % 10]
+    assert (
+        LDA(folds=5).fit(X, y, groups=numbers[0]).fold_rows_ == LDA(folds=5).fit(X, y, groups=numbers[1]).fold_rows_
+    ).all()
+    # Rows without ids go by their values.
+    without = LDA(folds=5, folds_by="id").fit(X, y)
+    assert (without.fold_rows_ == LDA(folds=5).fit(X, y).fold_rows_).all()
     model.unlearn(X[:100], y[:100], groups=groups[:100]).partial_fit(X[:100], y[:100], groups=groups[:100])
     assert (by_id.fold_rows_ == model.fold_rows_).all()
 
@@ -185,15 +192,20 @@ def test_rows_of_a_group_share_a_fold():
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda X: PCA(folds=1).fit(X), "folds=1 divides nothing"),
+        (lambda X: PCA(folds=1).fit(X), "folds=1; it must be 0"),
         (lambda X: PCA(folds=2.0).fit(X), "folds=2.0"),
         (lambda X: PCA(folds=-1).fit(X), "folds=-1"),
         (lambda X: PCA(folds_by="row number").fit(X), "folds_by='row number'"),
-        (lambda X: PCA(folds=3, folds_by="id").fit(X), "these rows have no ids"),
-        (lambda X: PCA(folds=3).fit(X, groups=["a"]), "groups has 1 entries for 20 rows"),
-        (lambda X: PCA().fit(X, groups=["a"] * 20), "set folds"),
+        (lambda X: PCA(folds=3).fit(X, groups=["a"]), "1 groups or ids for 20 rows"),
+        (lambda X: PCA(folds=3).fit(X, groups="a" * 20), "one group a row"),
+        (lambda X: PCA(folds=3).fit(X, groups=X), "one group a row"),
+        (lambda X: PCA(folds=3).fit(X, groups=[*"ab" * 9, "c", None]), "group of row 19 is None"),
+        (lambda X: PCA().fit(X, groups=["a"] * 20), "Set folds=5"),
         (lambda X: PCA(folds=3).fit(pa.table({"a": X[:, 0]}).to_reader(), groups=["a"] * 20), "batch by batch"),
-        (lambda X: PCA(folds=3).fit(X).set_params(folds=4).partial_fit(X), "fold_count=4"),
+        (
+            lambda X: PCA(folds=3).fit(X).set_params(folds=4).partial_fit(X),
+            "folds=4; .* with folds=3",
+        ),
     ],
 )
 def test_errors_say_what_to_do(make, words):

@@ -37,7 +37,9 @@ def test_what_was_learned_with_other_parameters_is_not_used(key: str, name: str,
         uses += [lambda: estimator.unlearn(X[:1], None if learned is None else learned[:1])]
         uses += [lambda: estimator.merge(estimator)]
     for use in uses:
-        with pytest.raises(errors.InvalidParameter, match=f"{name}=.* was made with {name}=.* fit with the rows again"):
+        with pytest.raises(
+            errors.InvalidParameter, match=f"{parameter}=.* was made with {parameter}=.* fit with the rows again"
+        ):
             use()
     assert estimator.n_samples_seen_ == 60
     assert estimator.set_params(**{parameter: before}).transform(X).tobytes() == z.tobytes()
