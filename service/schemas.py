@@ -317,6 +317,9 @@ class ModelState(BaseModel):
     class_rows: list[int] | None = Field(description="number of rows learned of each class")
     classes_waiting: list[Label] = Field(description="labels with too few rows to be classes")
     eigenvalues: list[float] = Field(description="eigenvalue of each component")
+    chosen: dict[str, int | float] | None = Field(
+        description='value that cross-validation has chosen, as {"gamma", "error", "std_error"} or {"n_components", …}'
+    )
     solution: str | None = Field(description="how it was solved: exact, diagonal, refined or recurrence")
     refined_at: int | None = Field(description="position of the last refine")
     residual: float | None = Field(description="relative residual of the last refine")
@@ -438,6 +441,7 @@ _MODEL = {
     "class_rows": [4400, 4600],
     "classes_waiting": [],
     "eigenvalues": [0.7],
+    "chosen": None,
     "solution": "exact",
     "refined_at": None,
     "residual": None,
