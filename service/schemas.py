@@ -548,6 +548,17 @@ BODY = problems(400, 408, 413, 415)
 MODEL = problems(404, 409)
 
 
+def _replace_constants(schemas: JsonDict) -> None:
+    """Replace each constant that is one of several alternatives by an enumeration of one value.
+
+    Clients that openapi-python-client generates would reject all other alternatives.
+    """
+    fields = [field for schema in schemas.values() for field in schema.get("properties", {}).values()]
+    for alternative in (each for field in fields for each in field.get("anyOf", ())):
+        if "const" in alternative:
+            alternative["enum"] = [alternative.pop("const")]
+
+
 def openapi_document(app: FastAPI, guarded: bool) -> JsonDict:
     """Return the OpenAPI document of an application.
 
@@ -568,6 +579,7 @@ def openapi_document(app: FastAPI, guarded: bool) -> JsonDict:
         )[1]["$defs"]
         for name, example in EXAMPLES.items():
             components["schemas"][name]["examples"] = [example]
+        _replace_constants(components["schemas"])
         if guarded:
             meaning = (
                 "Requests that read need the read token or the write token. Requests that write need the write token."
