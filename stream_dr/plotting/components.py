@@ -200,6 +200,7 @@ def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> F
         yaxis2={
             "overlaying": "y",
             "side": "right",
+            "automargin": True,
             "range": [0, 1.05],
             "tickformat": ".0%",
             "showgrid": False,
