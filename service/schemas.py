@@ -317,6 +317,9 @@ class ModelState(BaseModel):
     class_rows: list[int] | None = Field(description="number of rows learned of each class")
     classes_waiting: list[Label] = Field(description="labels with too few rows to be classes")
     eigenvalues: list[float] = Field(description="eigenvalue of each component")
+    chosen: dict[str, int | float] | None = Field(
+        description='value that cross-validation has chosen, as {"gamma", "error", "std_error"} or {"n_components", …}'
+    )
     solution: str | None = Field(description="how it was solved: exact, diagonal, refined or recurrence")
     refined_at: int | None = Field(description="position of the last refine")
     residual: float | None = Field(description="relative residual of the last refine")
@@ -438,6 +441,7 @@ _MODEL = {
     "class_rows": [4400, 4600],
     "classes_waiting": [],
     "eigenvalues": [0.7],
+    "chosen": None,
     "solution": "exact",
     "refined_at": None,
     "residual": None,
@@ -544,6 +548,17 @@ BODY = problems(400, 408, 413, 415)
 MODEL = problems(404, 409)
 
 
+def _replace_constants(schemas: JsonDict) -> None:
+    """Replace each constant that is one of several alternatives by an enumeration of one value.
+
+    Clients that openapi-python-client generates would reject all other alternatives.
+    """
+    fields = [field for schema in schemas.values() for field in schema.get("properties", {}).values()]
+    for alternative in (each for field in fields for each in field.get("anyOf", ())):
+        if "const" in alternative:
+            alternative["enum"] = [alternative.pop("const")]
+
+
 def openapi_document(app: FastAPI, guarded: bool) -> JsonDict:
     """Return the OpenAPI document of an application.
 
@@ -564,6 +579,7 @@ def openapi_document(app: FastAPI, guarded: bool) -> JsonDict:
         )[1]["$defs"]
         for name, example in EXAMPLES.items():
             components["schemas"][name]["examples"] = [example]
+        _replace_constants(components["schemas"])
         if guarded:
             meaning = (
                 "Requests that read need the read token or the write token. Requests that write need the write token."

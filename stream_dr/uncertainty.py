@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stream_dr.aliases import JsonDict
 from stream_dr.checks import (
     MOST_ROWS,
     check_array_shapes,
@@ -137,6 +138,39 @@ class ComponentSpread(NamedTuple):
         for name in ("angles", "plane_angles"):
             if (getattr(self, name) > 90.0).any():
                 raise field_error(self, name, f"{np.nanmax(getattr(self, name))} at its most", "at most 90")
+
+
+def describe_choice(path: RidgePath | ComponentPath) -> JsonDict:
+    """Return the chosen value, its error and its standard error.
+
+    The key of the value is the name of the parameter, "gamma" or "n_components". The other keys are
+    "error" and "std_error".
+    """
+    name = "gamma" if isinstance(path, RidgePath) else "n_components"
+    at = path.chosen
+    value = getattr(path, name)[at].item()
+    return {name: value, "error": path.mean[at].item(), "std_error": path.std_error[at].item()}
+
+
+def uncertainty_sentences(
+    path: RidgePath | ComponentPath | None, spread: ComponentSpread | None, most: int = 10
+) -> list[str]:
+    """Return sentences on the value that was chosen and on the first components.
+
+    most: maximum number of components.
+    """
+    sentences = []
+    if path is not None:
+        (name, value), (_, error), (_, std_error) = describe_choice(path).items()
+        folds = f" on {spread.folds} folds" if spread is not None else ""
+        sentences.append(
+            f"{name} = {value:.3g} was chosen among {len(path.mean)} values by cross-validation{folds}: "
+            f"error {error:.3g} ± {std_error:.1g}."
+        )
+    if spread is not None:
+        first = spread._replace(angles=spread.angles[:most], plane_angles=spread.plane_angles[: most - 1])
+        sentences += spread_sentences(first)
+    return sentences
 
 
 def spread_sentences(spread: ComponentSpread) -> list[str]:

@@ -143,6 +143,13 @@ function showClasses(answer) {
   at("classes-title").textContent = answer.counts.length ? "Labels of these rows" : "These rows have no labels";
 }
 
+// Show how sure the model's components are, and make room for the figures that the model has.
+function showUncertainty(answer) {
+  at("sentences").hidden = !answer.sentences.length;
+  at("sentences").textContent = answer.sentences.join(" ");
+  at("regularisation").closest("figure").hidden = !answer.figures.regularisation;
+}
+
 function showJobs(answer) {
   at("jobs-part").hidden = !answer.jobs.length;
   at("jobs").replaceChildren(...answer.jobs.reverse().map(job => {
@@ -189,6 +196,7 @@ async function poll() {
   showModels(answer);
   showBest(answer);
   showJobs(answer);
+  showUncertainty(answer);
 
   at("forms").hidden = !answer.may_write;
   at("begin-form").hidden = !answer.may_write;

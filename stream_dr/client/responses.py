@@ -54,6 +54,9 @@ class ModelStatus(TypedDict):
     lag: number of events in the log that the model has not learned yet.
     version: version of the published projection, 0 if there is none.
     versions: versions that `Client.projection` can return.
+    chosen: value that cross-validation has chosen, by the name of its parameter, "gamma" or
+        "n_components", with its "error" and the "std_error" of the error. None if no parameter of
+        the published projection is "cv".
     stale_rows: number of learned rows that the published projection does not include.
     bytes: size of the model's state in bytes.
     publish, refine: rules for when the model is published and refined, as in `Client.put_model`.
@@ -77,6 +80,7 @@ class ModelStatus(TypedDict):
     class_rows: list[int] | None
     classes_waiting: list[Label]
     eigenvalues: list[float]
+    chosen: dict[str, float] | None
     solution: str | None
     refined_at: int | None
     residual: float | None

@@ -14,7 +14,8 @@ def plot(
     kind: Annotated[
         str,
         typer.Option(
-            help="Figure: projection, spectrum, loadings, accuracy, progress, convergence, drift or confusion."
+            help="Figure: projection, spectrum, loadings, regularisation, accuracy, progress, convergence, drift, "
+            "confusion."
         ),
     ] = "projection",
     model: Annotated[

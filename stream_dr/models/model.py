@@ -40,11 +40,12 @@ from stream_dr.models.entry import Entry, ModelFailure, PublishPolicy, RefinePol
 from stream_dr.models.saved import estimator_of, with_defaults
 from stream_dr.models.schema import block_for, class_rows
 from stream_dr.models.versions import Published, VersionNumbers, Versions, projection_change
-from stream_dr.projection import Linear, Projection
+from stream_dr.projection import Linear, Projection, linear_part
 from stream_dr.rows.block import Block
 from stream_dr.solve.orientation import oriented
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.targets.targets import Label
+from stream_dr.uncertainty import describe_choice
 
 log = logging.getLogger("stream_dr.model")
 
@@ -670,6 +671,7 @@ class Model:
         published = self.published
         accumulator = self.accumulator
         projection = published.projection if published else None
+        linear = linear_part(projection)
 
         return {
             "name": self.name,
@@ -688,6 +690,7 @@ class Model:
             "class_rows": class_rows(accumulator, self.classes),
             "classes_waiting": list(self.estimator.classes_waiting(accumulator)),
             "eigenvalues": published.eigenvalues.tolist() if published else [],
+            "chosen": describe_choice(linear.path) if linear and linear.path else None,
             "solution": projection.solution if projection else None,
             "refined_at": published.refined_at if published else None,
             "residual": published.residual if published else None,

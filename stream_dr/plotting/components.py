@@ -5,20 +5,24 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+from scipy.special import stdtrit
 
 from stream_dr.errors import InvalidParameter
 from stream_dr.plotting.figure import (
     COLOURS,
     FigureDict,
+    Trace,
     empty_figure,
     figure_dict,
     line_trace,
+    linear_with_spread,
     plain_text,
     projection_array,
     whole_number_axis,
     without_feature_map_of,
 )
 from stream_dr.projection import Columns, Mapped
+from stream_dr.uncertainty import WIDEST_ANGLE, ComponentSpread
 
 
 def loadings(
@@ -26,7 +30,9 @@ def loadings(
 ) -> go.Figure:
     """Draw the largest loadings of a component as horizontal bars.
 
-    If the model selects features, the scores of the selected features are drawn.
+    If the model selects features, the scores of the selected features are drawn. If the rows are in
+    folds, the loadings have error bars of 95 %. If the component is known to more than 30° only,
+    the title says so instead.
 
     Parameters
     ----------
@@ -66,6 +72,7 @@ def loadings_figure_of(
         feature that hardly varies has little effect, even if its loading is large.
     """
     projection = without_feature_map_of(model)
+    half_widths = None
     if isinstance(projection, Columns):
         features = projection.columns
         values = projection.scores
@@ -82,17 +89,42 @@ def loadings_figure_of(
         features = np.arange(len(matrix))
         values = matrix[:, component]
         label = "loading"
-        title += f" · component {component + 1}"
+        note, half_widths = _loading_uncertainty(model, component)
+        title += f" · component {component + 1}{note}"
         if deviations is not None:
             values = values * deviations
+            half_widths = None if half_widths is None else half_widths * deviations
             label = "loading × standard deviation"
 
     largest = np.argsort(-np.abs(values), kind="stable")[:most][::-1]
     colours = [COLOURS[0] if value >= 0 else COLOURS[2] for value in values[largest]]
     bars = {"type": "bar", "orientation": "h", "x": values[largest], "marker": {"color": colours}, "hoverinfo": "x+y"}
     bars |= {"y": _distinct([int(i) for i in features[largest]], _names(model, names))}
+    if half_widths is not None:
+        bars["error_x"] = {"type": "data", "array": half_widths[largest], "thickness": 1.5, "color": COLOURS[9]}
     axis = {"automargin": True, "type": "category", "dtick": 1, "tickfont": {"size": 10}}
     return figure_dict([bars], title, xaxis={"title": {"text": label}}, yaxis=axis, showlegend=False)
+
+
+def _loading_uncertainty(model: Any, component: int) -> tuple[str, np.ndarray | None]:
+    """Return a note for the title, and half the width (features,) of each loading's error bar.
+
+    The error bars are None if the uncertainty is not known. They are also None if the angle of the
+    component is so large that they would be too short. The note then has the angle.
+    """
+    linear = linear_with_spread(model)
+    spread = None if linear is None else linear.spread
+    if spread is None or spread.components_std is None:
+        return "", None
+    angle = spread.angles[component]
+    if angle > WIDEST_ANGLE:
+        return f" · known to {angle:.0f}° only", None
+    return "", _half_widths(spread.components_std[component], spread)
+
+
+def _half_widths(std: np.ndarray, spread: ComponentSpread) -> np.ndarray:
+    """Return half the width of the 95 % interval of each value with this standard error."""
+    return np.asarray(stdtrit(spread.folds - 1, 0.975) * std)
 
 
 def _names(model: Any, names: Sequence[object] | None) -> Sequence[object]:
@@ -125,6 +157,8 @@ def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
     Otherwise it is the share in the sum of the eigenvalues that are drawn, where negative
     eigenvalues count as 0.
 
+    If the rows are in folds, marks show the eigenvalues without their bias, with error bars of 95 %.
+
     model: a fitted estimator or a projection.
 
     >>> import stream_dr
@@ -156,14 +190,17 @@ def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> F
     bars = {"type": "bar", "x": number, "y": values, "name": "eigenvalue", "marker": {"color": COLOURS[0]}}
     line = line_trace(f"captured share of {of}", number[: len(shares)], shares, color=COLOURS[2])
 
+    linear = linear_with_spread(model)
+    spread = None if linear is None else linear.spread
     return figure_dict(
-        [bars, line | {"yaxis": "y2"}],
+        [bars, line | {"yaxis": "y2"}, *([] if spread is None else [_interval_trace(number, spread)])],
         title,
         xaxis=whole_number_axis("component", len(values)),
         yaxis={"title": {"text": "eigenvalue"}},
         yaxis2={
             "overlaying": "y",
             "side": "right",
+            "automargin": True,
             "range": [0, 1.05],
             "tickformat": ".0%",
             "showgrid": False,
@@ -172,3 +209,19 @@ def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> F
         },
         legend={"orientation": "h", "y": 1.08, "x": 0},
     )
+
+
+def _interval_trace(number: np.ndarray, spread: ComponentSpread) -> Trace:
+    """Return the plotly trace of the eigenvalues without their bias, with error bars.
+
+    number: (components,) number of each component, from 1.
+    """
+    marks = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": number,
+        "y": spread.eigenvalues,
+        "marker": {"color": COLOURS[1]},
+    }
+    error_bars = {"type": "data", "array": _half_widths(spread.eigenvalues_std, spread), "thickness": 1.5}
+    return marks | {"name": "95 % interval", "error_y": error_bars}

@@ -34,14 +34,17 @@ from stream_dr.plotting.record_figures import (
     last_refines,
     progress_of,
 )
+from stream_dr.plotting.regularisation import regularisation_of
 from stream_dr.plotting.scatter_plot import points_figure
+from stream_dr.projection import Linear, linear_part
+from stream_dr.uncertainty import uncertainty_sentences
 
 FROM_RECORDS = ("accuracy", "progress", "convergence", "drift", "confusion")
 """Kinds of figures that are drawn from the records of a directory."""
 
-KINDS = ("projection", "spectrum", "loadings", *FROM_RECORDS)
+KINDS = ("projection", "spectrum", "loadings", "regularisation", *FROM_RECORDS)
 
-LIVE_KINDS = ("projection", "spectrum", "loadings", "accuracy", "progress", "confusion")
+LIVE_KINDS = ("projection", "spectrum", "loadings", "regularisation", "accuracy", "progress", "confusion")
 """Kinds of figures on the dashboard, in their order."""
 
 OF_ALL = ("accuracy", "progress")
@@ -136,7 +139,7 @@ def _projection_figure(
 ) -> FigureDict:
     """Return a figure of a model's published projection, or of the newest rows projected by it.
 
-    kind: "projection", "spectrum" or "loadings".
+    kind: "projection", "spectrum", "loadings" or "regularisation".
     newest: newest rows of the log. None means that they are read.
     """
     published = model.published
@@ -145,6 +148,8 @@ def _projection_figure(
         return empty_figure(f"{name}: {kind}", "nothing is published yet")
 
     projection = published.projection
+    if kind == "regularisation":
+        return regularisation_of(projection, f"{name}: regularisation")
     title = f"{name}: version {published.version}"
     rows = newest if newest is not None else newest_rows(directory, options.rows)
     linear = (
@@ -164,6 +169,28 @@ def _projection_figure(
         deviations = None if linear is None else rows.deviations(linear)
         return loadings_figure_of(projection, component, 20, names, f"{name}: loadings", deviations)
     return points_figure(rows.project(projection), rows.targets, options.dimensions, max(1, options.rows), 0, title)
+
+
+def has_figure(kind: str, model: Model | None) -> bool:
+    """Return True if a figure of this kind belongs to the page of a model.
+
+    model: model that is shown. None means that only figures of all models are shown.
+    """
+    if kind != "regularisation" or model is None:
+        return model is not None or kind in OF_ALL
+    linear = _published_linear(model)
+    return linear is not None and linear.path is not None
+
+
+def model_sentences(model: Model) -> list[str]:
+    """Return sentences on the uncertainty of a model's published projection."""
+    linear = _published_linear(model)
+    return [] if linear is None else uncertainty_sentences(linear.path, linear.spread)
+
+
+def _published_linear(model: Model) -> Linear | None:
+    published = model.published
+    return linear_part(published.projection if published is not None else None)
 
 
 class Drawn(NamedTuple):
@@ -216,6 +243,7 @@ class LiveFigures:
         - "told": the status of the stream and its models, which the function `status` returns,
         - "figures": {kind: {"tag", "figure"}},
         - "counts": pairs [label, number of rows] of the newest rows,
+        - "sentences": sentences on the uncertainty of the model's components,
         - "best": the models with the best scores (a Leader), or None.
 
         name: name of the model. If it is None or unknown, only figures of all models are returned.
@@ -232,7 +260,7 @@ class LiveFigures:
             best = best_models(self._records.read(), self._directory.models.keys())
             newest, counts = self._newest_rows(options.rows) if model is not None else (Newest(-1), [])
             drawn_figures = {
-                kind: self._figure(kind, model, options, newest) for kind in LIVE_KINDS if model or kind in OF_ALL
+                kind: self._figure(kind, model, options, newest) for kind in LIVE_KINDS if has_figure(kind, model)
             }
 
         figures: dict[str, JsonDict] = {}
@@ -246,6 +274,7 @@ class LiveFigures:
                 "told": orjson.Fragment(status),
                 "figures": figures,
                 "counts": counts,
+                "sentences": [] if model is None else model_sentences(model),
                 "best": best and best._asdict(),
                 **rights,
             }

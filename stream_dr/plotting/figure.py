@@ -3,6 +3,7 @@
 import html
 import importlib.util
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import plotly.graph_objects as go
 from stream_dr.aliases import JsonDict
 from stream_dr.disk import check_folder
 from stream_dr.errors import InvalidParameter
-from stream_dr.projection import Mapped
+from stream_dr.projection import Linear, Mapped
 
 COLOURS = (
     *("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951"),
@@ -108,6 +109,21 @@ def without_feature_map_of(model: Any) -> Any:
     """
     projection = model.projection() if hasattr(model, "projection") else model
     return projection.inner if isinstance(projection, Mapped) else projection
+
+
+def linear_with_spread(model: Any) -> Linear | None:
+    """Return the linear projection of a model, or None if it has none.
+
+    The uncertainty of the components of an estimator with folds is computed first. The estimator
+    stores the result. If too few folds have rows, the projection is returned without it.
+
+    model: fitted estimator or projection.
+    """
+    if getattr(model, "fold_count", 0) and model.projection().solution != "refined":
+        with suppress(InvalidParameter):
+            model.angles_  # noqa: B018
+    linear = without_feature_map_of(model)
+    return linear if isinstance(linear, Linear) else None
 
 
 def projection_array(model: Any, name: str) -> np.ndarray | None:

@@ -16,16 +16,27 @@ from stream_dr.directory.directory import Directory
 from stream_dr.directory.newest import newest_rows
 from stream_dr.disk import write_atomically
 from stream_dr.models.model import Model
-from stream_dr.plotting.directory_figures import KINDS, OF_ALL, FigureOptions, figure_of
+from stream_dr.plotting.directory_figures import (
+    KINDS,
+    OF_ALL,
+    FigureOptions,
+    figure_of,
+    has_figure,
+    model_sentences,
+)
 from stream_dr.plotting.record_figures import best_models, score_of
 
 HOW = {
     "projection": "The newest rows of the log that are still learned, projected by the version that is published; crosses "
     "are the means of each label's rows among them. Components keep sign and order from version to version.",
     "spectrum": "The eigenvalues of the published solution, and the share of the variance of all features in the newest "
-    "rows that lies along the first components.",
+    "rows that lies along the first components. Marks with error bars are the eigenvalues without the bias of a small "
+    "sample, with intervals of 95 % from the folds.",
     "loadings": "The features whose weight in the published component, times their standard deviation in the newest rows, "
-    "is largest; those without a name are numbered.",
+    "is largest; those without a name are numbered. Error bars are intervals of 95 % from the folds.",
+    "regularisation": "Error of the predicted targets on the rows of each fold, by models of the other folds, for each "
+    "compared value of the parameter. Error bars are one standard error. The value of the least error is chosen, or a "
+    "simpler one within one standard error.",
     "accuracy": "Share of rows that were predicted right before they were learned, by the nearest class mean, over the "
     "newest 2,000 tested. R² of least squares on the components where targets are numbers.",
     "progress": "Recorded once a second while models learned. The dotted line is the accuracy of always answering the "
@@ -87,7 +98,7 @@ def _page_parts(directory: Directory, rows: int, watch: Callable[[int, int], Non
         watch(number, len(directory.models))
         yield from _model_section(directory, model)
         for kind in KINDS:
-            if kind not in OF_ALL:
+            if kind not in OF_ALL and has_figure(kind, model):
                 yield from _figure_section(kind, figure_of(directory, kind, model, options, newest, records))
     yield f"<script>{_DARK}</script></body></html>\n"
 
@@ -198,6 +209,8 @@ def _model_section(directory: Directory, model: Model) -> Iterator[str]:
             ("failed", f"at position {model.failure.position} ({model.failure.code}): {model.failure.message}")
         )
     yield f"<h2>{escape(model.name)}</h2>" + _html_table(*table_rows)
+    if sentences := model_sentences(model):
+        yield f"<p>{' '.join(sentences)}</p>"
 
 
 def _html_table(*rows: tuple[str, object]) -> str:

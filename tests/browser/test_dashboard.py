@@ -154,3 +154,30 @@ def test_hostile_names_of_columns_and_labels_are_text(browser: Any, tmp_path: Pa
         visit.end()
     finally:
         served.kill()
+
+
+def test_the_curve_and_sentences_of_a_model_that_chose_its_ridge(browser: Any, tmp_path: Path) -> None:
+    served = Process(tmp_path)
+    visit = Visit(browser, served.url)
+    page = visit.page
+    try:
+        visit.live()
+        httpx.put(f"{served.url}/models/plain", json={"estimator": "lda"}).raise_for_status()
+        page.fill("#make [name=name]", "chosen")
+        page.select_option("#make [name=estimator]", "lda")
+        page.fill("#param-gamma", '"cv"')
+        page.click("#make button")
+        page.wait_for_selector("#model option[value=chosen]", state="attached")
+        page.select_option("#model", "chosen")
+        learn(served.url, 0, 600)
+        visit.until("/^gamma = .* was chosen among 26 values/.test(document.getElementById('sentences').textContent)")
+        visit.until("(document.getElementById('regularisation').data || []).length === 2")
+        assert page.locator("#regularisation .errorbar").count() == 26
+        page.select_option("#model", "plain")
+        page.wait_for_selector("#regularisation", state="hidden")
+        assert not page.locator("#sentences").is_visible()
+        page.select_option("#model", "chosen")
+        page.wait_for_selector("#regularisation", state="visible")
+        visit.end()
+    finally:
+        served.kill()

@@ -22,6 +22,7 @@ import stream_dr
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.errors import InvalidParameter
+from stream_dr.projection import linear_part
 from stream_dr.running.advance import backfill
 from tests.test_cli import Done
 
@@ -78,6 +79,31 @@ def test_rows_are_projected_into_csv_and_npz(file: Path, tmp_path: Path, capsys:
     with np.load(tmp_path / "z.npz") as arrays:
         np.testing.assert_array_equal(arrays["z"][:, 0], table["z0"])
         np.testing.assert_array_equal(arrays["id"], table["id"])
+
+
+def test_gamma_is_chosen_by_folds_of_ids(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    random = np.random.default_rng(0)
+    y = random.integers(0, 3, 240)
+    rows = random.normal(size=(240, 20)) + 0.8 * random.normal(size=(3, 20))[y]
+    person = np.arange(240) // 4
+    columns = [f"c{i}" for i in range(20)]
+    pa.csv.write_csv(pa.table([*rows.T, y, person], [*columns, "y", "person"]), tmp_path / "data.csv")
+
+    spec = "lda=lda:gamma=cv,folds_by=id"
+    parts = ("--label", "y", "--id", "person")
+    done = Done(capsys, "learn", tmp_path / "data.csv", *parts, "--dir", tmp_path / "d", "--model", spec)
+    assert done.status == 0, done.err
+    assert Done(capsys, "convert", tmp_path / "data.csv", "--out", tmp_path / "s", *parts).status == 0
+    done = Done(capsys, "replay", tmp_path / "s", "--dir", tmp_path / "r", "--model", spec)
+    assert done.status == 0, done.err
+
+    alone = stream_dr.LDA(gamma="cv", folds_by="id").fit(rows, y, groups=person)
+    for path in (tmp_path / "d", tmp_path / "r"):
+        with Directory(path, writable=False) as directory:
+            model = directory.model("lda")
+            assert model.describe(directory.position)["chosen"]["gamma"] == pytest.approx(alone.gamma_, rel=1e-6)
+            linear = linear_part(model.published.projection)
+            np.testing.assert_allclose(linear.spread.angles, alone.angles_, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

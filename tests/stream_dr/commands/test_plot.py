@@ -12,7 +12,9 @@ from stream_dr.directory.draft import unlearn_draft
 from stream_dr.directory.newest import newest_rows
 from stream_dr.models.snapshot import snapshot
 from stream_dr.plotting.directory_figures import KINDS, OF_ALL, FigureOptions, figure_of
+from stream_dr.plotting.report import HOW
 from stream_dr.rows.block import Block
+from stream_dr.running.advance import backfill
 from stream_dr.running.query import transform
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
 from tests.support.batches import dense, opened, put
@@ -93,7 +95,8 @@ def test_a_report_is_one_file_with_every_figure_and_a_script_in_it_is_text(tmp_p
     learned(tmp_path / "D", lda="lda", means="class_means")
     assert run("report", tmp_path / "D", "-o", tmp_path / "r.html") == 0
     page = (tmp_path / "r.html").read_text(encoding="utf8")
-    assert page.count("<p class=how>") == len(OF_ALL) + 2 * (len(KINDS) - len(OF_ALL))
+    kinds = set(KINDS) - set(OF_ALL) - {"regularisation"}  # nothing was cross-validated
+    assert page.count("<p class=how>") == len(OF_ALL) + 2 * len(kinds)
     assert page.count('class="plotly-graph-div"') == 2 * 3  # nothing was recorded: a line says so, and no empty box
     assert "progress: no records yet" in page
     assert "confusion: not tested yet" in page
@@ -104,6 +107,24 @@ def test_a_report_is_one_file_with_every_figure_and_a_script_in_it_is_text(tmp_p
     assert not re.search('<(script|link)[^<>]*(src|href)="http', page)
     assert run("report", tmp_path / "D", "-o", tmp_path / "r.pdf") == 1
     assert "invalid_parameter" in capsys.readouterr().err
+
+
+def test_a_report_has_the_curve_and_what_is_known_of_a_model_with_folds(tmp_path: Path) -> None:
+    with opened(tmp_path / "D", pls=("plsda", {"n_components": "cv"}), lda=("lda", {})) as directory:
+        put(directory, *(dense(seed) for seed in range(6)))
+        backfill(directory, [*directory.models.values()], directory.position)
+        for model in directory.models.values():
+            model.publish(model.freeze())
+            snapshot(model, model.freeze(), directory.path)
+        chosen = directory.model("pls").describe(5)["chosen"]
+    assert run("report", tmp_path / "D", "-o", tmp_path / "r.html") == 0
+    page = (tmp_path / "r.html").read_text(encoding="utf8")
+    sentence = (
+        f"n_components = {chosen['n_components']} was chosen among 4 values by cross-validation on 5 folds: "
+        f"error {chosen['error']:.3g} ± {chosen['std_error']:.1g}. Component 1 is known to "
+    )
+    assert page.count("was chosen among") == page.count(sentence) == 1
+    assert page.count(HOW["regularisation"]) == 1
 
 
 def test_plot_writes_a_page_and_says_what_is_wrong(tmp_path: Path, capsys, monkeypatch) -> None:

@@ -19,6 +19,7 @@ def test_values_are_numbers_words_or_text():
         "ccipca",
         {"n_components": 10, "amnesic": 2.5, "center": False},
     )
+    assert parse_specs(["m=lda:gamma=cv,folds=7,folds_by=id"])[0][2] == {"gamma": "cv", "folds": 7, "folds_by": "id"}
     assert parse_spec("lda=lda") == ("lda", "lda", {})
     assert parse_spec("lda=a:b/c.safetensors") == ("lda", "a:b/c.safetensors", {})
     assert parse_spec("m=pca:n_components=none,scatter=exact")[2] == {"n_components": None, "scatter": "exact"}

@@ -14,6 +14,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.estimators import ESTIMATORS
 from stream_dr.models.model import Model
 from stream_dr.models.snapshot import snapshot, snapshot_files, snapshot_folder, state_sha256
+from stream_dr.projection import linear_part
 from stream_dr.running.advance import Step, advance
 from tests.support.batches import SMALL, dense, opened, put
 
@@ -90,6 +91,25 @@ def test_the_published_projection_comes_back(tmp_path: Path) -> None:
         assert after is not None
         assert (after.version, after.position, after.rows) == (before.version, before.position, before.rows)
         np.testing.assert_array_equal(after.projection.loadings, before.projection.loadings)  # type: ignore[attr-defined]
+
+
+def test_a_choice_and_its_spread_come_back(tmp_path: Path) -> None:
+    params = {"n_components": "cv", "folds": 4}
+    with opened(tmp_path, m=("plsda", params)) as directory:
+        model = directory.model("m")
+        learn(directory, model, 0, 1, 2)
+        before = linear_part(model.publish(model.freeze()).projection)
+        snapshot(model, model.freeze(), directory.path)
+        state, chosen = sha(model), model.describe(2)["chosen"]
+    with opened(tmp_path) as directory:
+        model = directory.model("m")
+        assert (sha(model), model.describe(2)["chosen"]) == (state, chosen)
+        assert model.published is not None
+        after = linear_part(model.published.projection)
+        for name in ("path", "spread"):
+            for kept, back in zip(getattr(before, name), getattr(after, name), strict=True):
+                np.testing.assert_array_equal(kept, back)
+        assert model.publish(model.freeze()).projection.spread.folds == 4  # type: ignore[attr-defined]
 
 
 def taken(directory: Directory, model: Model) -> list[Path]:

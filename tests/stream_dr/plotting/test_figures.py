@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.datasets import load_digits, load_wine
 from sklearn.decomposition import PCA
 
@@ -16,6 +17,7 @@ from stream_dr.plotting.record_figures import accuracy_of, best_models, confusio
 X, y = load_wine(return_X_y=True)
 lda = stream_dr.LDA(n_components=2).fit(X, y)
 DIGITS = load_digits(return_X_y=True)
+cross_validated = stream_dr.LDA(gamma="cv").fit(DIGITS[0][:350], DIGITS[1][:350])
 MARKUP = "<b>a</b> & <a href='x'>"
 
 
@@ -91,6 +93,45 @@ def test_loadings_are_the_largest_by_name_with_their_signs() -> None:
     rows = [{"size": i % 5, "colour": "red" if i % 2 else None} for i in range(20)]
     table = stream_dr.LDA(gamma=1.0, feature_map=stream_dr.table()).fit(rows, ["a", "b"] * 10)
     assert set(plotting.loadings(table).data[0].y) == {"size", "colour=red", "colour missing"}
+
+
+def test_the_curve_has_every_ridge_and_a_mark_at_the_chosen_one() -> None:
+    line, mark = plotting.regularisation(cross_validated).data
+    results = cross_validated.cv_results_
+    np.testing.assert_array_equal(line.y, results["mean"])
+    np.testing.assert_array_equal(line.error_y.array, results["std_error"])
+    np.testing.assert_array_equal(line.x[1:], results["gamma"][1:])
+    assert (mark.x[0], mark.y[0]) == (cross_validated.gamma_, results["mean"].min())
+    axis = plotting.regularisation(cross_validated.projection()).layout.xaxis
+    assert (axis.type, axis.ticktext[0], axis.tickvals[0]) == ("log", "0", line.x[0])
+
+    pls = stream_dr.PLSDA("cv").fit(*DIGITS)
+    line, mark = plotting.regularisation(pls).data
+    assert [*line.x] == [*range(1, 26)]
+    assert [*mark.x] == [pls.rank_]
+    assert not plotting.regularisation(lda).data
+
+
+def test_error_bars_are_intervals_and_loadings_have_none_where_they_are_too_short() -> None:
+    t = stats.t.ppf(0.975, 4)
+    marks = plotting.spectrum(cross_validated).data[2]
+    spread = cross_validated.projection().spread
+    np.testing.assert_array_equal(marks.y, spread.eigenvalues)
+    np.testing.assert_allclose(marks.error_y.array, t * cross_validated.eigenvalues_std_)
+    angles = cross_validated.angles_
+    best, worst = int(angles.argmin()), int(angles.argmax())
+    assert angles[best] < 30 < angles[worst]
+
+    sure = plotting.loadings(cross_validated, best, most=64).data[0]
+    largest = np.argsort(np.abs(cross_validated.components_[best]), kind="stable")[-5:]
+    np.testing.assert_allclose(sure.error_x.array[-5:], t * cross_validated.components_std_[best, largest])
+    unsure = plotting.loadings(cross_validated, worst)
+    assert unsure.data[0].error_x.array is None
+    assert f"component {worst + 1} · known to {angles[worst]:.0f}° only" in unsure.layout.title.text
+
+    few = stream_dr.PCA(folds=5).fit(np.tile(X[:1], (9, 1)))  # all rows are in one fold
+    assert len(plotting.spectrum(stream_dr.PCA(2, folds=2).fit(X)).data) == 2
+    assert "no component" in plotting.loadings(few).layout.annotations[0].text
 
 
 def test_drift_and_convergence() -> None:

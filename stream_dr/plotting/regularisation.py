@@ -1,0 +1,80 @@
+"""Figure of the cross-validated error for each value of a parameter."""
+
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from stream_dr.aliases import JsonDict
+from stream_dr.plotting.figure import (
+    COLOURS,
+    FigureDict,
+    empty_figure,
+    figure_dict,
+    line_trace,
+    plain_text,
+    whole_number_axis,
+    without_feature_map_of,
+)
+from stream_dr.uncertainty import RidgePath
+
+
+def regularisation(model: Any, *, title: str | None = None) -> go.Figure:
+    """Draw the cross-validated error for each ridge, or number of components.
+
+    Error bars are one standard error. A mark shows the chosen value. Without a parameter that is
+    "cv" the figure is empty.
+
+    model: a fitted estimator or a projection.
+
+    >>> import numpy as np
+    >>> import stream_dr
+    >>> X = np.random.default_rng(0).normal(size=(60, 5))
+    >>> opls = stream_dr.OPLS(gamma="cv").fit(X, X[:, 0] + np.random.default_rng(1).normal(size=60))
+    >>> [trace.name for trace in stream_dr.plotting.regularisation(opls).data][0]
+    'error, with its standard error'
+    """
+    return go.Figure(regularisation_of(model, title or f"Regularisation of {plain_text(type(model).__name__)}"))
+
+
+def regularisation_of(model: Any, title: str) -> FigureDict:
+    """Return the figure of `regularisation` as a dict."""
+    path = getattr(without_feature_map_of(model), "path", None)
+    if path is None:
+        return empty_figure(title, "no parameter was chosen by cross-validation")
+    if isinstance(path, RidgePath):
+        name, values = "gamma", path.gamma
+        x, axis = _ridge_axis(values)
+    else:
+        name, values = "n_components", path.n_components
+        x, axis = values, whole_number_axis("number of components", len(values))
+
+    texts = [f"{name} = {value:.3g}" for value in values]
+    at = [path.chosen]
+    line = line_trace("error, with its standard error", x, path.mean, color=COLOURS[0])
+    line |= {"error_y": {"type": "data", "array": path.std_error, "thickness": 1}, "text": texts, "hoverinfo": "text+y"}
+    mark = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": f"chosen: {texts[path.chosen]}",
+        "x": x[at],
+        "y": path.mean[at],
+    }
+    mark |= {"marker": {"color": COLOURS[2], "size": 12, "symbol": "diamond"}, "hoverinfo": "name+y"}
+
+    legend = {"orientation": "h", "y": 1.08, "x": 0}
+    return figure_dict([line, mark], title, xaxis=axis, yaxis={"title": {"text": "error"}}, legend=legend)
+
+
+def _ridge_axis(gamma: np.ndarray) -> tuple[np.ndarray, JsonDict]:
+    """Return the positions of ridges on a logarithmic axis, and plotly's options of the axis.
+
+    The first ridge is 0, which has no logarithm. It is drawn at the left end and called 0.
+    """
+    # All ridges are 0 if no column varies.
+    smallest = gamma[1] or 1.0
+    x = np.maximum(gamma, smallest / 10)
+    powers = np.arange(np.ceil(np.log10(smallest)), np.log10(x[-1]) + 1e-9)
+    names = ["0", *(f"10<sup>{power:.0f}</sup>" for power in powers)]
+    ticks = {"tickvals": [x[0], *10.0**powers], "ticktext": names}
+    return x, {"type": "log", "title": {"text": "gamma"}, **ticks}
