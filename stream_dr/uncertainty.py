@@ -105,7 +105,7 @@ class ComponentSpread(NamedTuple):
         Standard error of each eigenvalue. With K folds, an interval about an eigenvalue has the
         quantiles of Student's t with K − 1 degrees of freedom. NaN where the eigenvalue is NaN.
     components_std : (p, d) float64
-        Standard error of each entry of `components_`. NaN for a component that some solution does
+        Standard error of each loading. NaN for a component that some solution does
         not have.
     angles : (p,) float64
         Typical angle in degrees, at most 90, between a component and the same component of an

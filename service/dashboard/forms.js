@@ -18,7 +18,7 @@ function say(text, bad = false) {
   at("said").className = bad ? "bad" : "";
 }
 
-// Return a labelled input for one parameter. Its value is JSON, except for the empty text.
+// Return a labelled input for one parameter. Its value is JSON or a text.
 function field(param) {
   const id = `param-${param.name}`;
   const shown = param.default === null ? "none" : JSON.stringify(param.default);
@@ -44,8 +44,9 @@ function parameters() {
   const values = {};
   for (const input of at("params").querySelectorAll("[data-param]")) {
     if (input.value === "" || input.value === input.dataset.default) continue;
+    // A word without quotes, such as cv, is a text.
     try { values[input.dataset.param] = JSON.parse(input.value); }
-    catch { throw new Error(`${input.dataset.param} is not JSON: ${input.value}`); }
+    catch { values[input.dataset.param] = input.value; }
   }
   return values;
 }

@@ -142,23 +142,20 @@ class PCA(LinearGaussian, ClosedForm):
             loadings=projection.loadings / np.sqrt(projection.eigenvalues / variance_divisor(moments))
         )
 
-    def shown_loadings(self, projection: Linear, state: State) -> np.ndarray:
-        """Return the loadings (features, components) that `components_` shows.
-
-        They are orthonormal even with `whiten`.
-
-        projection: projection of the mapped rows, if there is a feature map.
-        state: state from which the projection was solved.
-        """
-        if not self.whiten:
-            return projection.loadings
-        return projection.loadings * np.sqrt(projection.eigenvalues / variance_divisor(self.moments(state)))
-
     @property
     def components_(self) -> np.ndarray:
         """Directions (components, features) float64, orthonormal even with `whiten`."""
         components: np.ndarray = super().components_
         return components * np.sqrt(self.explained_variance_)[:, None] if self.whiten else components
+
+    @property
+    def components_std_(self) -> np.ndarray:
+        """Standard error (components, features) float64 of each entry of `components_`.
+
+        With `whiten` it includes the uncertainty of the length by which components are divided.
+        """
+        errors = super().components_std_
+        return errors * np.sqrt(self.explained_variance_)[:, None] if self.whiten else errors
 
     @property
     def singular_values_(self) -> np.ndarray:

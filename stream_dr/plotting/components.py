@@ -114,7 +114,7 @@ def _loading_uncertainty(model: Any, component: int) -> tuple[str, np.ndarray | 
     """
     linear = linear_with_spread(model)
     spread = None if linear is None else linear.spread
-    if spread is None or spread.components_std is None:
+    if spread is None:
         return "", None
     angle = spread.angles[component]
     if angle > WIDEST_ANGLE:

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from stream_dr.aliases import JsonDict
 from stream_dr.disk import check_folder
-from stream_dr.errors import InvalidParameter
+from stream_dr.errors import InvalidParameter, StreamDRError
 from stream_dr.projection import Linear, Mapped
 
 COLOURS = (
@@ -119,9 +119,9 @@ def linear_with_spread(model: Any) -> Linear | None:
 
     model: fitted estimator or projection.
     """
-    if getattr(model, "fold_count", 0) and model.projection().solution != "refined":
-        with suppress(InvalidParameter):
-            model.angles_  # noqa: B018
+    # An AttributeError is raised without folds, and for a refined projection.
+    with suppress(AttributeError, StreamDRError):
+        model.angles_  # noqa: B018
     linear = without_feature_map_of(model)
     return linear if isinstance(linear, Linear) else None
 

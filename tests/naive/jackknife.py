@@ -14,7 +14,7 @@ def refitted(estimator: Any, X: np.ndarray, y: Any, w: np.ndarray, keep: np.ndar
     """Components (p, d) and eigenvalues (p,) of the kept rows, the ridge reduced as the weight is."""
     fitted = clone(estimator).set_params(gamma=estimator.gamma * w[keep].sum() / w.sum())
     fitted.fit(X[keep], y[keep], sample_weight=w[keep])
-    return fitted.components_, fitted.eigenvalues_
+    return fitted.linear_projection().loadings.T, fitted.eigenvalues_
 
 
 def scores(X: np.ndarray, w: np.ndarray, components: np.ndarray, diagonal: bool) -> np.ndarray:

@@ -63,12 +63,15 @@ def test_rows_of_one_id_are_in_one_fold(tmp_path: Path) -> None:
     with in_thread(tmp_path / "D") as served:
         params = {"gamma": "cv", "folds_by": "id"}
         served.http.put("/models/x", json={"estimator": "lda", "params": params}).raise_for_status()
-        refused = post(served.http, arrow(X, Y), path=APPLIED)
-        assert (refused.status_code, "these rows have no ids" in refused.text) == (422, True)
-
         ids = [f"person {i // 4}" for i in range(len(X))]
         assert post(served.http, arrow(X, Y, id=ids), path=APPLIED).status_code == 200
         alone = stream_dr.LDA(gamma="cv", folds_by="id").fit(X, Y, groups=ids)
         assert served.http.get("/models/x").json()["chosen"]["gamma"] == pytest.approx(alone.gamma_, rel=1e-9)
+        state = served.directory.model("x").accumulator.freeze()
+        assert [part.rows for part in fold_states(state)] == alone.fold_rows_.tolist()
+
+        # Rows without ids go by their values.
+        assert post(served.http, arrow(X, Y), path=APPLIED).status_code == 200
+        alone.partial_fit(X, Y)
         state = served.directory.model("x").accumulator.freeze()
         assert [part.rows for part in fold_states(state)] == alone.fold_rows_.tolist()

@@ -464,16 +464,6 @@ class ClosedForm(AdditiveEstimator):
         """
         return self
 
-    def shown_loadings(self, projection: Linear, state: State) -> np.ndarray:
-        """Return the loadings (features, components) that `components_` shows.
-
-        The default implementation returns the projection's loadings.
-
-        projection: projection of the mapped rows, if there is a feature map.
-        state: state from which the projection was solved.
-        """
-        return projection.loadings
-
     def centre(self, moments: Moments) -> np.ndarray:
         """Return the point (features,) that is subtracted from rows before projecting."""
         return moments.mean

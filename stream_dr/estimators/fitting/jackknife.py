@@ -83,13 +83,12 @@ def component_spread(
         reduced.gamma = float(estimator.gamma) * (n - weight) / n
         state = _with_moments(filled[0], rest)
         solved = _linear(reduced.solve(state))
-        shown = reduced.shown_loadings(solved, state)
-        compared = _compare(whole, solved, shown, product)
+        compared = _compare(whole, solved, product)
         left_out.append(compared._replace(eigenvalues=compared.eigenvalues / (n - weight) ** growth))
 
     folds = _LeftOut(*map(np.array, zip(*left_out, strict=True)))
     eigenvalues, eigenvalues_std = _jackknife(whole.eigenvalues / n**growth, folds.eigenvalues, n / weights)
-    _, loadings_std = _jackknife(estimator.shown_loadings(whole, whole_state), folds.loadings, n / weights)
+    _, loadings_std = _jackknife(whole.loadings, folds.loadings, n / weights)
     return ComponentSpread(
         eigenvalues * n**growth,
         eigenvalues_std * n**growth,
@@ -113,14 +112,13 @@ def _linear(projection: Projection) -> Linear:
     return cast(Linear, inner_projection(projection))
 
 
-def _compare(whole: Linear, solved: Linear, shown: np.ndarray, product: Product) -> _LeftOut:
+def _compare(whole: Linear, solved: Linear, product: Product) -> _LeftOut:
     """Return the comparison of a solution without one fold with that of all rows.
 
     Components are matched by the absolute cosine of their angle. The cosine is the correlation
     over all rows. Eigenvalues are matched by rank, because the i-th largest eigenvalue changes
     less from fold to fold than the eigenvalue of a component that rotates.
 
-    shown: loadings (features, q) of the solution without one fold, as users see them.
     product: function that multiplies columns (features, m) by the scatter of all rows.
     """
     # scipy.optimize takes long to import.
@@ -138,7 +136,7 @@ def _compare(whole: Linear, solved: Linear, shown: np.ndarray, product: Product)
     squares = np.ones(p)
     squares[of_whole] = np.clip(1.0 - matched**2, 0.0, 1.0)
     loadings = np.full((d, p), np.nan)
-    loadings[:, of_whole] = _pad_rows(shown, d)[:, of_other] * np.where(matched < 0.0, -1.0, 1.0)
+    loadings[:, of_whole] = _pad_rows(solved.loadings, d)[:, of_other] * np.where(matched < 0.0, -1.0, 1.0)
 
     rank = np.argsort(np.argsort(-whole.eigenvalues, kind="stable"))
     values = np.full(max(p, solved.n_components), np.nan)
