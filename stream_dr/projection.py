@@ -45,7 +45,7 @@ from stream_dr.readout import Readout
 from stream_dr.rows.block import Rows
 from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.raw_rows import raw_from_array, refuse_table
-from stream_dr.uncertainty import ComponentPath, ComponentSpread, RidgePath
+from stream_dr.uncertainty import ComponentSpread, CrossValidation
 
 ProjectionKind = Literal["linear", "columns", "mapped", "landmarks"]
 """Form of a projection.
@@ -165,8 +165,8 @@ class Linear(NamedTuple):
         mean · loadings. If None, `apply` computes it each time.
     readout : Readout or None
         Function that predicts targets from z. None if the method predicts nothing.
-    path : RidgePath, ComponentPath or None
-        Cross-validated errors, if a parameter was chosen by them.
+    choice : CrossValidation or None
+        Cross-validated errors, if the value of a parameter was chosen by them.
     spread : ComponentSpread or None
         Uncertainty of the components. None if it was not computed.
     """
@@ -177,7 +177,7 @@ class Linear(NamedTuple):
     solution: str
     offset: np.ndarray | None = None
     readout: Readout | None = None
-    path: RidgePath | ComponentPath | None = None
+    choice: CrossValidation | None = None
     spread: ComponentSpread | None = None
 
     def check(self) -> None:
@@ -190,7 +190,7 @@ class Linear(NamedTuple):
         check_finite_arrays(self, "mean", "loadings", "eigenvalues", "offset")
         if self.readout is not None:
             self.readout.check(d, p)
-        for nested in (self.path, self.spread):
+        for nested in (self.choice, self.spread):
             if nested is not None:
                 nested.check()
 

@@ -1,7 +1,7 @@
 """Results of cross-validation and of the jackknife, which are stored with a projection.
 
-Both need the rows in folds. No row is read again. `RidgePath` and `ComponentPath` have the error on
-held-out rows for each value of a parameter. `ComponentSpread` says how much the components would
+Both need the rows in folds. No row is read again. `CrossValidation` has the error on held-out rows
+for each value of a parameter. `ComponentSpread` says how much the components would
 differ for another sample of rows.
 """
 
@@ -15,6 +15,7 @@ from stream_dr.checks import (
     check_array_shapes,
     check_at_least,
     check_finite_arrays,
+    check_one_of,
     check_within,
     field_error,
     require_matrix,
@@ -27,67 +28,52 @@ WIDEST_ANGLE = 30.0
 """Largest angle of a component, in degrees, with which error bars of its loadings are shown."""
 
 
-class RidgePath(NamedTuple):
-    """Cross-validated error for each ridge.
+class CrossValidation(NamedTuple):
+    """Cross-validated error for each compared value of a parameter.
 
     Attributes
     ----------
-    tau : (26,) float64
-        Ridges divided by the mean scatter of a feature. The first is 0.
-    gamma : (26,) float64
-        Ridges in the unit of the parameter `gamma`, for the model of all rows.
-    mean : (26,) float64
-        Error for each ridge, a weighted mean over the rows.
-    std_error : (26,) float64
-        Standard error of `mean`, estimated from the differences between the folds.
-    chosen : int
-        Index of the chosen ridge.
-    """
-
-    tau: np.ndarray
-    gamma: np.ndarray
-    mean: np.ndarray
-    std_error: np.ndarray
-    chosen: int
-
-    def check(self) -> None:
-        """Raise DamagedFile unless the arrays fit each other."""
-        m = (self.tau.size,)
-        check_array_shapes(self, np.float64, tau=m, gamma=m, mean=m, std_error=m)
-        check_finite_arrays(self, "tau", "gamma", "mean", "std_error")
-        check_at_least(self, 0.0, "tau", "gamma", "mean", "std_error")
-        check_within(self, 0, self.tau.size, "chosen")
-
-
-class ComponentPath(NamedTuple):
-    """Cross-validated error for each number of components.
-
-    Attributes
-    ----------
-    n_components : (m,) int64
-        Numbers of components, 1 to m.
+    parameter : str
+        Name of the parameter, "gamma" or "n_components".
+    values : (m,) float64 or int64
+        Compared values, in ascending order.
     mean : (m,) float64
-        Error for each number of components, a weighted mean over the rows.
+        Error for each value, a weighted mean over the rows.
     std_error : (m,) float64
         Standard error of `mean`, estimated from the differences between the folds.
     chosen : int
-        Index of the chosen number of components.
+        Index of the chosen value.
+    tau : (m,) float64
+        For gamma, the values divided by the mean scatter of a feature. Otherwise empty.
     """
 
-    n_components: np.ndarray
+    parameter: str
+    values: np.ndarray
     mean: np.ndarray
     std_error: np.ndarray
     chosen: int
+    tau: np.ndarray = np.zeros(0)
 
     def check(self) -> None:
         """Raise DamagedFile unless the arrays fit each other."""
-        m = self.n_components.size
-        check_array_shapes(self, np.int64, n_components=(m,))
-        check_array_shapes(self, np.float64, mean=(m,), std_error=(m,))
-        check_finite_arrays(self, "mean", "std_error")
-        check_at_least(self, 0.0, "mean", "std_error")
-        check_within(self, 1, MOST_ROWS, "n_components")
+        check_one_of(self, "parameter", ("gamma", "n_components"))
+        m, ridges = self.mean.size, self.parameter == "gamma"
+        check_array_shapes(self, np.float64 if ridges else np.int64, values=(m,))
+        check_array_shapes(self, np.float64, mean=(m,), std_error=(m,), tau=(m if ridges else 0,))
+        check_finite_arrays(self, "values", "mean", "std_error", "tau")
+        check_at_least(self, 0.0, "values", "mean", "std_error", "tau")
         check_within(self, 0, m, "chosen")
+
+    @property
+    def value(self) -> float:
+        """Chosen value, an int if the parameter is "n_components"."""
+        value: float = self.values[self.chosen].item()
+        return value
+
+    def describe(self) -> JsonDict:
+        """Return the chosen value, by the name of the parameter, its error and its standard error."""
+        at = self.chosen
+        return {self.parameter: self.value, "error": self.mean[at].item(), "std_error": self.std_error[at].item()}
 
 
 class ComponentSpread(NamedTuple):
@@ -140,32 +126,20 @@ class ComponentSpread(NamedTuple):
                 raise field_error(self, name, f"{np.nanmax(getattr(self, name))} at its most", "at most 90")
 
 
-def describe_choice(path: RidgePath | ComponentPath) -> JsonDict:
-    """Return the chosen value, its error and its standard error.
-
-    The key of the value is the name of the parameter, "gamma" or "n_components". The other keys are
-    "error" and "std_error".
-    """
-    name = "gamma" if isinstance(path, RidgePath) else "n_components"
-    at = path.chosen
-    value = getattr(path, name)[at].item()
-    return {name: value, "error": path.mean[at].item(), "std_error": path.std_error[at].item()}
-
-
-def uncertainty_sentences(
-    path: RidgePath | ComponentPath | None, spread: ComponentSpread | None, most: int = 10
-) -> list[str]:
+def uncertainty_sentences(choice: CrossValidation | None, spread: ComponentSpread | None, most: int = 10) -> list[str]:
     """Return sentences on the value that was chosen and on the first components.
 
+    choice: errors from which the value was chosen, or None.
+    spread: uncertainty of the components, or None.
     most: maximum number of components.
     """
     sentences = []
-    if path is not None:
-        (name, value), (_, error), (_, std_error) = describe_choice(path).items()
+    if choice is not None:
         folds = f" on {spread.folds} folds" if spread is not None else ""
+        error, std_error = choice.mean[choice.chosen], choice.std_error[choice.chosen]
         sentences.append(
-            f"{name} = {value:.3g} was chosen among {len(path.mean)} values by cross-validation{folds}: "
-            f"error {error:.3g} ± {std_error:.1g}."
+            f"{choice.parameter} = {choice.value:.3g} was chosen among {len(choice.mean)} values by "
+            f"cross-validation{folds}: error {error:.3g} ± {std_error:.1g}."
         )
     if spread is not None:
         first = spread._replace(angles=spread.angles[:most], plane_angles=spread.plane_angles[: most - 1])
@@ -181,7 +155,7 @@ def spread_sentences(spread: ComponentSpread) -> list[str]:
     components.
 
     >>> angles, none = np.array([2.0, 40.0, 38.0]), np.zeros(3)
-    >>> spread = ComponentSpread(none, none, None, angles, np.array([np.nan, 6.0]), folds=10)
+    >>> spread = ComponentSpread(none, none, np.zeros((3, 2)), angles, np.array([np.nan, 6.0]), folds=10)
     >>> print(*spread_sentences(spread), sep="\\n")
     Component 1 is known to 2°.
     Components 2 and 3 are known to 40° only; their plane to 6°.

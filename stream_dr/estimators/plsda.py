@@ -1,9 +1,8 @@
 """PLSDA (partial least squares discriminant analysis), from moments."""
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from stream_dr.estimators.fitting.state_error import PredictsHeldOut
 from stream_dr.estimators.fitting.target_regression import TargetRegression
 from stream_dr.solve.pls import pls_rotations
 from stream_dr.statistics.moments.accumulator import MomentState
-from stream_dr.uncertainty import ComponentPath, RidgePath
+from stream_dr.uncertainty import CrossValidation
 
 
 @dataclass(eq=False, repr=False)
@@ -106,24 +105,12 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         """Return the identity (targets, targets), because all targets count alike."""
         return np.eye(moments.cross.shape[1])
 
-    def cross_validate(self, parts: Sequence[MomentState]) -> ComponentPath:
+    def cross_validate(self, parts: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated error for each number of components, at most 25.
 
         parts: states of the folds.
         """
         return component_path(self, parts, self.one_standard_error)
-
-    def with_choice(self, path: RidgePath | ComponentPath | None) -> Self:
-        """Return an estimator with the number of components that cross-validation has chosen.
-
-        path: errors from which the number was chosen. If it is None, the estimator itself is
-            returned.
-        """
-        if not isinstance(path, ComponentPath):
-            return self
-        chosen = copy(self)
-        chosen.n_components = int(path.n_components[path.chosen])
-        return chosen
 
     def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Return Cxx @ columns (features, m), for the scatter Cxx of the rows."""

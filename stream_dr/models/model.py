@@ -45,7 +45,6 @@ from stream_dr.rows.block import Block
 from stream_dr.solve.orientation import oriented
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.targets.targets import Label
-from stream_dr.uncertainty import describe_choice
 
 log = logging.getLogger("stream_dr.model")
 
@@ -690,7 +689,7 @@ class Model:
             "class_rows": class_rows(accumulator, self.classes),
             "classes_waiting": list(self.estimator.classes_waiting(accumulator)),
             "eigenvalues": published.eigenvalues.tolist() if published else [],
-            "chosen": describe_choice(linear.path) if linear and linear.path else None,
+            "chosen": linear.choice.describe() if linear and linear.choice else None,
             "solution": projection.solution if projection else None,
             "refined_at": published.refined_at if published else None,
             "residual": published.residual if published else None,

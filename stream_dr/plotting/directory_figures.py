@@ -179,13 +179,13 @@ def has_figure(kind: str, model: Model | None) -> bool:
     if kind != "regularisation" or model is None:
         return model is not None or kind in OF_ALL
     linear = _published_linear(model)
-    return linear is not None and linear.path is not None
+    return linear is not None and linear.choice is not None
 
 
 def model_sentences(model: Model) -> list[str]:
     """Return sentences on the uncertainty of a model's published projection."""
     linear = _published_linear(model)
-    return [] if linear is None else uncertainty_sentences(linear.path, linear.spread)
+    return [] if linear is None else uncertainty_sentences(linear.choice, linear.spread)
 
 
 def _published_linear(model: Model) -> Linear | None:

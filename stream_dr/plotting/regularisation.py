@@ -16,7 +16,7 @@ from stream_dr.plotting.figure import (
     whole_number_axis,
     without_feature_map_of,
 )
-from stream_dr.uncertainty import RidgePath
+from stream_dr.projection import Linear
 
 
 def regularisation(model: Any, *, title: str | None = None) -> go.Figure:
@@ -39,26 +39,28 @@ def regularisation(model: Any, *, title: str | None = None) -> go.Figure:
 
 def regularisation_of(model: Any, title: str) -> FigureDict:
     """Return the figure of `regularisation` as a dict."""
-    path = getattr(without_feature_map_of(model), "path", None)
-    if path is None:
+    projection = without_feature_map_of(model)
+    choice = projection.choice if isinstance(projection, Linear) else None
+    if choice is None:
         return empty_figure(title, "no parameter was chosen by cross-validation")
-    if isinstance(path, RidgePath):
-        name, values = "gamma", path.gamma
-        x, axis = _ridge_axis(values)
-    else:
-        name, values = "n_components", path.n_components
-        x, axis = values, whole_number_axis("number of components", len(values))
+    x, axis = choice.values, whole_number_axis("number of components", len(choice.values))
+    if choice.parameter == "gamma":
+        x, axis = _ridge_axis(choice.values)
 
-    texts = [f"{name} = {value:.3g}" for value in values]
-    at = [path.chosen]
-    line = line_trace("error, with its standard error", x, path.mean, color=COLOURS[0])
-    line |= {"error_y": {"type": "data", "array": path.std_error, "thickness": 1}, "text": texts, "hoverinfo": "text+y"}
+    texts = [f"{choice.parameter} = {value:.3g}" for value in choice.values]
+    at = [choice.chosen]
+    line = line_trace("error, with its standard error", x, choice.mean, color=COLOURS[0])
+    line |= {
+        "error_y": {"type": "data", "array": choice.std_error, "thickness": 1},
+        "text": texts,
+        "hoverinfo": "text+y",
+    }
     mark = {
         "type": "scatter",
         "mode": "markers",
-        "name": f"chosen: {texts[path.chosen]}",
+        "name": f"chosen: {texts[choice.chosen]}",
         "x": x[at],
-        "y": path.mean[at],
+        "y": choice.mean[at],
     }
     mark |= {"marker": {"color": COLOURS[2], "size": 12, "symbol": "diamond"}, "hoverinfo": "name+y"}
 

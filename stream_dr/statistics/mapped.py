@@ -42,7 +42,7 @@ from stream_dr.statistics.protocol import Accumulator, State, nested_state
 from stream_dr.statistics.renumbered import renumber_features
 from stream_dr.statistics.row_hashes import row_hashes, table_hashes
 from stream_dr.targets.label_codes import Label
-from stream_dr.uncertainty import ComponentPath, ComponentSpread, RidgePath
+from stream_dr.uncertainty import ComponentSpread, CrossValidation
 
 
 class MappedState(NamedTuple):
@@ -528,8 +528,7 @@ for kind in (
     TableState,
     TableColumn,
     Landmarks,
-    RidgePath,
-    ComponentPath,
+    CrossValidation,
     ComponentSpread,
 ):
     nested_state(kind)

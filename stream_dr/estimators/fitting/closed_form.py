@@ -13,6 +13,7 @@ components.
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal, Self, cast
@@ -52,7 +53,7 @@ from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.row_hashes import group_hashes
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.targets import KINDS
-from stream_dr.uncertainty import ComponentPath, ComponentSpread, RidgePath
+from stream_dr.uncertainty import ComponentSpread, CrossValidation
 
 if TYPE_CHECKING:
     from stream_dr.estimators.fitting.refining import Refining
@@ -452,17 +453,20 @@ class ClosedForm(AdditiveEstimator):
         if not parts or inner.solution == "refined":
             return projection
         mapped = [state._replace(inner=part) if isinstance(state, MappedState) else part for part in parts]
-        spread = component_spread(self.with_choice(inner.path), mapped, projection)
+        spread = component_spread(self.with_choice(inner.choice), mapped, projection)
         return replace_linear(projection, spread=spread)
 
-    def with_choice(self, path: RidgePath | ComponentPath | None) -> Self:
+    def with_choice(self, choice: CrossValidation | None) -> Self:
         """Return an estimator with the value that cross-validation has chosen.
 
-        The default implementation returns the estimator itself.
-
-        path: errors from which the value was chosen, or None.
+        choice: errors from which the value was chosen. If it is None, the estimator itself is
+            returned.
         """
-        return self
+        if choice is None:
+            return self
+        chosen = copy(self)
+        setattr(chosen, choice.parameter, choice.value)
+        return chosen
 
     def centre(self, moments: Moments) -> np.ndarray:
         """Return the point (features,) that is subtracted from rows before projecting."""

@@ -30,7 +30,7 @@ from stream_dr.estimators.fitting.moments import Moments, moments_of, scale_feat
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.solve.spectral import semidefinite_eigenpairs
 from stream_dr.statistics.moments.state import MomentState, brought_together, empty_state, stored_parts
-from stream_dr.uncertainty import FEWEST_FOLDS, ComponentPath, RidgePath
+from stream_dr.uncertainty import FEWEST_FOLDS, CrossValidation
 
 if TYPE_CHECKING:
     from stream_dr.estimators.fitting.state_error import PredictsHeldOut
@@ -94,7 +94,9 @@ def _others_within(parts: Sequence[MomentState], outside: MomentState) -> Iterat
     yield from _others_within(second, reduce(MomentState.merge, first, outside))
 
 
-def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState], one_standard_error: bool = False) -> RidgePath:
+def ridge_path(
+    estimator: "TwoStage", parts: Sequence[MomentState], one_standard_error: bool = False
+) -> CrossValidation:
     """Return the cross-validated error for each ridge.
 
     The ridge of least error is chosen. Costs O(K d³) for K folds and d features.
@@ -129,27 +131,29 @@ def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState], one_standard
 
     def fit(train: Moments) -> tuple[np.ndarray, np.ndarray]:
         values, vectors = _scatter_eigenpairs(train)
-        return vectors, 1.0 / (values + TAU[:, None] * _mean_variance(train))
+        return vectors, 1.0 / (values + TAU[:, None] * _mean_scatter(train))
 
     mean, std_error = _cross_validated(estimator, folds, whole, fit)
     chosen = int(mean.argmin())
     if one_standard_error:
         chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[-1])
 
-    path = RidgePath(TAU.copy(), TAU * _mean_variance(whole), mean, std_error, chosen)
+    path = CrossValidation("gamma", TAU * _mean_scatter(whole), mean, std_error, chosen, TAU.copy())
     # If all errors are equal, no value is better than the first.
     if chosen in (0, 1, len(TAU) - 1) and mean.min() < mean.max():
         units = chosen < 2 and not estimator.standardize
         advice = " Features of very different units cause this. Try standardize=True." if units else ""
         warnings.warn(
-            f"gamma='cv' chose gamma={path.gamma[chosen]:.3g}, at an end of the compared values (0, and {path.gamma[1]:.3g} "
-            f"to {path.gamma[-1]:.3g}). A gamma that was not compared may be better.{advice}",
+            f"gamma='cv' chose gamma={path.value:.3g}, at an end of the compared values (0, and {path.values[1]:.3g} "
+            f"to {path.values[-1]:.3g}). A gamma that was not compared may be better.{advice}",
             stacklevel=2,
         )
     return path
 
 
-def component_path(estimator: "PLSDA", parts: Sequence[MomentState], one_standard_error: bool = False) -> ComponentPath:
+def component_path(
+    estimator: "PLSDA", parts: Sequence[MomentState], one_standard_error: bool = False
+) -> CrossValidation:
     """Return the cross-validated error for each number of components.
 
     The number of least error is chosen. At most 25 components are compared, and at most as many as
@@ -173,7 +177,7 @@ def component_path(estimator: "PLSDA", parts: Sequence[MomentState], one_standar
     chosen = int(mean.argmin())
     if one_standard_error:
         chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[0])
-    return ComponentPath(np.arange(1, m + 1), mean, std_error, chosen)
+    return CrossValidation("n_components", np.arange(1, m + 1), mean, std_error, chosen)
 
 
 def _checked_folds(parts: Sequence[MomentState], parameter: str) -> tuple[MomentState, list[MomentState]]:
@@ -291,7 +295,7 @@ def _scatter_eigenpairs(m: Moments) -> tuple[np.ndarray, np.ndarray]:
     return values, vectors
 
 
-def _mean_variance(m: Moments) -> float:
+def _mean_scatter(m: Moments) -> float:
     """Return the mean scatter of the columns that vary.
 
     The scatter of a column is a sum over rows.

@@ -26,7 +26,7 @@ from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.targets import check_label_type
-from stream_dr.uncertainty import ComponentPath, RidgePath
+from stream_dr.uncertainty import CrossValidation
 
 
 class HeldOutError(NamedTuple):
@@ -96,11 +96,11 @@ class PredictsHeldOut(ClosedForm):
                 f"{self.cross_validates}='cv' needs rows in folds, and these were learned without. Call fit with the rows "
                 f"again, or give {self.cross_validates} as a number."
             )
-        path = self.cross_validate(parts)
-        return replace_linear(self.with_choice(path).solve(state), path=path)
+        choice = self.cross_validate(parts)
+        return replace_linear(self.with_choice(choice).solve(state), choice=choice)
 
     @abstractmethod
-    def cross_validate(self, parts: Sequence[MomentState]) -> RidgePath | ComponentPath:
+    def cross_validate(self, parts: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated errors for each value of the parameter that is "cv".
 
         parts: states of the folds.
@@ -112,16 +112,21 @@ class PredictsHeldOut(ClosedForm):
 
         Raises AttributeError if no parameter is "cv".
         """
-        path = self._path()
-        return {name: array for name, array in path._asdict().items() if name != "chosen"}
+        choice = self.choice()
+        tau = {"tau": choice.tau} if choice.tau.size else {}
+        return {**tau, choice.parameter: choice.values, "mean": choice.mean, "std_error": choice.std_error}
 
-    def _path(self) -> RidgePath | ComponentPath:
+    def choice(self) -> CrossValidation:
+        """Return the errors from which the value of the parameter was chosen.
+
+        Raises AttributeError if no parameter is "cv".
+        """
         if not self.is_cross_validated:
             name = self.cross_validates
             raise AttributeError(f"{type(self).__name__} was not cross-validated: set {name}='cv'.")
-        path = cast(Linear, inner_projection(self.projection())).path
-        assert path is not None
-        return path
+        choice = cast(Linear, inner_projection(self.projection())).choice
+        assert choice is not None
+        return choice
 
     @abstractmethod
     def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:

@@ -15,9 +15,8 @@ depend on `scaling`.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from stream_dr.solve.rounding import exact_rounding
 from stream_dr.solve.spectral import EPS
 from stream_dr.solve.two_stage import condition_number, two_stage
 from stream_dr.statistics.moments.accumulator import MomentState
-from stream_dr.uncertainty import ComponentPath, RidgePath
+from stream_dr.uncertainty import CrossValidation
 
 
 class RightHandSide(NamedTuple):
@@ -162,33 +161,17 @@ class TwoStage(PredictsHeldOut):
         share = float(self.shrinkage)
         return 1.0 - share, share * self.shrunk_trace(moments) / max(len(moments.diagonal), 1)
 
-    def cross_validate(self, parts: Sequence[MomentState]) -> RidgePath:
+    def cross_validate(self, parts: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated error for each of 26 ridges.
 
         parts: states of the folds.
         """
         return ridge_path(self, parts, self.one_standard_error)
 
-    def with_choice(self, path: RidgePath | ComponentPath | None) -> Self:
-        """Return an estimator with the ridge that cross-validation has chosen.
-
-        path: errors from which the ridge was chosen. If it is None, the estimator itself is
-            returned.
-        """
-        if not isinstance(path, RidgePath):
-            return self
-        chosen = copy(self)
-        chosen.gamma = float(path.gamma[path.chosen])
-        return chosen
-
     @property
     def gamma_(self) -> float:
         """Ridge that was used, `gamma` itself or the value that "cv" has chosen."""
-        if self.gamma != "cv":
-            return float(self.gamma)
-        path = self._path()
-        assert isinstance(path, RidgePath)
-        return float(path.gamma[path.chosen])
+        return self.choice().value if self.gamma == "cv" else float(self.gamma)
 
     def shrunk_trace(self, moments: Moments) -> float:
         """Return the trace of the scatter matrix to which `shrinkage` is applied."""

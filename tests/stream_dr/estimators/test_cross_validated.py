@@ -53,9 +53,11 @@ def test_the_choice_is_that_of_the_path(make):
     model = make().fit(X, y)
     path = component_path if isinstance(model, PLSDA) else ridge_path
     expected = path(model, fold_states(model.state_))
-    assert sorted(model.cv_results_) == sorted(set(expected._fields) - {"chosen"})
+    tau = [] if isinstance(model, PLSDA) else ["tau"]
+    assert sorted(model.cv_results_) == sorted([expected.parameter, "mean", "std_error", *tau])
+    np.testing.assert_array_equal(model.cv_results_[expected.parameter], expected.values)
     np.testing.assert_array_equal(model.cv_results_["mean"], expected.mean)
-    assert chosen(model) == (expected.n_components if isinstance(model, PLSDA) else expected.gamma)[expected.chosen]
+    assert chosen(model) == expected.value
 
 
 @pytest.mark.parametrize("make", METHODS.values(), ids=METHODS)

@@ -12,7 +12,7 @@ from stream_dr.estimators import make
 from stream_dr.estimators.fitting.mapping import inner_state
 from stream_dr.estimators.fitting.ridge_path import TAU, check_ridge_path, component_path, others, ridge_path
 from stream_dr.statistics.protocol import pack, unpack
-from stream_dr.uncertainty import ComponentPath, RidgePath
+from stream_dr.uncertainty import CrossValidation
 from tests.naive import ridge_path as naive
 
 pytestmark = pytest.mark.filterwarnings("ignore:gamma='cv' chose")
@@ -74,12 +74,12 @@ def compare(key: str, params: dict[str, Any], rows: Any, y: Any, fold: Any, weig
     task = naive.Task(key, np.asarray(rows), naive.encode(y, key), w, fold, standardize, least)
     if key == "plsda":
         path: Any = component_path(estimator, parts)
-        expected = naive.cross_validate(task, path.n_components.tolist())
+        expected = naive.cross_validate(task, path.values.tolist())
     else:
         path = ridge_path(estimator, parts)
         expected = naive.cross_validate(task, path.tau.tolist())
         unit = naive.unit(naive.train(task, np.ones(len(rows), dtype=bool)).A)
-        np.testing.assert_allclose(path.gamma, path.tau * unit, rtol=1e-9)
+        np.testing.assert_allclose(path.values, path.tau * unit, rtol=1e-9)
     worst = (np.abs(path.mean - expected.mean) / expected.rounding).max()
     assert worst <= 1.0, worst
     # The folds' errors have the rounding of their mean, times the number of folds.
@@ -128,7 +128,7 @@ def test_labels_that_only_some_folds_have(key: str, kind: str, params: dict[str,
 
 def test_numbers_of_components_end_at_the_rank() -> None:
     path = compare("plsda", {}, ROWS["rank-deficient"], NUMBERS, FOLD)
-    assert path.n_components.tolist() == list(range(1, D + 1))
+    assert path.values.tolist() == list(range(1, D + 1))
     wide = np.hstack([X, rng.normal(size=(N, 40))])
     assert len(compare("plsda", {}, wide, NUMBERS, FOLD).mean) == 25
 
@@ -136,7 +136,7 @@ def test_numbers_of_components_end_at_the_rank() -> None:
 def test_targets_that_do_not_vary_have_one_component_or_any_ridge() -> None:
     ones = np.ones((N, 1))
     path = component_path(PLSDA(), fold_states(PLSDA(), X, ones, FOLD))
-    assert path.n_components.tolist() == [1]
+    assert path.values.tolist() == [1]
     assert path.mean == pytest.approx(0.0, abs=1e-12)
     assert ridge_path(CCA(), fold_states(CCA(), X, ones, FOLD)).mean == pytest.approx(0.0, abs=1e-12)
 
@@ -234,17 +234,17 @@ def test_parameters_that_exclude_cross_validation() -> None:
 
 def test_paths_are_stored_and_checked() -> None:
     path = ridge_path(LDA(), fold_states(LDA(), X, CLASSES, FOLD))
-    again = unpack(RidgePath, *pack(path))
+    again = unpack(CrossValidation, *pack(path))
     assert again.chosen == path.chosen
     np.testing.assert_array_equal(again.mean, path.mean)
     parts = component_path(PLSDA(), fold_states(PLSDA(), X, CLASSES, FOLD))
-    assert unpack(ComponentPath, *pack(parts)).chosen == parts.chosen
+    assert unpack(CrossValidation, *pack(parts)).chosen == parts.chosen
     for damaged in (
         path._replace(chosen=26),
         path._replace(mean=path.mean[1:]),
         path._replace(std_error=-path.std_error),
         parts._replace(chosen=-1),
-        parts._replace(n_components=parts.n_components - 1),
+        parts._replace(values=parts.values - 2),
         parts._replace(mean=parts.mean[None]),
     ):
         with pytest.raises(errors.DamagedFile):

@@ -106,7 +106,7 @@ def test_a_choice_and_its_spread_come_back(tmp_path: Path) -> None:
         assert (sha(model), model.describe(2)["chosen"]) == (state, chosen)
         assert model.published is not None
         after = linear_part(model.published.projection)
-        for name in ("path", "spread"):
+        for name in ("choice", "spread"):
             for kept, back in zip(getattr(before, name), getattr(after, name), strict=True):
                 np.testing.assert_array_equal(kept, back)
         assert model.publish(model.freeze()).projection.spread.folds == 4  # type: ignore[attr-defined]
