@@ -138,8 +138,8 @@ def uncertainty_sentences(choice: CrossValidation | None, spread: ComponentSprea
         folds = f" on {spread.folds} folds" if spread is not None else ""
         error, std_error = choice.mean[choice.chosen], choice.std_error[choice.chosen]
         sentences.append(
-            f"{choice.parameter} = {choice.value:.3g} was chosen among {len(choice.mean)} values by "
-            f"cross-validation{folds}: error {error:.3g} ± {std_error:.1g}."
+            f"{choice.parameter} = {number_text(choice.value)} was chosen among {len(choice.mean)} values by "
+            f"cross-validation{folds}: error {number_text(error)} ± {number_text(std_error)}."
         )
     if spread is not None:
         first = spread._replace(angles=spread.angles[:most], plane_angles=spread.plane_angles[: most - 1])
@@ -150,9 +150,9 @@ def uncertainty_sentences(choice: CrossValidation | None, spread: ComponentSprea
 def spread_sentences(spread: ComponentSpread) -> list[str]:
     """Return sentences that say how well components are known.
 
-    If a component's angle is above 30° (WIDEST_ANGLE) and the plane with the next component is
-    known, the two components share a sentence. Do not show error bars of the loadings of these
-    components.
+    The first sentence has all components with an angle of at most 30° (WIDEST_ANGLE). If a
+    component's angle is larger and the plane with the next component is known, the two components
+    share a sentence. Do not show error bars of the loadings of these components.
 
     >>> angles, none = np.array([2.0, 40.0, 38.0]), np.zeros(3)
     >>> spread = ComponentSpread(none, none, np.zeros((3, 2)), angles, np.array([np.nan, 6.0]), folds=10)
@@ -160,21 +160,29 @@ def spread_sentences(spread: ComponentSpread) -> list[str]:
     Component 1 is known to 2°.
     Components 2 and 3 are known to 40° only; their plane to 6°.
     """
-    sentences = []
+    known: list[str] = []
+    others = []
     i = 0
     while i < len(spread.angles):
         pair = spread.angles[i : i + 2]
         if len(pair) == 2 and pair.max() > WIDEST_ANGLE and not np.isnan(spread.plane_angles[i]):
             plane = _degrees(spread.plane_angles[i])
-            sentences.append(
+            others.append(
                 f"Components {i + 1} and {i + 2} are known to {_degrees(pair.max())} only; their plane to {plane}."
             )
             i += 2
             continue
-        only = " only" if pair[0] > WIDEST_ANGLE else ""
-        sentences.append(f"Component {i + 1} is known to {_degrees(pair[0])}{only}.")
+        if pair[0] > WIDEST_ANGLE:
+            others.append(f"Component {i + 1} is known to {_degrees(pair[0])} only.")
+        else:
+            known.append(f"{i + 1} {'to' if known else 'is known to'} {_degrees(pair[0])}")
         i += 1
-    return sentences
+    return [f"Component {', '.join(known)}.", *others] if known else others
+
+
+def number_text(value: float) -> str:
+    """Return a number with three digits that count, without an exponent: 1120 or 0.0354."""
+    return np.format_float_positional(value, precision=3, fractional=False, trim="-")
 
 
 def _degrees(angle: float) -> str:

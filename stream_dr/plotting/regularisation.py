@@ -17,6 +17,7 @@ from stream_dr.plotting.figure import (
     without_feature_map_of,
 )
 from stream_dr.projection import Linear
+from stream_dr.uncertainty import number_text
 
 
 def regularisation(model: Any, *, title: str | None = None) -> go.Figure:
@@ -47,7 +48,7 @@ def regularisation_of(model: Any, title: str) -> FigureDict:
     if choice.parameter == "gamma":
         x, axis = _ridge_axis(choice.values)
 
-    texts = [f"{choice.parameter} = {value:.3g}" for value in choice.values]
+    texts = [f"{choice.parameter} = {number_text(value)}" for value in choice.values]
     at = [choice.chosen]
     line = line_trace("error, with its standard error", x, choice.mean, color=COLOURS[0])
     line |= {

@@ -17,6 +17,7 @@ from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
 from stream_dr.running.query import transform
 from stream_dr.targets.targets import class_targets, continuous_targets, multilabel_targets
+from stream_dr.uncertainty import number_text
 from tests.support.batches import dense, opened, put
 
 X = np.ones((3, 4))
@@ -121,7 +122,7 @@ def test_a_report_has_the_curve_and_what_is_known_of_a_model_with_folds(tmp_path
     page = (tmp_path / "r.html").read_text(encoding="utf8")
     sentence = (
         f"n_components = {chosen['n_components']} was chosen among 4 values by cross-validation on 5 folds: "
-        f"error {chosen['error']:.3g} ± {chosen['std_error']:.1g}. Component 1 is known to "
+        f"error {number_text(chosen['error'])} ± {number_text(chosen['std_error'])}. Component 1 is known to "
     )
     assert page.count("was chosen among") == page.count(sentence) == 1
     assert page.count(HOW["regularisation"]) == 1
