@@ -165,7 +165,7 @@ class Serving:
     def run(self, listening: socket.socket) -> None:
         """Serve until a signal arrives or `stop` is called.
 
-        Errors of compiling functions are raised here.
+        If compiling the estimators' functions fails, the server stops and the error is raised.
 
         listening: bound socket at which the server accepts connections.
         """

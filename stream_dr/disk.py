@@ -68,13 +68,14 @@ def write_atomically(path: FileName, write: Callable[[BinaryIO], object], point:
 def remove_unfinished(directory: FileName) -> None:
     """Remove files that an ended process was writing to a stream's directory.
 
-    The caller holds the directory's lock. Users choose the names of source files, which may have
-    any suffix. So a temporary file of a source has a name that begins with a dot.
+    The caller holds the directory's lock.
     """
     for folder in (".", "snapshots/*", "sources/*"):
         for leftover in Path(directory).glob(f"{folder}/*{TEMPORARY}"):
             if leftover.is_file():
                 leftover.unlink()
+    # Users choose the names of the folders in `sources`, and may choose any suffix. So the name of
+    # an unfinished folder also begins with a dot.
     for leftover in Path(directory).glob(f"sources/.*{TEMPORARY}"):
         shutil.rmtree(leftover, ignore_errors=True)
 

@@ -169,9 +169,10 @@ class RiverTransformer(base.MiniBatchTransformer):
         return cast(Frame, frame_type(columns, index=frame.index) if _is_pandas(X) else frame_type(columns))
 
     def _names(self, components: int) -> list[Hashable]:
-        """Return the names of the components, the prefix with 0, 1 and so on.
+        """Return the names of the components.
 
-        For an estimator that selects features, the names are those of the features.
+        A name is the prefix and the number of the component, such as "lda0". For an estimator that
+        selects features, the names are those of the selected features.
         """
         learner = self.learner
         if not components or not isinstance(learner, InformationGain) or learner.feature_map is not None:
@@ -243,7 +244,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         last = self._last
         if last.names != names or last.width != len(self._columns) or (grow and len(last.columns) < len(names)):
             if grow:
-                # Names are sorted, because a random map depends on the columns' order.
+                # A random feature map depends on the order of the columns. The new names are
+                # sorted, so that the order in the dict has no effect on the result.
                 for name in sorted(names, key=str):
                     self._columns.setdefault(name, len(self._columns))
             last = Layout(names, self._columns)
@@ -261,8 +263,9 @@ class RiverTransformer(base.MiniBatchTransformer):
 class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, base.MiniBatchSupervisedTransformer):  # type: ignore[misc]
     """River transformer of a supervised estimator.
 
-    It learns by `learn_one(x, y)` and `learn_many(X, y)`. y is a label or a number. For several
-    targets a row, y is river's dict, either of bools by label or of numbers by name.
+    It learns by `learn_one(x, y)` and `learn_many(X, y)`. The target y of a row is a label or a
+    number. If a row has several targets, y is a dict as in river, {label: bool} or
+    {name of the target: number}.
     """
 
     supervised = True

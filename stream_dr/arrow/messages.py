@@ -194,10 +194,11 @@ def check_messages(view: memoryview, max_bytes: int | None = None) -> list[Messa
     view : memoryview
         The stream, which must end with an end-of-stream marker.
     max_bytes : int or None
-        Limit on the number of unpacked bytes. A value counts as at least four bytes. Dictionaries
-        count again for each record batch after the first. If this limit is given, the limits
-        MAX_BATCHES (record batches), MAX_PARTS (columns and metadata entries) and MAX_SMALL_VALUES
-        (nulls and booleans) apply as well. None means no limits, for files that are trusted.
+        Limit on the number of unpacked bytes. Each value counts as at least four bytes.
+        Dictionaries count again for each record batch after the first. If this limit is given, the
+        limits MAX_BATCHES (record batches), MAX_PARTS (columns and metadata entries) and
+        MAX_SMALL_VALUES (nulls and booleans) apply as well. None means no limits, for files that
+        are trusted.
 
     Raises
     ------
@@ -417,9 +418,10 @@ class _MessageChecker:
     def _unpacked_size(self, rows: FlatbufferTable, body: memoryview) -> int:
         """Return the unpacked size of a message's buffers, in bytes.
 
-        A value counts as at least four bytes.
+        Each value counts as at least four bytes. Some values, such as nulls and booleans, take
+        less in the stream than in memory.
 
-        rows: metadata of a record batch or of a dictionary's values.
+        rows: metadata of the message, which is a record batch or the values of a dictionary.
         body: the buffers.
         """
         nodes = rows.structs(1, 2)[:, 0].tolist()

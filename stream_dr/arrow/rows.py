@@ -53,8 +53,11 @@ def is_layout(names: Sequence[str]) -> bool:
 def check_layout(names: list[str], dense: bool, sparse: bool) -> None:
     """Raise SchemaMismatch unless the columns fit one layout of rows.
 
-    Raised for a repeated name, for an unknown column next to the columns of the layout, and if one
-    of `indices` and `values` is missing.
+    It is raised in three cases:
+
+    - Two columns have the same name.
+    - The rows are dense or sparse, and the batch has a column that such rows cannot have.
+    - Only one of the columns `indices` and `values` is present.
 
     Parameters
     ----------
@@ -172,8 +175,8 @@ def has_only_numbers(batch: pa.RecordBatch) -> bool:
 def layout_columns(block: Block) -> dict[str, pa.Array]:
     """Return the rows of a Block as Arrow columns, by name.
 
-    Sparse rows, and dense rows without names, share the Block's memory. Raises SchemaMismatch if a
-    feature has a name of RESERVED.
+    Sparse rows, and dense rows without names, share the Block's memory. Raises SchemaMismatch if
+    the name of a feature is in RESERVED.
     """
     if block.sparse:
         offsets = pa.array(block.X.indptr.astype(np.int32, copy=False))

@@ -59,7 +59,8 @@ def check_types(schema: pa.Schema) -> None:
 def check_batches(batches: Sequence[pa.RecordBatch], max_bytes: int | None = None) -> None:
     """Check every array of record batches.
 
-    Raises MalformedInput if an array points outside its buffers or is invalid, and LimitExceeded.
+    Raises MalformedInput if an array points outside its buffers or is invalid. Raises
+    LimitExceeded if the string views are longer than `max_bytes` together.
 
     Parameters
     ----------

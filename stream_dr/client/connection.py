@@ -155,7 +155,7 @@ def _retry_after(response: httpx.Response) -> float:
 def _pause_seconds(attempt: int) -> float:
     """Return the seconds to wait before the next attempt.
 
-    attempt: number of attempts before the last one.
+    attempt: index of the attempt that has just failed, from 0.
     """
     # The pause is random, so that many clients do not retry at the same moment.
     return min(5.0, 0.1 * 2.0**attempt) * random.uniform(0.5, 1.0)

@@ -54,9 +54,10 @@ class ModelStatus(TypedDict):
     lag: number of events in the log that the model has not learned yet.
     version: version of the published projection, 0 if there is none.
     versions: versions that `Client.projection` can return.
-    chosen: value that cross-validation has chosen, by the name of its parameter, "gamma" or
-        "n_components", with its "error" and the "std_error" of the error. None if no parameter of
-        the published projection is "cv".
+    chosen: result of cross-validation, such as {"gamma": 0.1, "error": 0.2, "std_error": 0.01}.
+        The parameter "gamma" or "n_components" has the chosen value. "error" is its
+        cross-validated error, and "std_error" is the standard error of this error. None if no
+        parameter of the published projection is "cv".
     stale_rows: number of learned rows that the published projection does not include.
     bytes: size of the model's state in bytes.
     publish, refine: rules for when the model is published and refined, as in `Client.put_model`.

@@ -26,7 +26,7 @@ def demo(
 
     The demo does the following:
 
-    - generate documents of 47,236 words and write them as shards,
+    - generate documents from a vocabulary of 47,236 words and write them as shards,
     - let four models learn the shards,
     - serve the models over HTTP until Ctrl-C,
     - post more documents to the service and query it,

@@ -1,4 +1,7 @@
-"""Replaying: the part that the commands `replay` and `learn` share, with progress and report."""
+"""Replay shards into a directory, and print the progress and a report.
+
+The commands `replay` and `learn` share this module.
+"""
 
 import json
 import os

@@ -166,9 +166,10 @@ def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict)
     first : Block
         First batch of the table.
     chosen : dict
-        Feature map for models whose parameters do not include a feature map.
+        Feature map of models whose parameters have no "feature_map".
     table : dict
-        Feature map that replaces {"map": "table"}, which is a map of tables without options.
+        Feature map of tables with the options that the command was given. It replaces
+        {"map": "table"}, which has no options.
     """
     mapped = []
     for name, key, params in specs:
@@ -182,10 +183,10 @@ def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict)
 
 
 def _with_ridge(name: str, key: str, params: JsonDict, feature_map: JsonDict | None, first: "Block") -> JsonDict:
-    """Return the parameters of a ridge (a regularisation) that a model is to get.
+    """Return the ridge parameters to add to a model's parameters.
 
-    Only LDA gets a ridge, and only if the table has words and the model's own parameters have no
-    ridge. Otherwise the dict is empty.
+    A ridge is a regularisation. Only LDA gets one, and only if the table has words and the model's
+    own parameters set no ridge. Otherwise the returned dict is empty.
     """
     from stream_dr.evaluation.comparison import RIDGES, kind_of_rows
 

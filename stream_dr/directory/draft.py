@@ -289,10 +289,12 @@ class Recent:
                 self._free_bytes -= draft.size
 
     def take(self, after: int, limit: int) -> list[tuple[int, Draft]]:
-        """Return stored drafts at the positions after + 1, after + 2 and so on.
+        """Return the stored drafts that directly follow a position.
 
         The list ends at `limit` drafts, or before the first position without a stored draft. The
         drafts stay stored.
+
+        after: the position. The first returned draft is at the next position.
         """
         drafts: list[tuple[int, Draft]] = []
         with self._lock:

@@ -221,7 +221,11 @@ def _policies_json(policy: PublishPolicy | None, refine: RefinePolicy | None) ->
 
 
 def _entry_of_row(id: int, name: str, spec: str, start: int, policy: Any, failure: Any, ceiling: int) -> Entry:
-    """Return the Entry of a row."""
+    """Return the Entry of a row of the SQL table `models`.
+
+    The parameters are the columns of the row, in the order of `_FIELDS`. `spec`, `policy` and
+    `failure` are JSON texts. `policy` and `failure` may be None.
+    """
     fields = json.loads(policy) if policy else {}
     refine = fields.pop("refine", None)
     return Entry(

@@ -53,8 +53,10 @@ class Newest(NamedTuple):
         loadings: np.ndarray = getattr(projection, "loadings")  # noqa: B009
 
         triangle = np.linalg.qr(loadings, mode="r")
-        # `coordinates` are the coordinates of the rows along orthonormal axes.
-        # For each k, the first k axes span the same subspace as the first k components.
+        # The components need not be orthogonal, so their variances cannot be added.
+        # In the QR decomposition of the loadings, the columns of Q are orthonormal axes. The first
+        # k axes span the same subspace as the first k components, for each k.
+        # `coordinates` are the coordinates of the rows along these axes.
         coordinates = self.project(projection) @ np.linalg.pinv(triangle)
         return np.cumsum(coordinates.var(axis=0)) / total if total > 0 else np.zeros(len(triangle))
 

@@ -245,7 +245,7 @@ class Recorder:
         return any(learned.values())
 
     def _record_scores(self, models: list[Model]) -> None:
-        """Record the models' scores in tests, if they are new."""
+        """Record the test-then-train scores of the models whose scores have changed."""
         for model in models:
             scores = self._scores(model)
             if scores and scores != self._scored.get(model.id):

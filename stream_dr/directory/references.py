@@ -1,10 +1,10 @@
 """References: events that refer to a batch of a shard and do not hold its rows.
 
 Such an event is identified by the shard's sha256, the index of the batch, and the number of the
-pass over the data set. `Batches` looks up which batches of a data set the log lacks, and returns
-drafts of these, in groups that are committed one by one. So a replay that was killed can be
-repeated, and continues with the first missing batch. While a shard is read, another thread checks
-the bytes of the next shard and looks up its batches.
+pass over the data set. `Batches` looks up which batches of a data set the log does not have yet,
+and returns drafts of these, in groups that are committed one by one. So a replay that was killed
+can be repeated, and continues with the first missing batch. While a shard is read, another thread
+checks the bytes of the next shard and looks up its batches.
 
 An event is never changed if its shard is moved. The file places.json has the new URI of each
 moved shard, by the sha256 of its bytes. `replay` of a data set updates this file before it reads
@@ -63,7 +63,7 @@ def uri_of(shard: Shard) -> str:
 
 
 class Batches:
-    """Batches of a data set that the log lacks.
+    """Batches of a data set that the log does not have yet.
 
     passes: number of passes over the data set.
     shuffle: seed of a random order of the shards, which differs in each pass. None for the order
@@ -152,7 +152,7 @@ class Batches:
             self.skipped.append(str(e))
 
     def _missing_batches(self, pass_number: int, shard: Shard) -> list[Reference]:
-        """Return the References of a shard's batches that the log lacks.
+        """Return the References of a shard's batches that are not in the log yet.
 
         The shard's bytes are checked if any batch is missing. Raises DamagedShard or SourceMissing.
         """

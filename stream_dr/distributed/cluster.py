@@ -255,7 +255,8 @@ class _ClusterRun:
         plan = self._plan
         spec, state = plan.recurrences[number]
         states = [] if state is None else [self._client.scatter(state)]
-        # Each batch is reported once. Without other tasks, the first recurrence reports.
+        # Each batch is reported by one task. The tasks of the merge tree report all batches. If
+        # there is no merge tree, the first recurrence reports them.
         counts = not plan.specs and number == 0
         name = f"{self._context.topic}-recurrence-{number}"
         return submit(self._client, _learn, plan.whole, (spec,), self._context, states, counts, key=name)

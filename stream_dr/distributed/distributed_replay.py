@@ -60,7 +60,7 @@ class _PartedReplay:
         self._counted_keys: set[str] = set()
 
     def append_and_learn_all(self) -> None:
-        """Learn the batches that the log lacks, then append their events."""
+        """Learn the batches that the log does not have yet, then append their events."""
         missing = list(self._replay.batches.missing())
         if not missing:
             return
@@ -89,12 +89,12 @@ class _PartedReplay:
             _merge_into_model(model, state, self._directory.position)
 
     def _schema(self, shard: Shard, reference: Reference) -> Schema:
-        """Return the stream's schema, which includes the first missing batch.
+        """Return the stream's schema, extended by the columns of a batch.
 
         All tasks put their columns in the order of this schema. If the stream cannot accept the
         batch, the reason is raised as an error.
 
-        shard, reference: the first batch that the log lacks.
+        shard, reference: the first batch that the log does not have yet.
         """
         try:
             return admit_block(
@@ -106,7 +106,7 @@ class _PartedReplay:
     def _tasks(self, missing: Sequence[tuple[Shard, Reference]], models: Sequence[Model]) -> tuple[Task, ...]:
         """Divide the missing batches into tasks.
 
-        missing: shard and reference of each batch that the log lacks.
+        missing: shard and reference of each batch that the log does not have yet.
         models: the models whose states can be merged. Their sizes decide how long a task is.
         """
         width = self._dataset.n_features or 0
@@ -130,8 +130,9 @@ def _merge_into_model(model: Model, state: AdditiveState, position: int) -> None
     If the model's states cannot be merged, or if the model has learned no rows, `state` replaces
     the model's state.
 
-    state: state after the missing batches.
-    position: position of the last event that the model has learned afterwards.
+    state: state in which the missing batches are learned. Missing batches are those that the log
+        did not have before the replay.
+    position: position of the last event that the model's state includes after the merge.
     """
     current = model.freeze().state
     if merges_parts(model.estimator) and current.rows + current.rows_skipped:

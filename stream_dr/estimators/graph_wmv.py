@@ -128,7 +128,7 @@ class GraphWMV(ReservoirMethod):
                 check_number(name, getattr(self, name), 0.0, open_low=True)
 
     def solve_sample(self, state: Reservoir) -> Linear:
-        """Return the directions of largest eigenvalue, from the sampled rows in `state`."""
+        """Return the directions with the largest eigenvalues, from the sampled rows."""
         if not len(state.numbers):
             return Linear(np.zeros(state.n_features), np.zeros((state.n_features, 0)), np.zeros(0), "exact")
         heat = self.weights == "heat"

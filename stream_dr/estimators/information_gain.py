@@ -102,7 +102,10 @@ class InformationGain(AdditiveEstimator):
         return make_accumulator(self.feature_map, FeatureCountAccumulator, state)
 
     def solve(self, state: State) -> Projection:
-        """Return the projection that selects the features of largest information gain."""
+        """Return the projection that selects the most informative features.
+
+        These are the features with the largest information gain.
+        """
         return solve_mapped(state, self._best_columns)
 
     def _best_columns(self, state: FeatureCounts) -> Columns:

@@ -99,7 +99,7 @@ class LPP(ReservoirMethod):
             check_number("temperature", self.temperature, 0.0, open_low=True)
 
     def solve_sample(self, state: Reservoir) -> Linear:
-        """Return the projection to the directions of smallest eigenvalue."""
+        """Return the projection to the directions with the smallest eigenvalues."""
         if not len(state.numbers):
             return Linear(np.zeros(state.n_features), np.zeros((state.n_features, 0)), np.zeros(0), "exact")
         codes = state.codes if self.label_aware else None

@@ -125,8 +125,8 @@ class Neighbours:
 
         votes = np.zeros((len(neighbour_targets), self._sample.labels))
         for rank in range(self._k):
-            # A nearer neighbour's vote counts slightly more. This decides between two labels with
-            # the same number of votes.
+            # A nearer neighbour's vote counts slightly more. If two labels have the same number of
+            # votes, the label of the nearer neighbours is chosen.
             votes[np.arange(len(votes)), neighbour_targets[:, rank]] += 1.0 - rank * 1e-6
         return np.argmax(votes, axis=1)
 

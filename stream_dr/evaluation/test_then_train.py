@@ -224,9 +224,8 @@ class Shuffled:
         rng = np.random.default_rng(self._seed)
         blocks = list(_labelled_batches(self._source))
 
-        # Each row is assigned to a random turn.
-        # In each turn, the batches are visited in random order.
-        # Of each batch, only the rows that are assigned to the turn are yielded.
+        # The batches are visited in several turns, in another random order in each turn.
+        # Each row is assigned to one turn at random, and is yielded only in this turn.
         turns = max(64, len(blocks))
         turn_of_row = [rng.integers(0, turns, block.rows) for block in blocks]
         order = ((i, turn) for turn in range(turns) for i in rng.permutation(len(blocks)).tolist())
@@ -413,8 +412,9 @@ class _Evaluation:
                 projection = estimator.solve(self._accumulators[name].freeze())
             self._projections[name] = projection
 
-            # A linear projection maps class means of rows to class means of projected rows.
-            # For other projections, class means of the projected sample are used.
+            # A linear projection maps the class means of all rows to the class means of the
+            # projected rows. A nonlinear projection does not. For it no means are passed, and the
+            # probes use the class means of the projected sample.
             linear = projection.kind in ("linear", "columns")
             sample = Sample(
                 self._sample.projected(projection),

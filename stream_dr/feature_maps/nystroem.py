@@ -254,7 +254,8 @@ class Nystroem(FeatureMap):
         if n and X.shape[0]:
             values = self.values(X, landmarks.rows)
             out[:, :n] = solve_triangular(landmarks.factor, values.T, lower=True, check_finite=False).T
-            # Set rounding errors to 0, which is the coordinate of rows on later landmarks.
+            # Set coordinates that are only rounding errors to 0. Without rounding, a landmark's
+            # coordinates on the landmarks after it would be exactly 0.
             out[np.abs(out) <= n * _EPS * np.linalg.norm(out, axis=1, keepdims=True)] = 0.0
         return out
 

@@ -240,7 +240,10 @@ class Text(FeatureMap):
     learns: ClassVar[bool] = True
 
     def out_features(self, width: int) -> int:
-        """Return the number of hashed words, plus one column for missing texts."""
+        """Return the number of output columns.
+
+        Words are hashed to `n_features` columns. One more column marks missing texts.
+        """
         return self.n_features + 1
 
     def check(self) -> None:

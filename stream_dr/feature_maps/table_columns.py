@@ -326,13 +326,22 @@ def converted_values(column: TableColumn, values: RawColumn | None, rows: int) -
 def merge_columns(
     a: TableColumn, b: TableColumn, encoding: EncodingSpec, width: int
 ) -> tuple[TableColumn, dict[int, int], int]:
-    """Return the merged column, new indices for b's numeric columns, and the new width.
+    """Merge the statistics of one column of a table from two states.
 
-    Numeric columns are the columns of mapped rows. The width is their number after the merge. The
-    numeric columns of `a` have the same indices as before. Raises CannotMerge if the columns
-    differ in kind or number of words.
+    Numeric columns are the columns of mapped rows, which encode the table's columns. The numeric
+    columns of `a` have the same indices after the merge.
 
-    width: number of numeric columns of the whole table before the merge.
+    a, b: the column in the two states.
+    encoding: settings of the feature map.
+    width: number of numeric columns of the whole table before this column is merged.
+
+    Returns three values:
+
+    - the merged column,
+    - a dict of the new index of each numeric column of `b`, by its index in the other state,
+    - the number of numeric columns of the whole table after this column is merged.
+
+    Raises CannotMerge if the columns differ in kind or number of words.
     """
     if not (a.kind and b.kind):
         a, width = (a, width) if a.kind or not b.kind else with_kind(a, b.kind, len(b.places), width)

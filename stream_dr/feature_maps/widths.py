@@ -12,13 +12,13 @@ from stream_dr.feature_maps.taken_for import ColumnOverrides
 
 
 def hashed_word_count(encoding: EncodingSpec, columns: Sequence[TableColumn], begins: dict[str, str]) -> int:
-    """Return the number of hashed words for each text column.
+    """Return the number of columns to which a text column is hashed.
 
-    If the map sets this number, the number is returned. Otherwise the result is an equal share of
-    1,024 for each text column.
+    If the feature map sets this number, it is returned. Otherwise the text columns share 1,024
+    columns equally.
 
     columns: the columns of the table.
-    begins: kind of each column that gets its kind from the current batch, by name.
+    begins: kind of each column whose kind is inferred from the current batch, by name.
     """
     texts = sum(begins.get(column.name, column.kind) == "text" for column in columns)
     return encoding.words.n_features or max(1, WORDS_IN_ALL // max(1, texts))

@@ -73,7 +73,9 @@ class BodyFile(NamedTuple):
         return starts[:-1]
 
     def check(self, end: int, cut: bool = False) -> None:
-        """Raise an error if the file has another identity or ends before `end`.
+        """Raise an error unless the file matches the log's index.
+
+        The identity in the file must be `identity`, and the file must not end before `end`.
 
         end: offset of the end of the last body in the index.
         cut: remove the bytes past `end`.

@@ -73,9 +73,9 @@ class LogCopy:
         self._copy(files, dropped=True)
 
     def copy_index_and_rest(self, index: Index) -> None:
-        """Copy the index, and all payloads in the index that the copy lacks.
+        """Copy the index, and the payloads that are not in the copy yet.
 
-        index: view of the source's index at one moment.
+        index: consistent snapshot of the source's index.
         """
         files = index.files()
         self._copy(files)
@@ -110,9 +110,9 @@ class LogCopy:
             done += listed.end
 
     def _extend_copy(self, listed: Current, bytes_before: int, bytes_in_all: int) -> None:
-        """Copy the part of a file of event payloads that the copy lacks.
+        """Append the missing bytes of a payload file to its copy.
 
-        listed: the file, and the end of its last payload.
+        listed: the payload file, and the end of its last payload.
         bytes_before: number of bytes of the files before this file.
         bytes_in_all: number of bytes of all files.
         """

@@ -60,7 +60,7 @@ class HeadFile:
     def write_position(self, position: int) -> None:
         """Write the last acknowledged position.
 
-        If the disk cannot be written, the file has the position before.
+        If the write fails, the file still has the previous position and no error is raised.
         """
         with suppress(OSError):
             os.pwrite(self._file, _FORM.pack(position, row_digest(position)), 0)

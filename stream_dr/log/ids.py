@@ -86,7 +86,7 @@ def with_ids(connection: sqlite3.Connection, path: Path, hashes: np.ndarray) -> 
 def select_entries(connection: sqlite3.Connection, path: Path, which: str = "") -> Iterator[IdEntry]:
     """Yield entries of the index at `path`. Raises DamagedFile.
 
-    which: end of the SQL query.
+    which: SQL that is appended to the query, such as "ORDER BY last DESC LIMIT 1".
     """
     for last, hashes, positions, digest in connection.execute(f"SELECT * FROM ids {which}").fetchall():
         are_blobs = isinstance(hashes, bytes) and isinstance(positions, bytes)

@@ -311,9 +311,12 @@ def drop_some(connection: sqlite3.Connection, before: int) -> tuple[int, list[in
 
 
 def free_space(connection: sqlite3.Connection, folder: Path, files: Iterable[int]) -> bool:
-    """Remove files of bodies (event payloads) and free pages of the index.
+    """Delete payload files and release unused pages of the index.
 
-    Returns True if more pages can be given back to the file system.
+    files: position of the first event of each payload file to delete.
+
+    At most ENTRIES_A_STEP pages are released to the file system. Returns True if pages were
+    released and more can be.
     """
     for file in files:
         bodies_path(folder, file).unlink(missing_ok=True)

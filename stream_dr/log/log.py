@@ -438,7 +438,10 @@ class Log(AbstractContextManager["Log"]):
 
     @contextmanager
     def _view(self) -> Iterator[Index]:
-        """Open the index as it is at one moment, for the time of the with-block."""
+        """Open a read transaction on the index.
+
+        Within the with-block, the index is one consistent snapshot.
+        """
         with self._database.connection() as connection, read_one_view(connection):
             yield Index(self.path, connection)
 

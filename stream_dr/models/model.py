@@ -279,11 +279,12 @@ class Model:
         self.learning_time.rows += self.rows - rows_before
 
     def set_unlearn_horizon(self, unlearn_horizon: int) -> None:
-        """Skip all rows that unlearn events up to a position remove.
+        """Skip the rows that are removed by unlearn events so far.
+
+        The model must not have learned anything yet. These rows are left out when their events are
+        learned.
 
         unlearn_horizon: position of the last of these unlearn events.
-
-        The model must not have learned anything yet.
         """
         self.unlearn_horizon = unlearn_horizon
 

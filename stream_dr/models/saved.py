@@ -205,7 +205,8 @@ def _check_size(what: object, estimator: Any, metadata: JsonDict, max_bytes: int
     """
     with damaged_contents(what):
         state = metadata["state"]
-        # A state of rows in folds has its features and labels in each fold.
+        # If the rows are in folds, each fold has a state of its own. All of these states have the
+        # same features and labels, so the first one is used.
         state = state["parts"]["states"][0] if "parts" in state else state
         targets = max(1, len(state["labels"]["tuple"]), state.get("target_width", 0))
         needed = estimator.state_bytes(state["n_features"], targets)

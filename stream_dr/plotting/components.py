@@ -110,7 +110,8 @@ def _loading_uncertainty(model: Any, component: int) -> tuple[str, np.ndarray | 
     """Return a note for the title, and half the width (features,) of each loading's error bar.
 
     The error bars are None if the uncertainty is not known. They are also None if the angle of the
-    component is so large that they would be too short. The note then has the angle.
+    component (`ComponentSpread.angles`) is above WIDEST_ANGLE. Error bars would then be shorter
+    than the uncertainty. In this case the note states the angle.
     """
     linear = linear_with_spread(model)
     spread = None if linear is None else linear.spread

@@ -57,7 +57,8 @@ def plain_text(value: object) -> str:
 def line_trace(name: str, x: Sequence[Any] | np.ndarray, y: Sequence[Any] | np.ndarray, **line: str) -> Trace:
     """Return a plotly trace of a line with markers.
 
-    name: text in the legend. plotly interprets markup in it, so other texts must be escaped.
+    name: text in the legend, which may have plotly's markup. The caller escapes text that is not
+        markup, such as a model's name, by `plain_text`.
     line: style of the line, such as `color` and `dash`.
     """
     return {"type": "scatter", "mode": "lines+markers", "name": name, "x": x, "y": y, "line": line}
@@ -66,7 +67,8 @@ def line_trace(name: str, x: Sequence[Any] | np.ndarray, y: Sequence[Any] | np.n
 def figure_dict(traces: Sequence[Trace], title: str, **layout: object) -> FigureDict:
     """Return a figure with the given traces and title, and the common layout.
 
-    title: plotly interprets markup in the title, so other texts must be escaped.
+    title: text that may have plotly's markup. The caller escapes text that is not markup, such as
+        a model's name, by `plain_text`.
     layout: plotly's layout options, which replace options of the common layout.
     """
     defaults = {

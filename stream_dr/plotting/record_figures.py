@@ -129,10 +129,10 @@ def progress_of(records: list[JsonDict], most: int, title: str) -> FigureDict:
 class Leader(NamedTuple):
     """The models with the best scores.
 
-    models: names of the model with the highest score, and then of all models whose scores are
-        within two standard errors of the highest score.
+    models: names of models, best score first. These are the model with the highest score, and all
+        models whose scores are within two standard errors of it.
     score: the highest score, which is accuracy or R².
-    since: time since which the first of these models has been the best, in seconds since 1970.
+    since: time at which the first of these models became the best, in seconds since 1970.
     """
 
     models: tuple[str, ...]

@@ -111,7 +111,8 @@ def _check_compressed(indptr: np.ndarray, indices: np.ndarray, entries: int, sha
             f"{what} {row} has the index {index}; it must be from 0 to {shape[1] - 1}.", row=row, index=index
         )
 
-    # The first index of a row is not compared with the last index of the previous row.
+    # All neighbouring indices are compared, also the last index of a row with the first index of
+    # the next row. The results of these comparisons between rows are then overwritten by True.
     ascends = used[1:] > used[:-1]
     if shape[0] > 1:
         starts = indptr[1:-1]

@@ -272,8 +272,8 @@ def _encode_texts(column: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
 
     The codes (rows,) int32 are indices into the distinct texts, −1 for null.
     """
-    # A dictionary may have nulls, unused texts or repeated texts. Texts may be long, so the codes
-    # are encoded again instead of the texts.
+    # An Arrow dictionary may have nulls, unused texts or repeated texts, so its codes are
+    # renumbered. Texts may be long, so the text of each row is not encoded again.
     own: tuple[str, ...] | None = None
     if pa.types.is_dictionary(column.type):
         codes, own = _encode_texts(column.dictionary)

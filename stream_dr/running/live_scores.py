@@ -283,8 +283,8 @@ class TestThenTrain:
 
         At most ROWS_AT_ONCE rows are tested.
 
-        numbers: (n,) indices of the rows in `block` that have a target.
-        among: indices from 0 to n − 1. The rows numbers[among] may be tested.
+        numbers: (n,) indices into `block` of the rows that have a target.
+        among: indices into `numbers` of the rows that may be tested.
         """
         projections = {m.id: solution for m in models if (solution := self._projection(m)) is not None}
         if not projections:

@@ -123,7 +123,7 @@ def replay(
 
     Raises DamagedShard, SourceMissing, InsufficientStorage. If a batch is refused, the batches
     before it are learned and the error is raised. If a model has failed, ModelFailed is raised at
-    the end. After any error, or Ctrl-C, the models are snapshotted first.
+    the end. On any error, or Ctrl-C, the models are snapshotted before the error is raised.
     """
     run = Replay(directory, dataset, settings, watch)
     return run.run(run.append_and_learn_all)

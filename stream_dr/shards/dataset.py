@@ -4,10 +4,11 @@ A shard is an Arrow IPC file or stream, or a Parquet file, whose row groups are 
 set is a folder, a manifest, or files, on this machine or in an object store (uri.py). Uncompressed
 IPC is memory-mapped. The numbers of a Block are then the pages of the file, and nothing is copied.
 
-An event of the log names (sha256, batch). So the bytes that are read must be the bytes that were
-appended, at any later time. The digest of the file decides this, and not the file's name. The
-digest is cached by path, size and time of change, so many models that read one shard compute it
-only once.
+An event in the log does not hold the rows. It identifies them by the SHA-256 of the file and the
+index of the batch. The rows may be read from the file at any later time, so the file must not
+change after the event is appended. The digest of the file shows whether it has changed, whatever
+the file's name. The digest is cached by path, size and time of change, so many models that read
+one shard compute it only once.
 
 Cost: before the first batch of a shard, a process reads the whole file to compute a fast checksum
 (the seal, seal.py). If no manifest has a seal, the SHA-256 is computed, which takes several times
@@ -384,8 +385,8 @@ def are_shards(path: Path) -> bool:
     except DamagedShard:
         return True
 
-    # A shard is read one row group at a time, which would take too much memory here.
-    # The file is therefore read as a table, and not as a shard.
+    # A shard is read one row group at a time. Large row groups would take too much memory.
+    # So a file with large row groups is read as a table, and not as a shard.
     if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not is_layout(schema.names):
         return False
     features = [field for field in schema if field.name not in EXTRA_COLUMNS]

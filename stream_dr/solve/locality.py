@@ -100,16 +100,18 @@ def locality_projection(
 def largest_form(
     rows: Rows, product: Callable[[np.ndarray], np.ndarray], n_components: int, unit: bool = False
 ) -> Linear:
-    """Return the projection to the eigenvectors of Xᵀ L X of largest algebraic value.
+    """Return the projection to the leading eigenvectors of Xᵀ L X.
 
-    Directions in which the rows do not vary are left out. Costs O(r features min(r, features)).
+    X (r, features) are the centred rows, and L (r, r) is a symmetric matrix. The leading
+    eigenvectors have the largest eigenvalues by signed value, not by absolute value. Directions in
+    which the rows do not vary are left out. Costs O(r features min(r, features)).
 
     Parameters
     ----------
     rows : (r, features)
-        Dense or CSR. X are the centred rows.
+        Rows before centring, dense or CSR.
     product : function
-        Returns L @ columns (r, m) for columns (r, m) and a symmetric matrix L (r, r).
+        Returns L @ columns (r, m) for columns (r, m).
     n_components : int
         Maximum number of directions.
     unit : bool

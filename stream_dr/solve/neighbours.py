@@ -77,7 +77,8 @@ def column_medians(landmarks: Rows) -> np.ndarray:
     the result is 0 in each column in which fewer than half of the rows have a value. Rows from
     which the medians are subtracted then stay sparse.
     """
-    # Take a middle value and not the mean of two, so that whole numbers stay whole numbers.
+    # If the number of rows is even, take the larger of the two middle values and not their mean.
+    # Medians of whole numbers are then whole numbers.
     half = landmarks.shape[0] // 2
     if not sp.issparse(landmarks):
         return np.asarray(np.partition(landmarks, half, axis=0)[half])

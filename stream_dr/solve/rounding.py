@@ -99,10 +99,11 @@ class Rounding(NamedTuple):
         return cross if shows.all() else np.where(shows[:, None], cross, 0.0)
 
     def significant(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
-        """Return the cross sums of targets and features, without columns of rounding error.
+        """Return `cross` without combinations of targets that are rounding error.
 
-        The result (features, r), r ≤ k, is `cross` times a matrix (k, r) of orthonormal columns. A
-        combination of targets is dropped if its sums are not larger than their rounding errors. So
+        The result (features, r), r ≤ k, is `cross` times a matrix (k, r) of orthonormal columns.
+        Each column of this matrix is a combination of targets. A combination is dropped if its
+        cross sums with the features are not larger than their rounding errors. So
         `result @ result.T` and `cross @ cross.T` are equal up to rounding. Costs O(d k min(d, k))
         for d features.
 

@@ -15,7 +15,7 @@ from stream_dr.targets.targets import Targets
 
 
 def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto", known: str | None = None) -> Targets:
-    """Return the targets y that a caller passes as a Targets object.
+    """Convert the caller's targets y to a Targets object.
 
     Raises InvalidTargets if y cannot be read, or does not have one target per row. Raises
     TargetKindMismatch if y is of a kind that the estimator or earlier batches exclude.

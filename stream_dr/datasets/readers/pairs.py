@@ -108,7 +108,7 @@ def _count_tokens(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np
     text = lines.data.copy()
 
     # Write +1 where the pairs of a line start, and −1 where the pairs end.
-    # The running sum is then 1 within pairs and 0 elsewhere.
+    # The running sum of `edges` is then 1 within pairs and 0 elsewhere.
     edges = np.zeros(len(text) + 1, np.int8)
     edges[pair_starts] += 1
     np.subtract.at(edges, lines.ends, 1)

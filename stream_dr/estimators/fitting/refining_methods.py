@@ -90,9 +90,11 @@ class FirstStage:
         return loadings, eigenvalues, cg.solve_residual(solve)
 
     def _offset(self) -> float:
-        """Return the rows' distance from zero, relative to their standard deviation.
+        """Return the distance of the rows' mean from zero, in standard deviations.
 
-        The relative rounding error of centred sums is about eps times this value.
+        The distance is the largest absolute mean of a feature. The standard deviation is the root
+        of the sum of the features' variances. The relative rounding error of centred sums is about
+        eps times the returned value.
         """
         size = float(np.sqrt(self._moments.diagonal.sum()))
         return float(self._moments.rounding.shift.max(initial=0.0)) / size if size else 0.0

@@ -199,10 +199,11 @@ class MomentAccumulator(AccumulatorBase):
         return batch if self._sets is None else self.number_label_sets(batch)
 
     def number_label_sets(self, batch: BatchPlan) -> BatchPlan:
-        """Return a batch with the numbers of its label sets, if their sums are stored.
+        """Return a batch in which each row's label set is numbered.
 
-        A label set is a distinct combination of labels. Raises LimitExceeded if there would be too
-        many.
+        A label set is a distinct combination of labels. If no sums by label set are stored, or the
+        batch has no labels, the batch is returned unchanged. Raises LimitExceeded if there would
+        be more than 20,000 label sets.
         """
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return batch

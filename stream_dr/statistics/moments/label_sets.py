@@ -252,7 +252,7 @@ class LabelSetSums:
         return LabelSets(tuple(self._numbers), self._weights, self._rows, self._shift, tuple(self._stack))
 
     def plan(self, encoded: Encoded, rows: int) -> RowSets:
-        """Return the number of each row's label set, and the new label sets.
+        """Return each row's label set, by its number, and the new label sets.
 
         Nothing is changed. Raises LimitExceeded if there would be more than 20,000 label sets.
 
@@ -360,8 +360,8 @@ class LabelSetSums:
 def _shifted(state: LabelSets, shift: np.ndarray, width: int) -> tuple[SetSums, ...]:
     """Return the sums of `state` as if `shift` had been subtracted from its rows.
 
-    The result is a tuple of matrices, like `state.stack`. It replaces the row that was subtracted
-    before.
+    The result is a tuple of matrices, like `state.stack`. `shift` replaces `state.shift`, and is
+    not subtracted in addition to it.
 
     shift: (width,) row to subtract.
     width: number of features.

@@ -1,7 +1,8 @@
 """One row of CCIPCA, computed from inner products.
 
 CCIPCA subtracts from the row x its parts along the vectors v_1, v_2, …, one after the other. The
-residual u_i is what remains of the row before vector i. (The formulas are in ccipca_state.py.)
+residual u_i is x without its parts along the vectors before v_i. (The formulas are in
+ccipca_state.py.)
 
 The vectors are stored as a product of basis columns D (features, k) and coefficients M
 (block_basis.py). Every vector and every residual is a combination of the columns of D and of x. So
@@ -50,8 +51,8 @@ def ccipca_row(
 ) -> tuple[int, float, float]:  # fmt: skip
     """Learn one row of CCIPCA from its inner products with the basis columns.
 
-    Returns the number of vectors so far, |u_1|² divided by the smallest |u_i|², and |u_1|². u_i is
-    what remains of the row before its part along vector i is subtracted.
+    Returns (number of vectors so far, |u_1|² / the smallest |u_i|², |u_1|²). The residual u_i is
+    the row without its parts along the vectors before v_i.
     """
     size = products.shape[0]
     weights[:] = 0.0

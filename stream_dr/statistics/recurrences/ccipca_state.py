@@ -10,10 +10,10 @@ subtracted:
 
 ℓ is the amnesic parameter. It counts as 0 while n ≤ ℓ + 1.
 
-If there are fewer than p vectors, what remains of the row after the last vector becomes a new
-vector. This remaining row u must satisfy |u|² > 1e-10 |u_1|² and |u_1| > 64 eps |x|. As in the
-paper, the new vector is u itself, although vectors later have the unit of x². So the result
-depends on the scale of the data.
+If there are fewer than p vectors, the residual u of the row after the last vector becomes a new
+vector. It must satisfy |u|² > 1e-10 |u_1|² and |u_1| > 64 eps |x|. As in the paper, the new vector
+is u itself, although vectors later have the unit of x². So the result depends on the scale of the
+data.
 
 Lengths are computed from inner products. So a remaining row shorter than 1e-6 of the terms that it
 is computed from is only rounding error, and adds no vector. (With lengths computed from features,
@@ -43,11 +43,11 @@ class CCIPCAState(NamedTuple):
     rows, rows_skipped, n_features, target_kind, labels
         As in every state (protocol.py). CCIPCA has no targets and skips no rows.
     basis : BasisState
-        The vectors. If rows are centred, also the sum of the rows.
+        The vectors v_1, v_2, … (estimates of the eigenvectors, scaled by their eigenvalues). If
+        rows are centred, also the sum of the rows.
     variance : (1,) float64
         Mean squared length of the centred rows. An eigenvalue divided by this mean is the
-        explained share of the variance. Rows are weighed as in the vectors, by the amnesic
-        parameter.
+        explained share of the variance. The mean weighs row n by (1 + ℓ)/n, as the vectors do.
     """
 
     rows: int

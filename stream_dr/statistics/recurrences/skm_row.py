@@ -1,8 +1,8 @@
 """One row of incremental SKM (supervised Kampong measure), from inner products.
 
 The method updates vectors v_1, v_2, … with the row x and the means of c classes (formulas in
-skm_state.py). After each vector, the row and the means lose their parts along this vector. What
-remains of x is called u.
+skm_state.py). After each vector, the parts along this vector are subtracted from the row and from
+the means. The residual of x is called u.
 
 The vectors are stored as a product of basis columns D (features, k) and coefficients M
 (block_basis.py). No array here has the length of the features. u and the remaining class means are
@@ -52,8 +52,8 @@ def skm_row(
 ) -> tuple[int, float, float]:  # fmt: skip
     """Learn one row x of incremental SKM from its inner products with the basis columns.
 
-    Returns the number of vectors so far, the largest loss of digits (coefficients.LOST), and |x|²
-    divided by the smallest squared length of the remaining row (x minus parts along vectors).
+    Returns (number of vectors so far, the largest loss of digits, |x|² / the smallest |u|²). The
+    loss of digits is explained at coefficients.LOST. u is the residual of x before each vector.
     """
     size, c = products.shape[0], counts.shape[0]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
@@ -147,8 +147,7 @@ def stretch_vector(
     length of v is a sum of terms that may cancel. So the size of the terms shows how many digits
     are lost.
 
-    working: (c + 1, 2k), what remains of the row and of the class means. Column i holds their
-        inner products with v_i.
+    working: (c + 1, 2k), the working vectors. Column i holds their inner products with v_i.
     inner: (c + 1, c + 1) inner products of the working vectors with each other.
     length: |v_i|².
     part: (c + 1,), coefficient of each working vector.

@@ -11,8 +11,8 @@ q_j = n_j/n, minus the parameter a if j = l, where n_j of the n rows are of clas
 vector, u_i and all m_ij lose their parts along the vector, which gives u_{i+1} and m_{i+1,j}. (Eq.
 23 subtracts the part from the sample only. Then u − m_j would still have a part along the vector.)
 
-If there are fewer than p vectors, what remains of the row after the last vector becomes a new
-vector. This remaining row u must satisfy |u|² > 1e-10 |u_1|².
+If there are fewer than p vectors, the residual u of the row after the last vector becomes a new
+vector. It must satisfy |u|² > 1e-10 |u_1|².
 
 The first dense row is subtracted from all dense rows. This changes no difference of rows, and the
 first vector is then not the mean of data that are far from the origin. Nothing is subtracted from
