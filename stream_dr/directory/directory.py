@@ -314,7 +314,7 @@ class Directory(AbstractContextManager["Directory"]):
             if known is not None:
                 return self._set_policies(policy, refine, self._check_same_model(known, spec)), False
 
-            first_position = self._first_position(start)
+            first_position = self._first_position_to_learn(start)
             admit_model(estimator, self.schema, self.limits)
             entry = self.table.add(name, spec, first_position, policy, refine)
             try:
@@ -561,7 +561,7 @@ class Directory(AbstractContextManager["Directory"]):
             model.set_policies(policy, refine)
         return model
 
-    def _first_position(self, start: Start) -> int:
+    def _first_position_to_learn(self, start: Start) -> int:
         """Return the position of the first event that a new model learns.
 
         start: as in `add_model`.

@@ -71,7 +71,7 @@ def snapshot(model: Model, frozen: Frozen, directory_path: Path) -> Path:
     # Snapshots of one position use the same temporary file, so one thread writes at a time.
     with model.snapshotting:
         # Another thread may have written this snapshot while this thread waited.
-        if model.has_snapshot_of(frozen.position):
+        if model.snapshot_covers(frozen.position):
             return path
 
         published = model.published

@@ -269,7 +269,7 @@ class Driver:
         self._directory.log.check_writer()
         errors: list[Exception] = []
         for model, state in frozen:
-            if not model.has_snapshot_of(state.position) and self._directory.holds(model):
+            if not model.snapshot_covers(state.position) and self._directory.holds(model):
                 self._snapshot(model, state, errors)
         self._retain(errors)
         if errors:
@@ -424,4 +424,4 @@ class Driver:
 
 def _lacks_snapshot(model: Model) -> bool:
     """Return True if a model has not failed and has changed since its last snapshot."""
-    return model.failure is None and not model.has_snapshot_of(model.position)
+    return model.failure is None and not model.snapshot_covers(model.position)
