@@ -58,7 +58,7 @@ class Running:
     >>> running.start()
     >>> model, new = running.add_model("lda", "lda", {})
     >>> receipt = running.submit(stream_dr.rows_draft(body, "json")).result()
-    >>> running.wait_applied(receipt.position, timeout=60)
+    >>> running.wait_until_all_include(receipt.position, timeout=60)
     True
     >>> running.publish("lda").rows
     4
@@ -181,7 +181,7 @@ class Running:
         self._handle(EngineEvent.WAIT_ADDED)
         return future
 
-    def wait_applied(self, position: int, timeout: float) -> bool:
+    def wait_until_all_include(self, position: int, timeout: float) -> bool:
         """Wait until every model includes the event at `position`, and return True.
 
         Returns False if `timeout` seconds pass first, if `stop` is called first, or if some model
