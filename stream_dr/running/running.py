@@ -77,7 +77,7 @@ class Running:
         self._listeners = Listeners()
         self._waits = Waits(self._included, self._blocking_reason)
         self._appender = Appender(directory, self._on_appended)
-        self._models = ModelThread(directory, self._new_driver, self._long, self._refine_again, self._on_moved)
+        self._models = ModelThread(directory, self._new_driver, self._long, self._start_due_refine, self._on_moved)
         self._recorder = Recorder(directory, self.scores)
         self._jobs = Jobs()
 
@@ -455,7 +455,7 @@ class Running:
         """
         return next((why for m in self.directory.models.values() if (why := m.blocking_reason(position))), None)
 
-    def _refine_again(self, model: Model) -> None:
+    def _start_due_refine(self, model: Model) -> None:
         """Start a refine because the model's refine policy says that one is due.
 
         An error before the refine starts is logged. A later error is recorded in the job.
