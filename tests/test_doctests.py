@@ -32,7 +32,8 @@ def engine(folder: Path) -> Iterator[dict[str, object]]:
         running = stream_dr.Running(directory)
         running.start()
         model, _ = running.add_model("lda", "lda", {})
-        assert running.wait_applied(running.submit(stream_dr.rows_draft(body, "json")).result().position, timeout=60)
+        receipt = running.submit(stream_dr.rows_draft(body, "json")).result()
+        assert running.wait_until_all_include(receipt.position, timeout=60)
         try:
             yield {"running": running, "directory": directory, "model": model}
         finally:

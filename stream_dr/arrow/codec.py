@@ -43,9 +43,9 @@ from stream_dr.arrow.messages import check_footer, check_messages, ipc_stream
 from stream_dr.arrow.rows import (
     EXTRA_COLUMNS,
     MAX_WIDTH,
+    are_plain_rows,
     check_layout,
     dense_rows,
-    has_only_numbers,
     layout_columns,
     plain_rows,
     refuse_null,
@@ -193,7 +193,7 @@ def _features(
         X = sparse_rows(batch, declared_width, max_features)
     elif dense:
         X = dense_rows(batch.column("features"))
-    elif has_only_numbers(batch):
+    elif are_plain_rows(batch):
         X, names = plain_rows(batch)
     else:
         X = raw_from_arrow(batch, EXTRA_COLUMNS)

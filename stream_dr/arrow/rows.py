@@ -163,7 +163,7 @@ def plain_rows(batch: pa.RecordBatch) -> tuple[np.ndarray, tuple[str, ...]]:
     return X, names
 
 
-def has_only_numbers(batch: pa.RecordBatch) -> bool:
+def are_plain_rows(batch: pa.RecordBatch) -> bool:
     """Return True if all feature columns are numeric and have no nulls.
 
     Then `plain_rows` can read them.

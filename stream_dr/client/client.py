@@ -35,13 +35,13 @@ from stream_dr.aliases import JsonDict
 from stream_dr.arrow.codec import read_arrow
 from stream_dr.client.connection import Connection, checked_header, error_class
 from stream_dr.client.remote_rows import (
+    array_in_only_row,
     arrow_stream_bytes,
     as_list,
     checked_ids,
     is_unicode,
     metadata_of,
     rows_and_names,
-    single_array,
 )
 from stream_dr.client.responses import (
     Acknowledgement,
@@ -320,7 +320,7 @@ class Client:
         query = {} if version is None else {"version": version}
         answer = self._service.send("GET", f"{_model_path(name)}/projection", params=query, headers={"Accept": _ARROW})
         table = pa.ipc.open_stream(answer.content).read_all()
-        arrays = {name: single_array(table.column(name).chunk(0)) for name in table.column_names}
+        arrays = {name: array_in_only_row(table.column(name).chunk(0)) for name in table.column_names}
         return cast(ServedProjection, metadata_of(table) | arrays)
 
     def export(self, name: str, path: str | os.PathLike[str] | None = None) -> Any:

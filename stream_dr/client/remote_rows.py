@@ -91,7 +91,7 @@ def metadata_of(table: pa.Table) -> JsonDict:
 _NUMBERS = ("version", "newest", "position", "rows", "refined_at", "residual", "map_residual", "unseen")
 
 
-def single_array(column: pa.Array) -> np.ndarray:
+def array_in_only_row(column: pa.Array) -> np.ndarray:
     """Return the only value of an Arrow column, which is an array."""
     # The service sends an array as a tensor, or as a list if the array is empty.
     if isinstance(column, pa.FixedShapeTensorArray):

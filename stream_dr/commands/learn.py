@@ -129,7 +129,7 @@ def _with_continuous_labels(read_as: ReadAs, sources: list[Path]) -> ReadAs:
 
     In this case, a message on stderr says so. If there are no fractions, `read_as` is returned.
     """
-    numbers = read_as.predicting_numbers(sources)
+    numbers = read_as.with_fractional_label_as_target(sources)
     if numbers is not read_as:
         y = read_as.options.label
         say(f"{y} has numbers with a fraction, to be predicted: --targets {y}. --as-classes takes them for labels.")

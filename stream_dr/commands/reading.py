@@ -121,7 +121,7 @@ class ReadAs(NamedTuple):
 
         return open_source(list(sources), self.format, self.options)
 
-    def predicting_numbers(self, sources: Sequence[Path]) -> "ReadAs":
+    def with_fractional_label_as_target(self, sources: Sequence[Path]) -> "ReadAs":
         """Return options that read the label column as numeric targets if it has fractions.
 
         The first rows of the files decide. If they have no fractions, `self` is returned.

@@ -37,7 +37,7 @@ def suggest(
     from stream_dr.evaluation.comparison import suggest as compare
 
     read_as.check(sources)
-    read_as = read_as if as_classes else read_as.predicting_numbers(sources)
+    read_as = read_as if as_classes else read_as.with_fractional_label_as_target(sources)
     files = read_as.files(sources)
 
     column = read_as.likely_id(files)

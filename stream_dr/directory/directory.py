@@ -238,7 +238,7 @@ class Directory(AbstractContextManager["Directory"]):
         Returns the Receipt of each draft, or the error that refused the draft. Skipped drafts have
         no entry.
         """
-        with self._reconciled():
+        with self._holding_append_lock():
             return self._append(drafts, up_to_refusal)
 
     def append_all(self, drafts: Sequence[Draft]) -> None:
@@ -246,7 +246,7 @@ class Directory(AbstractContextManager["Directory"]):
 
         If a draft is refused, nothing is written and its error is raised.
         """
-        with self._reconciled():
+        with self._holding_append_lock():
             check_room(self.path, 0, self.limits.min_free_bytes)
             group = self._new_draft_group()
             for draft in drafts:
@@ -314,7 +314,7 @@ class Directory(AbstractContextManager["Directory"]):
             if known is not None:
                 return self._set_policies(policy, refine, self._check_same_model(known, spec)), False
 
-            first_position = self._first_position(start)
+            first_position = self._first_position_to_learn(start)
             admit_model(estimator, self.schema, self.limits)
             entry = self.table.add(name, spec, first_position, policy, refine)
             try:
@@ -448,7 +448,7 @@ class Directory(AbstractContextManager["Directory"]):
         )
 
     @contextmanager
-    def _reconciled(self) -> Iterator[None]:
+    def _holding_append_lock(self) -> Iterator[None]:
         """Hold the append lock in the with-block.
 
         If an earlier append raised an error, the schema is first read from the log again.
@@ -561,7 +561,7 @@ class Directory(AbstractContextManager["Directory"]):
             model.set_policies(policy, refine)
         return model
 
-    def _first_position(self, start: Start) -> int:
+    def _first_position_to_learn(self, start: Start) -> int:
         """Return the position of the first event that a new model learns.
 
         start: as in `add_model`.

@@ -166,10 +166,12 @@ class Batches:
     def _shards(self) -> Iterator[tuple[int, Shard]]:
         """Return an iterator over (pass number, shard) of all passes."""
         return (
-            (pass_number, shard) for pass_number in range(1, self._passes + 1) for shard in self._order(pass_number)
+            (pass_number, shard)
+            for pass_number in range(1, self._passes + 1)
+            for shard in self._ordered_shards(pass_number)
         )
 
-    def _order(self, pass_number: int) -> list[Shard]:
+    def _ordered_shards(self, pass_number: int) -> list[Shard]:
         """Return the shards in the order in which a pass reads them."""
         shards = list(self._dataset.shards)
         if self._shuffle is None:
@@ -196,7 +198,7 @@ def find_shard(path: Path, uri: str, sha256: str) -> Shard:
         return _open_checked(uri, sha256)
     except (SourceMissing, DamagedShard):
         own = path.absolute().joinpath(SOURCES, *Path(unquote(urlparse(uri).path)).parts[-2:])
-        for place in (_moved_shards(path / PLACES).get(sha256, uri), own.as_uri()):
+        for place in (_moved_shard_uris(path / PLACES).get(sha256, uri), own.as_uri()):
             if place != uri and (place != own.as_uri() or own.exists()):
                 return _open_checked(place, sha256)
         raise
@@ -215,7 +217,7 @@ def remember_places(path: Path, log: Log, dataset: Dataset) -> None:
 
     places_file = path / PLACES
     try:
-        known = _moved_shards(places_file)
+        known = _moved_shard_uris(places_file)
     except SourceMissing:
         # A damaged places.json is replaced.
         known = {}
@@ -238,15 +240,15 @@ def _open_checked(uri: str, sha256: str) -> Shard:
     return shard
 
 
-def _moved_shards(path: Path) -> dict[str, str]:
+def _moved_shard_uris(places_file: Path) -> dict[str, str]:
     """Return the URI of each moved shard by its sha256.
 
-    path: path of places.json. If there is no such file, the result is empty.
+    places_file: path of places.json. If there is no such file, the result is empty.
 
     Raises SourceMissing if the file cannot be read.
     """
     try:
-        table = json.loads(path.read_bytes())
+        table = json.loads(places_file.read_bytes())
         if table["stream_dr"] != "places" or table["format"] != PLACES_FORMAT:
             raise ValueError("not a table of this release")
         return {str(sha256): str(uri) for sha256, uri in table["shards"].items()}
@@ -254,6 +256,6 @@ def _moved_shards(path: Path) -> dict[str, str]:
         return {}
     except (ValueError, TypeError, KeyError, AttributeError) as e:
         raise SourceMissing(
-            f"{path}, which says where moved shards are, cannot be read ({e}). Replay them from where they are now.",
-            path=str(path),
+            f"{places_file}, which says where moved shards are, cannot be read ({e}). Replay them from where they are now.",
+            path=str(places_file),
         ) from e

@@ -34,16 +34,16 @@ def replay_in_parts(
     directory: Directory,
     dataset: Dataset,
     settings: ReplaySettings,
-    watch: Watch | None = None,
+    on_progress: Watch | None = None,
 ) -> ReplayReport:
     """Replay a data set into a directory, in tasks that run at the same time.
 
     run: function that runs the tasks, in threads or on Dask.
-    watch: as in `running.replay.replay`.
+    on_progress: as in `running.replay.replay`.
 
     Raises the errors of `run`, and the same errors as `running.replay.replay`.
     """
-    replay = Replay(directory, dataset, settings, watch)
+    replay = Replay(directory, dataset, settings, on_progress)
     return replay.run(_PartedReplay(replay, run).append_and_learn_all)
 
 

@@ -102,7 +102,7 @@ def learn(
                 accumulator.add(block_for(estimator, block))
         except StreamDRError as e:
             return PartialResult((), (), type(e)(f"{reference.uri}, batch {reference.batch}: {e}", **e.details))
-        outlines.append(outline(block))
+        outlines.append(one_row_of(block))
 
     learned = tuple(cast(AdditiveState, accumulator.freeze()) for accumulator in accumulators)
     return PartialResult(learned, tuple(outlines))
@@ -120,7 +120,7 @@ def merge(older: PartialResult, newer: PartialResult) -> PartialResult:
     return PartialResult(states, older.outlines + newer.outlines)
 
 
-def outline(block: Block) -> Block:
+def one_row_of(block: Block) -> Block:
     """Return a Block with one row of a batch.
 
     The Block has the batch's width and list of labels. Its row is the batch's first row with a

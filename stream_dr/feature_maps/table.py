@@ -472,12 +472,22 @@ def depends_on_others(spec: Table | Text, state: TableState) -> bool:
     return state.mixed or filled or weighed
 
 
-def merge_tables(spec: Table | Text, a: TableState, b: TableState) -> tuple[TableState, np.ndarray]:
+class MergedTable(NamedTuple):
+    """Merged statistics of two tables a and b.
+
+    Mapped columns are the columns of the mapped rows. Those of a have the same indices as before.
+
+    new_index: (b.width,) array. Entry j is the index, after the merge, of mapped column j of b.
+    """
+
+    table: TableState
+    new_index: np.ndarray
+
+
+def merge_table_states(spec: Table | Text, a: TableState, b: TableState) -> MergedTable:
     """Return the merged statistics of two tables, and new indices of b's mapped columns.
 
-    Mapped columns are the columns of the mapped rows. The indices are an array (b.width,). Entry j
-    is the index, after the merge, of mapped column j of b. The mapped columns of `a` have the same
-    indices as before. Raises CannotMerge if the tables have different columns.
+    Raises CannotMerge if the tables have different columns.
     """
     encoding = spec.encoding()
     width = a.width
@@ -498,4 +508,4 @@ def merge_tables(spec: Table | Text, a: TableState, b: TableState) -> tuple[Tabl
         column, places, width = merge_columns(column, theirs[column.name], encoding, width)
         new_index[list(places)] = list(places.values())
         columns.append(column)
-    return TableState(a.rows + b.rows, width, tuple(columns), mixed), new_index
+    return MergedTable(TableState(a.rows + b.rows, width, tuple(columns), mixed), new_index)

@@ -25,7 +25,7 @@ import scipy.sparse as sp
 
 from stream_dr.checks import MOST_ROWS, WIDEST, check_array_shapes, check_one_of, check_within, field_error
 from stream_dr.errors import CannotMerge, CannotUnlearn
-from stream_dr.feature_maps.words import Words, count_words, weight_words
+from stream_dr.feature_maps.words import Words, count_hashed_words, weight_words
 from stream_dr.rows.raw_rows import RawColumn, convert_column, missing_column
 
 LEFT_OUT = ("dropped", "id", "constant")
@@ -223,7 +223,7 @@ def with_values(
     if column.kind == "category":
         return _categories(column, values, encoding, table_width, sign)
     if column.kind == "text":
-        with_word = (count_words(column.words(encoding), values.labels) != 0).T @ np.bincount(
+        with_word = (count_hashed_words(column.words(encoding), values.labels) != 0).T @ np.bincount(
             values.values[~missing], minlength=len(values.labels)
         )
         return column._replace(counts=column.counts + sign * with_word.astype(np.int64)), table_width
@@ -250,7 +250,7 @@ def encoded_entries(column: TableColumn, values: RawColumn, encoding: EncodingSp
     elif column.kind == "text":
         at = np.flatnonzero(~missing)
         words = column.words(encoding)
-        rows = weight_words(words, count_words(words, values.labels), column.counts, column.present)
+        rows = weight_words(words, count_hashed_words(words, values.labels), column.counts, column.present)
         rows = sp.coo_matrix(rows[values.values[at]])
         parts.append((at[rows.row], column.places[rows.col], rows.data))
     else:

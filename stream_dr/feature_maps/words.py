@@ -49,20 +49,19 @@ class Words(NamedTuple):
             raise InvalidParameter(f"stop_words={self.stop_words!r}; it must be None or 'english'.")
 
 
-def count_words(words: Words, texts: tuple[str, ...]) -> sp.csr_matrix:
+def count_hashed_words(settings: Words, texts: tuple[str, ...]) -> sp.csr_matrix:
     """Return the counts of hashed words, CSR (texts, n_features) float64."""
     if not texts:
-        return sp.csr_matrix((0, words.n_features))
-    return _vectorizer(words._replace(norm=None, idf=False, sublinear_tf=False)).transform(texts)
+        return sp.csr_matrix((0, settings.n_features))
+    return _vectorizer(settings._replace(norm=None, idf=False, sublinear_tf=False)).transform(texts)
 
 
-def weight_words(words: Words, counts: sp.csr_matrix, frequencies: np.ndarray, documents: int) -> sp.csr_matrix:
+def weight_words(settings: Words, counts: sp.csr_matrix, frequencies: np.ndarray, documents: int) -> sp.csr_matrix:
     """Return weighted counts (texts, n_features) of hashed words.
 
     The settings decide whether counts are multiplied by the inverse document frequency, and
     whether rows are scaled to length 1.
 
-    words: settings.
     counts: (texts, n_features), counts of hashed words.
     frequencies: (n_features,), number of documents so far that have a word in each column.
     documents: number of documents so far.
@@ -70,16 +69,16 @@ def weight_words(words: Words, counts: sp.csr_matrix, frequencies: np.ndarray, d
     from sklearn.preprocessing import normalize
 
     rows = counts.copy()
-    if words.sublinear_tf:
+    if settings.sublinear_tf:
         rows.data = np.sign(rows.data) * (np.log(np.abs(rows.data)) + 1.0)
-    if words.idf:
+    if settings.idf:
         rows.data *= (np.log((1.0 + documents) / (1.0 + frequencies)) + 1.0)[rows.indices]
-    return normalize(rows, norm=words.norm, copy=False) if words.norm and rows.shape[0] else rows
+    return normalize(rows, norm=settings.norm, copy=False) if settings.norm and rows.shape[0] else rows
 
 
 @lru_cache(maxsize=16)
-def _vectorizer(words: Words) -> "HashingVectorizer":
+def _vectorizer(settings: Words) -> "HashingVectorizer":
     from sklearn.feature_extraction.text import HashingVectorizer
 
-    parameters = {name: value for name, value in words._asdict().items() if name not in ("idf", "sublinear_tf")}
+    parameters = {name: value for name, value in settings._asdict().items() if name not in ("idf", "sublinear_tf")}
     return HashingVectorizer(**parameters)

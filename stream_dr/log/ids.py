@@ -72,7 +72,7 @@ def note_ids(connection: sqlite3.Connection, path: Path, ids: dict[int, np.ndarr
     connection.execute("INSERT INTO ids VALUES (?,?,?,?)", (*row, _digest(*row)))
 
 
-def with_ids(connection: sqlite3.Connection, path: Path, hashes: np.ndarray) -> set[int]:
+def positions_that_may_have(connection: sqlite3.Connection, path: Path, hashes: np.ndarray) -> set[int]:
     """Return positions of the events that may have rows with ids of these hashes.
 
     Dropped events may be among them.

@@ -388,12 +388,12 @@ class Index:
                     return Known(*known)
         return None
 
-    def with_ids(self, hashes: np.ndarray) -> list[int]:
+    def positions_that_may_have(self, id_hashes: np.ndarray) -> list[int]:
         """Return positions of the events that may have rows with these ids, in order.
 
         Dropped events may be among them.
         """
-        return sorted(ids.with_ids(self._connection, self._path, hashes))
+        return sorted(ids.positions_that_may_have(self._connection, self._path, id_hashes))
 
     def schemas(self) -> list[str]:
         """Return all changes of the stream's schema as JSON, oldest first."""

@@ -274,13 +274,13 @@ class Log(AbstractContextManager["Log"]):
         with self._view() as index:
             return index.find_key(key)
 
-    def with_ids(self, hashes: np.ndarray) -> list[int]:
+    def positions_that_may_have(self, id_hashes: np.ndarray) -> list[int]:
         """Return positions of the stored events that may have rows with these ids, in order.
 
-        hashes: hashes of the ids (`ids.id_hashes`).
+        id_hashes: hashes of the ids (`ids.id_hashes`).
         """
         with self._view() as index:
-            return [position for position in index.with_ids(hashes) if position >= self.first]
+            return [position for position in index.positions_that_may_have(id_hashes) if position >= self.first]
 
     def schema_changes(self) -> list[str]:
         """Return the JSON texts of all changes of the stream's schema, oldest first.

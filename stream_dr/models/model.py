@@ -395,7 +395,7 @@ class Model:
         """True if the last snapshot file contains the published projection."""
         return self.last_snapshot.version == self.published_version
 
-    def has_snapshot_of(self, position: int) -> bool:
+    def snapshot_covers(self, position: int) -> bool:
         """Return True if a snapshot of the state at `position` would add nothing new.
 
         A snapshot is a file with the model's state and its published projection.

@@ -71,7 +71,7 @@ def snapshot(model: Model, frozen: Frozen, directory_path: Path) -> Path:
     # Snapshots of one position use the same temporary file, so one thread writes at a time.
     with model.snapshotting:
         # Another thread may have written this snapshot while this thread waited.
-        if model.has_snapshot_of(frozen.position):
+        if model.snapshot_covers(frozen.position):
             return path
 
         published = model.published
@@ -196,7 +196,7 @@ def restore(model: Model, directory_path: Path, last: int, writable: bool) -> bo
     for path in snapshot_files(snapshot_folder(directory_path, model.name, model.id)):
         try:
             with damaged_contents(path):
-                _restore_file(model, path, last)
+                _restore_from_file(model, path, last)
         except StreamDRError as e:
             log.warning("snapshot %s passed over (%s): %s", path, e.code, e)
             if writable and isinstance(e, DamagedFile | ForeignFile):
@@ -324,10 +324,10 @@ def state_sha256(state: State) -> str:
     return total.hexdigest()
 
 
-def _restore_file(model: Model, path: Path, last: int) -> None:
+def _restore_from_file(model: Model, path: Path, log_last: int) -> None:
     """Restore a model from one snapshot.
 
-    last: last position of the log.
+    log_last: last position of the log.
     """
     arrays, metadata = read_file(path)
     if metadata.get("kind") != "model" or plain_spec(with_defaults(stored_spec(metadata["spec"]))) != plain_spec(
@@ -337,9 +337,9 @@ def _restore_file(model: Model, path: Path, last: int) -> None:
 
     # Snapshots of earlier releases lack the key.
     unlearn_horizon = metadata.get("removed_to", -1)
-    if max(metadata["position"], unlearn_horizon) > last:
+    if max(metadata["position"], unlearn_horizon) > log_last:
         raise DamagedFile(
-            f"{path} is at position {max(metadata['position'], unlearn_horizon)}, the log ends at {last}."
+            f"{path} is at position {max(metadata['position'], unlearn_horizon)}, the log ends at {log_last}."
         )
 
     state: State = unpack(model.estimator.state_type, arrays_under("state", arrays), metadata["state"])

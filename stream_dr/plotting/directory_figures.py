@@ -333,7 +333,7 @@ class LiveFigures:
                 figure = figure_dict_of(self._directory, kind, shown_model, options, newest, records)
             except StreamDRError as e:
                 figure = empty_figure(kind, str(e))
-            drawn = Drawn(tag, as_json(figure), now)
+            drawn = Drawn(tag, json_for_page(figure), now)
 
         self._drawn[key] = drawn
         self._drawn.move_to_end(key)
@@ -360,7 +360,7 @@ def _label_counts(newest: Newest) -> Counts:
     return counts + ([(f"{len(order) - MAX_LABELS} other labels", rest)] if rest else [])
 
 
-def as_json(figure: FigureDict) -> bytes:
+def json_for_page(figure: FigureDict) -> bytes:
     """Return a figure as JSON, with its arrays in plotly's binary format."""
     # Leave out the figure's template, because the page sets its own colours and fonts.
     layout = {name: value for name, value in figure["layout"].items() if name != "template"}

@@ -192,7 +192,7 @@ def _class_traces(z: np.ndarray, targets: Targets | None, axes: str, means: dict
     """
     groups = _rows_by_colour(targets, len(z), means)
     traces = [
-        _trace_type(axes, len(z))
+        _marker_trace(axes, len(z))
         | _coordinates(z[g.rows], axes)
         | {
             "name": g.name,
@@ -214,7 +214,7 @@ def _class_traces(z: np.ndarray, targets: Targets | None, axes: str, means: dict
         points = _coordinates(np.array([g.mean for g in centred]), axes)
         named = {"text": [g.name for g in centred], "hoverinfo": "text", "name": "class means"}
         # Plotly puts WebGL above SVG. If the rows are drawn by WebGL, means in SVG would be hidden.
-        traces.append(_trace_type(axes, len(z)) | points | named | {"marker": marker})
+        traces.append(_marker_trace(axes, len(z)) | points | named | {"marker": marker})
     return traces
 
 
@@ -231,7 +231,7 @@ def _continuous_traces(z: np.ndarray, targets: Targets, axes: str) -> list[Trace
         "opacity": 0.8,
         "colorbar": {"title": {"text": "target"}},
     }
-    return [_trace_type(axes, len(z)) | _coordinates(z, axes) | {"name": "rows", "marker": marker}]
+    return [_marker_trace(axes, len(z)) | _coordinates(z, axes) | {"name": "rows", "marker": marker}]
 
 
 def _histogram(z: np.ndarray, targets: Targets | None, title: str) -> FigureDict:
@@ -243,7 +243,7 @@ def _histogram(z: np.ndarray, targets: Targets | None, title: str) -> FigureDict
     return figure_dict(traces, title, barmode="overlay", xaxis=axis, yaxis={"title": {"text": "rows"}})
 
 
-def _trace_type(axes: str, rows: int) -> Trace:
+def _marker_trace(axes: str, rows: int) -> Trace:
     if len(axes) == 3:
         return {"type": "scatter3d", "mode": "markers"}
     return {"type": "scattergl" if rows > MAX_SVG_POINTS else "scatter", "mode": "markers"}

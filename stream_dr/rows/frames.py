@@ -155,7 +155,7 @@ def _as_numbers(column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray |
         kind = kind.value_type
 
     if pa.types.is_nested(kind) and not pa.types.is_struct(kind) and not pa.types.is_map(kind):
-        return _as_vectors(column, name)
+        return _numeric_vectors(column, name)
     if pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
         column = column.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
@@ -164,7 +164,7 @@ def _as_numbers(column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray |
     return numbers if numbers.dtype in (np.float32, np.float64) else numbers.astype(np.float64)
 
 
-def _as_vectors(column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray | None:
+def _numeric_vectors(list_column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray | None:
     """Return a column of vectors of equal length as an array (rows, length).
 
     None is returned if the column has no vectors of numbers. Raises InvalidRows, which names the
@@ -173,10 +173,10 @@ def _as_vectors(column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray |
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if column.null_count:
-        row = pc.index(pc.is_null(column), True).as_py()
+    if list_column.null_count:
+        row = pc.index(pc.is_null(list_column), True).as_py()
         raise InvalidRows(f"column {name!r} is null in row {row}; give a vector or leave the row out.", row=row)
-    lengths = pc.list_value_length(column).to_numpy()
+    lengths = pc.list_value_length(list_column).to_numpy()
     different = np.flatnonzero(lengths != lengths[:1])
     if len(different):
         row = int(different[0])
@@ -185,10 +185,10 @@ def _as_vectors(column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray |
             row=row,
         )
 
-    flat = _as_numbers(pc.list_flatten(column), name)
-    declared = column.type.list_size if pa.types.is_fixed_size_list(column.type) else 0
+    flat = _as_numbers(pc.list_flatten(list_column), name)
+    declared = list_column.type.list_size if pa.types.is_fixed_size_list(list_column.type) else 0
     width = int(lengths[0]) if len(lengths) else declared
-    return None if flat is None or flat.ndim != 1 else flat.reshape(len(column), width)
+    return None if flat is None or flat.ndim != 1 else flat.reshape(len(list_column), width)
 
 
 def type_name(X: object) -> str:

@@ -348,7 +348,7 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
         raise _type_error(name, column, int(np.flatnonzero(~column.missing)[0]), family)
 
     # The last number stays NaN. The code −1 of missing texts is an index of this number.
-    parse = _parse_days if family == "date" else _parse_number
+    parse = _parse_days if family == "date" else _parse_number_or_truth
     numbers = np.full(len(column.labels) + 1, np.nan)
     for i, text in enumerate(column.labels):
         try:
@@ -386,10 +386,10 @@ def format_value(kind: str, value: float) -> str:
     return str(int(value)) if value.is_integer() else repr(value)
 
 
-def _parse_number(text: str) -> float:
+def _parse_number_or_truth(text: str) -> float:
     """Return the number that a text represents. "true" is 1 and "false" is 0.
 
-    Raises ValueError unless the number is finite.
+    Raises ValueError if the text is neither, if the number is NaN, or if its size is above LARGEST.
     """
     truth = {"true": 1.0, "false": 0.0}.get(text.strip().lower())
     value = float(text) if truth is None else truth

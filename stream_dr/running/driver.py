@@ -269,7 +269,7 @@ class Driver:
         self._directory.log.check_writer()
         errors: list[Exception] = []
         for model, state in frozen:
-            if not model.has_snapshot_of(state.position) and self._directory.holds(model):
+            if not model.snapshot_covers(state.position) and self._directory.holds(model):
                 self._snapshot(model, state, errors)
         self._retain(errors)
         if errors:
@@ -357,7 +357,7 @@ class Driver:
 
         # Components are unique only up to their sign.
         # An early snapshot makes sure that they have the same signs after a kill and a restart.
-        if self._published_first(models):
+        if self._published_but_in_no_snapshot(models):
             return self._checkpoint_started_at
 
         settings = self._settings
@@ -365,7 +365,7 @@ class Driver:
         pause = 0.0 if by_rows else math.inf if settings.snapshot_seconds is None else settings.snapshot_seconds
         return self._checkpoint_started_at + max(pause, SNAPSHOT_SHARE * self._checkpoint_seconds)
 
-    def _published_first(self, models: Sequence[Model]) -> list[Model]:
+    def _published_but_in_no_snapshot(self, models: Sequence[Model]) -> list[Model]:
         """Return the models whose first published projection is not in a snapshot yet.
 
         Empty if the last snapshots could not be written.
@@ -376,7 +376,7 @@ class Driver:
 
     def _start_checkpoint(self, models: Sequence[Model]) -> None:
         """Start to snapshot, in the worker pool, the models that need it."""
-        due = self._published_first(models)
+        due = self._published_but_in_no_snapshot(models)
         if not due:
             due = [m for m in models if _lacks_snapshot(m)]
             self._new_rows = 0
@@ -424,4 +424,4 @@ class Driver:
 
 def _lacks_snapshot(model: Model) -> bool:
     """Return True if a model has not failed and has changed since its last snapshot."""
-    return model.failure is None and not model.has_snapshot_of(model.position)
+    return model.failure is None and not model.snapshot_covers(model.position)

@@ -201,12 +201,12 @@ class TestThenTrain:
             return {}
 
         targets = np.concatenate([part.targets for part in parts])
-        score = _score(parts, targets, model.id)
-        previous = _score(parts, targets, PREVIOUS)
+        score = _accuracy_or_r2(parts, targets, model.id)
+        previous = _accuracy_or_r2(parts, targets, PREVIOUS)
         measured: JsonDict
         if targets.ndim == 1:
             error = round((score * (1 - score) / tested) ** 0.5, 4)
-            frequent = _score(parts, targets, MOST_FREQUENT)
+            frequent = _accuracy_or_r2(parts, targets, MOST_FREQUENT)
             measured = {"accuracy": score, "error": error, "most_frequent": frequent}
         else:
             measured = {"r2": score, "error": None, "most_frequent": None}
@@ -268,13 +268,13 @@ class TestThenTrain:
         """
         half = block.take(numbers)
         for model in models:
-            if self._may_solve(model, 0.0):
+            if self._has_time_to_solve(model, 0.0):
                 accumulator = model.estimator.accumulator()
                 accumulator.add(block_for(model.estimator, half))
                 self._solve(model, accumulator.freeze(), half.rows)
         numbers = _evenly_spread(numbers)
         rows = block.take(numbers)
-        self._add(_Part(position, numbers, rows, self._targets(rows.y), {}, {}))
+        self._add_and_drop_oldest(_Part(position, numbers, rows, self._targets(rows.y), {}, {}))
 
     def _test_rows(
         self, models: Sequence[Model], position: int, block: Block, numbers: np.ndarray, among: np.ndarray
@@ -299,7 +299,7 @@ class TestThenTrain:
         if self._parts:
             known = np.concatenate([part.targets for part in self._parts])
             for id, (number, projection) in projections.items():
-                Z = self._projected_parts(id, number, projection)
+                Z = self._project_tested_rows(id, number, projection)
                 predictions = _predict_from_means(Z, known, projection.apply(rows.X), len(self._labels))
                 if predictions is not None:
                     part.predicted[id] = predictions
@@ -309,7 +309,7 @@ class TestThenTrain:
                 most_frequent = np.full(len(targets), np.bincount(known).argmax())
                 part.errors[MOST_FREQUENT] = self._errors(most_frequent, rows.y, targets)
 
-        self._add(part)
+        self._add_and_drop_oldest(part)
         self._tested_at = round(time.time())
         self._extend_curves([model for model in models if model.id in part.errors])
 
@@ -350,17 +350,17 @@ class TestThenTrain:
         labels = [*self._labels, None]
         return np.array([labels[c] not in row for c, row in zip(predicted.tolist(), y.row_labels(), strict=True)])
 
-    def _projected_parts(self, id: int, number: int, projection: Projection) -> np.ndarray:
+    def _project_tested_rows(self, model_id: int, projection_number: int, projection: Projection) -> np.ndarray:
         """Return all tested rows in memory, projected (rows, components).
 
-        id: id of the model.
-        number: number of the projection. Rows that the same projection has already projected are
-            not projected again.
+        model_id: id of the model.
+        projection_number: number of the projection. Rows that the same projection has already
+            projected are not projected again.
         """
-        known, projected = self._projected.get(id, (0, {}))
-        if number != known:
+        known, projected = self._projected.get(model_id, (0, {}))
+        if projection_number != known:
             projected = {}
-        self._projected[id] = number, projected
+        self._projected[model_id] = projection_number, projected
         for part in self._parts:
             if part.position not in projected:
                 projected[part.position] = projection.apply(part.block.X)
@@ -372,7 +372,7 @@ class TestThenTrain:
             learned = max(model.rows, self._solved.get(model.id, (0,))[0])
             if not curve or learned >= CURVE_GROWTH * curve[-1][0]:
                 parts = self._common_parts(model)
-                score = _score(parts, np.concatenate([part.targets for part in parts]), model.id)
+                score = _accuracy_or_r2(parts, np.concatenate([part.targets for part in parts]), model.id)
                 curve.append((learned, score))
 
     def _projection(self, model: Model) -> tuple[int, Projection] | None:
@@ -383,7 +383,7 @@ class TestThenTrain:
         if not self._solves:
             return None if model.published is None else (model.published.version, model.published.projection)
         rows, seconds, _ = self._solved.get(model.id, (0, 0.0, None))
-        if model.rows >= max(1, 2 * rows) and self._may_solve(model, seconds):
+        if model.rows >= max(1, 2 * rows) and self._has_time_to_solve(model, seconds):
             self._solve(model, model.freeze().state, model.rows)
         rows, _, projection = self._solved.get(model.id, (0, 0.0, None))
         return None if projection is None else (rows, projection)
@@ -398,21 +398,21 @@ class TestThenTrain:
         self._solving_spent += seconds
         self._solved[model.id] = rows, seconds, projection
 
-    def _may_solve(self, model: Model, seconds: float) -> bool:
+    def _has_time_to_solve(self, model: Model, last_seconds: float) -> bool:
         """Return True if there is time to compute a model's projection for a test.
 
         If no projection was computed before, the size of the model's state decides.
 
-        seconds: time that it took to compute the last projection, 0 if there was none.
+        last_seconds: time that it took to compute the last projection, 0 if there was none.
         """
-        if not seconds:
+        if not last_seconds:
             estimator, accumulator = model.estimator, model.accumulator
             size = state_bytes(estimator, accumulator.n_features, len(accumulator.labels) or 1, accumulator.table)
             return size + estimator.solve_bytes() <= CHEAP_BYTES
-        spent = self._solving_spent + seconds
+        spent = self._solving_spent + last_seconds
         return spent <= FREE_SECONDS or SOLVING_SHARE * spent <= time.monotonic() - self._started
 
-    def _add(self, part: _Part) -> None:
+    def _add_and_drop_oldest(self, part: _Part) -> None:
         parts = [*self._parts, part]
         rows, size = sum(p.block.rows for p in parts), sum(p.block.nbytes for p in parts)
         while len(parts) > 1 and (rows > MOST_ROWS or size > MOST_BYTES):
@@ -437,15 +437,15 @@ class TestThenTrain:
             projected.pop(position, None)
 
 
-def _score(parts: Sequence[_Part], targets: np.ndarray, key: int | str) -> float:
+def _accuracy_or_r2(parts: Sequence[_Part], targets: np.ndarray, predictor: int | str) -> float:
     """Return the accuracy or R² of a model or a baseline.
 
     R² is averaged over the numeric targets that are not constant, and 0 if all are constant.
 
     targets: (rows,) label codes or (rows, q) numbers of all rows in `parts`.
-    key: id of the model or name of the baseline.
+    predictor: id of the model or name of the baseline.
     """
-    errors = np.concatenate([part.errors[key] for part in parts]).mean(axis=0)
+    errors = np.concatenate([part.errors[predictor] for part in parts]).mean(axis=0)
     if targets.ndim == 1:
         return round(1 - float(errors), 4)
     variances = targets.var(axis=0)

@@ -143,7 +143,7 @@ class ModelThread:
         def stopped(steps: Sequence[Step]) -> bool:
             return self._stopping or not any(map(self._directory.holds, behind))
 
-        with self._fail_on_error(models):
+        with self._fail_those_behind_on_error(models):
             while (behind := [m for m in self.join(behind) if self._directory.holds(m)]) and not self._stopping:
                 blocked = driver.catch_up(behind, self.cursor, rebuild=None, after_turn=stopped)
                 # The models in `blocked` cannot go on without a rebuild, which takes long. So
@@ -174,13 +174,13 @@ class ModelThread:
         def should_continue() -> bool:
             return not self._stopping and self._directory.holds(model)
 
-        with self._fail_on_error([model]):
+        with self._fail_those_behind_on_error([model]):
             self._new_driver().catch_up([model], model.position + 1, rebuild=should_continue)
         if should_continue():
             self._catch_up([model])
 
     @contextmanager
-    def _fail_on_error(self, models: Sequence[Model]) -> Iterator[None]:
+    def _fail_those_behind_on_error(self, models: Sequence[Model]) -> Iterator[None]:
         """Mark models as failed if the with-block raises.
 
         Models that are already live do not fail.

@@ -115,17 +115,17 @@ Watch = Callable[[Progress], None]
 
 
 def replay(
-    directory: Directory, dataset: Dataset, settings: ReplaySettings, watch: Watch | None = None
+    directory: Directory, dataset: Dataset, settings: ReplaySettings, on_progress: Watch | None = None
 ) -> ReplayReport:
     """Let all models of a directory learn a data set.
 
-    watch: function that receives the progress, or None.
+    on_progress: function that receives the progress, or None.
 
     Raises DamagedShard, SourceMissing, InsufficientStorage. If a batch is refused, the batches
     before it are learned and the error is raised. If a model has failed, ModelFailed is raised at
     the end. On any error, or Ctrl-C, the models are snapshotted before the error is raised.
     """
-    run = Replay(directory, dataset, settings, watch)
+    run = Replay(directory, dataset, settings, on_progress)
     return run.run(run.append_and_learn_all)
 
 
@@ -143,11 +143,13 @@ class _Appended(NamedTuple):
 class Replay:
     """One replay of a data set, in this process or divided among several processes."""
 
-    def __init__(self, directory: Directory, dataset: Dataset, settings: ReplaySettings, watch: Watch | None) -> None:
+    def __init__(
+        self, directory: Directory, dataset: Dataset, settings: ReplaySettings, on_progress: Watch | None
+    ) -> None:
         self.directory = directory
         self.dataset = dataset
         self.settings = settings
-        self.watch = watch
+        self.on_progress = on_progress
         self.models: list[Model] = [m for m in directory.models.values() if m.status != "failed"]
 
         self.rows = self.events = self.caught_up = 0
@@ -257,12 +259,12 @@ class Replay:
         self.recorder.woken.set()
 
     def show(self, phase: str) -> None:
-        """Report the progress to `watch`, and wake the thread that records it."""
+        """Report the progress to `on_progress`, and wake the thread that records it."""
         self.recorder.woken.set()
-        if self.watch is not None:
+        if self.on_progress is not None:
             done = self.rows + self.caught_up
             total = self.dataset.rows * self.passes
-            self.watch(Progress(done, total, self.batches.shards, len(self.dataset.shards) * self.passes, phase))
+            self.on_progress(Progress(done, total, self.batches.shards, len(self.dataset.shards) * self.passes, phase))
 
     def _append(self) -> Generator[_Appended, None, None]:
         """Append batches to the log, and yield the result of each commit.

@@ -58,7 +58,7 @@ class Running:
     >>> running.start()
     >>> model, new = running.add_model("lda", "lda", {})
     >>> receipt = running.submit(stream_dr.rows_draft(body, "json")).result()
-    >>> running.wait_applied(receipt.position, timeout=60)
+    >>> running.wait_until_all_include(receipt.position, timeout=60)
     True
     >>> running.publish("lda").rows
     4
@@ -77,7 +77,7 @@ class Running:
         self._listeners = Listeners()
         self._waits = Waits(self._included, self._blocking_reason)
         self._appender = Appender(directory, self._on_appended)
-        self._models = ModelThread(directory, self._new_driver, self._long, self._refine_again, self._on_moved)
+        self._models = ModelThread(directory, self._new_driver, self._long, self._start_due_refine, self._on_moved)
         self._recorder = Recorder(directory, self.scores)
         self._jobs = Jobs()
 
@@ -181,7 +181,7 @@ class Running:
         self._handle(EngineEvent.WAIT_ADDED)
         return future
 
-    def wait_applied(self, position: int, timeout: float) -> bool:
+    def wait_until_all_include(self, position: int, timeout: float) -> bool:
         """Wait until every model includes the event at `position`, and return True.
 
         Returns False if `timeout` seconds pass first, if `stop` is called first, or if some model
@@ -455,7 +455,7 @@ class Running:
         """
         return next((why for m in self.directory.models.values() if (why := m.blocking_reason(position))), None)
 
-    def _refine_again(self, model: Model) -> None:
+    def _start_due_refine(self, model: Model) -> None:
         """Start a refine because the model's refine policy says that one is due.
 
         An error before the refine starts is logged. A later error is recorded in the job.

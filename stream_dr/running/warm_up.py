@@ -68,7 +68,7 @@ def warm_up(
         timer.start()
         try:
             for kind in estimator.target_kinds or (None,):
-                for block in chain(_table_blocks(estimator, kind), _number_blocks(kind, json)):
+                for block in chain(_table_blocks(estimator, kind), _numeric_blocks(kind, json)):
                     _exercise(estimator, block)
         finally:
             timer.cancel()
@@ -106,11 +106,11 @@ def _table_blocks(estimator: Estimator, kind: str | None) -> Iterator[Block]:
         yield Block(rows, _made_up_targets(kind), names=rows.names)
 
 
-def _number_blocks(kind: str | None, json: bool) -> Iterator[Block]:
+def _numeric_blocks(kind: str | None, with_json: bool) -> Iterator[Block]:
     """Yield dense, sparse and wide sparse rows, encoded and parsed in each format.
 
     kind: kind of the targets. None: no targets.
-    json: True to yield JSON rows in addition to Arrow rows.
+    with_json: True to yield JSON rows in addition to Arrow rows.
     """
     dense = np.random.default_rng(0).normal(size=(ROWS, FEATURES))
     filled = sp.csr_matrix(np.where(dense > 0, dense, 0.0))
@@ -119,7 +119,7 @@ def _number_blocks(kind: str | None, json: bool) -> Iterator[Block]:
         for dtype in (np.float64, np.float32):
             block = Block(rows.astype(dtype), _made_up_targets(kind))
             yield _parsed(write_arrow([arrow_from_block(block)]), "arrow")
-        if json:
+        if with_json:
             yield _parsed(orjson.dumps(json_rows(Block(rows, _made_up_targets(kind)))), "json")
 
 

@@ -31,12 +31,12 @@ from stream_dr.rows.block import Block
 from stream_dr.rows.table_rows import is_numeric
 from stream_dr.shards.file import (
     Identity,
-    begins_as_shard,
     damaged_shard,
     digest_of,
     fetch_file,
     file_buffer,
     identity_of,
+    may_be_shard,
     open_shard_file,
 )
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, read_manifest
@@ -321,7 +321,7 @@ def _open_source(path: AnyPath) -> tuple[list[Shard], Manifest | None]:
         manifest = read_manifest(manifest_path)
         return [Shard(manifest_path.parent / e.file, e, manifest.width) for e in manifest.shards], manifest
 
-    if path.is_file() and path.suffix not in _SUFFIXES and not begins_as_shard(path):
+    if path.is_file() and path.suffix not in _SUFFIXES and not may_be_shard(path):
         raise ForeignFile(
             f"{path} is no shard of Arrow record batches. Make shards of it first, with stream-dr convert {path} --out "
             f"DIR, or learn it as it is, with stream-dr learn {path}.",
@@ -376,7 +376,7 @@ def are_shards(path: Path) -> bool:
     archive = Path(str(path).partition("!")[0])
     if not archive.is_file() or path.suffix == ".json":
         return archive == path
-    if archive != path or not begins_as_shard(path):
+    if archive != path or not may_be_shard(path):
         return False
 
     try:

@@ -62,7 +62,7 @@ def _digest(path: Path, _size: int, _changed: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def begins_as_shard(path: AnyPath) -> bool:
+def may_be_shard(path: AnyPath) -> bool:
     """Return True if a file begins like an Arrow IPC or Parquet file.
 
     A remote file is not read. For a remote file the result is always True.

@@ -25,7 +25,7 @@ dense eigenproblem of order min(r, features).
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -130,11 +130,21 @@ def largest_form(
     return Linear(mean, with_fixed_signs(V @ vectors), values, "exact")
 
 
-def _thin_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the thin singular value decomposition U s Vᵀ of the centred rows.
+class _ThinSvd(NamedTuple):
+    """Thin singular value decomposition U s Vᵀ of centred rows.
 
-    U is (r, k), s is (k,) and V is (features, k). Directions that are only rounding error are
-    dropped.
+    U is (r, k), s is (k,) and V is (features, k).
+    """
+
+    U: np.ndarray
+    s: np.ndarray
+    V: np.ndarray
+
+
+def _thin_svd(rows: Rows, mean: np.ndarray) -> _ThinSvd:
+    """Return the thin singular value decomposition of the centred rows.
+
+    Directions that are only rounding error are dropped.
 
     mean: (features,), mean of the rows, which is subtracted.
     """
@@ -143,15 +153,14 @@ def _thin_svd(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.
         dense = rows.toarray() if sp.issparse(rows) else rows
         U, s, Vt = thin_svd(dense - mean)
         nonzero = s > _rounding_cut(s, r, float(np.abs(mean).max(initial=0.0)))
-        return U[:, nonzero], s[nonzero], Vt[nonzero].T
+        return _ThinSvd(U[:, nonzero], s[nonzero], Vt[nonzero].T)
     return _thin_svd_of_wide(rows, mean)
 
 
-def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> _ThinSvd:
     """Return the thin singular value decomposition of centred rows with many features.
 
-    U is (r, k), s is (k,) and V is (features, k). They are computed from the inner products of the
-    rows, so CSR rows are never made dense.
+    It is computed from the inner products of the rows, so CSR rows are never made dense.
 
     mean: (features,), mean of the rows, which is subtracted.
     """
@@ -164,7 +173,7 @@ def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> tuple[np.ndarray, np.ndar
     keep = squares > r * EPS * max(float(np.trace(product)), 0.0)
     U, s = U[:, keep], np.sqrt(squares[keep])
     V = np.asarray(rows.T @ U) - np.outer(mean, U.sum(axis=0))
-    return U, s, V / s
+    return _ThinSvd(U, s, V / s)
 
 
 def _rounding_cut(s: np.ndarray, r: int, offset: float) -> float:

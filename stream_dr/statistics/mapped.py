@@ -29,7 +29,7 @@ from stream_dr.feature_maps.table import (
     encoded_columns,
     is_mapping_fixed,
     mapped_rows,
-    merge_tables,
+    merge_table_states,
     table_parts,
 )
 from stream_dr.feature_maps.table_columns import TableColumn
@@ -109,7 +109,7 @@ class MappedState(NamedTuple):
             raise CannotMerge(f"states of the maps {self.feature_map} and {other.feature_map} cannot be merged.")
 
         if self.table is not None and other.table is not None:
-            table, new_index = merge_tables(feature_map(self.feature_map), self.table, other.table)
+            table, new_index = merge_table_states(feature_map(self.feature_map), self.table, other.table)
             # Renumber the mapped features of `other` as in the merged table, then merge.
             inner = self.inner.merge(renumber_features(other.inner, new_index, table.width))
             return _table_mapped_state(inner, self.feature_map, table)

@@ -38,41 +38,41 @@ def decided_kind(target: str, known: str | None) -> str | None:
     return known or (None if target == "auto" else target)
 
 
-def targets_kind(y: Form, kinds: Sequence[str], wanted: str | None) -> str:
+def targets_kind(y: Form, kinds: Sequence[str], decided: str | None) -> str:
     """Return the kind of the targets y ("class", "multilabel" or "continuous").
 
     Raises InvalidTargets if y has a form that no kind has. Raises TargetKindMismatch if y cannot
-    be read as `wanted`.
+    be read as `decided`.
 
     y: a list of label collections, or an array (rows, k) or (rows,), as `normalise_targets`
         returns it.
     kinds: kinds that the estimator can learn from.
-    wanted: kind that the caller or an earlier batch has decided, or None.
+    decided: kind that the caller or an earlier batch has decided, or None.
     """
     if isinstance(y, list):
         return "multilabel"
-    if wanted == "continuous" and is_text(y):
+    if decided == "continuous" and is_text(y):
         first = next((v for v in y.ravel() if isinstance(v, str | bytes)), None)
         raise TargetKindMismatch(
             f"labels were given ({first!r}); this model was started with numbers. Pass numbers, or start a new model."
         )
-    return _kind_of_table(y, wanted) if y.ndim == 2 else _kind_of_column(y, kinds, wanted)
+    return _kind_of_table(y, decided) if y.ndim == 2 else _kind_of_column(y, kinds, decided)
 
 
-def check_kind(kind: str, kinds: Sequence[str], wanted: str | None) -> None:
+def check_kind(kind: str, kinds: Sequence[str], decided: str | None) -> None:
     """Raise TargetKindMismatch unless targets are of a suitable kind.
 
     kind: kind of the targets ("class", "multilabel" or "continuous").
     kinds: kinds that the estimator can learn from.
-    wanted: kind that the caller or an earlier batch has decided, or None.
+    decided: kind that the caller or an earlier batch has decided, or None.
     """
     # refuse_kind raises an error that names estimators for such targets.
-    if kind not in kinds and (kind == "multilabel" or wanted in (None, kind)):
+    if kind not in kinds and (kind == "multilabel" or decided in (None, kind)):
         refuse_kind(kind, kinds)
-    if wanted not in (None, kind):
+    if decided not in (None, kind):
         raise TargetKindMismatch(
-            f"targets are of kind {kind}; this model was started with {wanted}. "
-            f"Pass {wanted} targets or start a new model; target= says how numbers are read."
+            f"targets are of kind {kind}; this model was started with {decided}. "
+            f"Pass {decided} targets or start a new model; target= says how numbers are read."
         )
 
 
@@ -108,50 +108,50 @@ def refuse_ambiguous(y: object, targets: Targets) -> None:
         )
 
 
-def _kind_of_table(y: np.ndarray, wanted: str | None) -> str:
+def _kind_of_table(y: np.ndarray, decided: str | None) -> str:
     """Return the kind of an array of targets y (rows, k).
 
-    wanted: kind that the caller or an earlier batch has decided, or None.
+    decided: kind that the caller or an earlier batch has decided, or None.
     """
     if y.dtype.kind not in "biuf":
         raise InvalidTargets(f"a 2-D y must be numbers, not {y.dtype}; pass lists of labels for several labels a row.")
-    if wanted == "class":
+    if decided == "class":
         raise TargetKindMismatch("several labels a row were given where one is needed. Use OPLS, CCA or HSL.")
 
-    if wanted != "continuous" and np.all((y == 0) | (y == 1)) and (wanted == "multilabel" or y.size):
+    if decided != "continuous" and np.all((y == 0) | (y == 1)) and (decided == "multilabel" or y.size):
         return "multilabel"
-    if wanted == "multilabel":
+    if decided == "multilabel":
         raise TargetKindMismatch(
             "a 2-D y with values other than 0 and 1; this model was started with multilabel targets."
         )
     return "continuous"
 
 
-def _kind_of_column(y: np.ndarray, kinds: Sequence[str], wanted: str | None) -> str:
+def _kind_of_column(y: np.ndarray, kinds: Sequence[str], decided: str | None) -> str:
     """Return the kind of an array of targets y (rows,).
 
     kinds: kinds that the estimator can learn from.
-    wanted: kind that the caller or an earlier batch has decided, or None.
+    decided: kind that the caller or an earlier batch has decided, or None.
     """
     if y.dtype.kind == "c":
         raise InvalidTargets("Complex data not supported: targets are complex numbers.")
-    if y.dtype.kind == "f" and _are_measurements(y[~np.isnan(y)], kinds, wanted):
+    if y.dtype.kind == "f" and _floats_are_measurements(y[~np.isnan(y)], kinds, decided):
         return "continuous"
-    if wanted == "multilabel":
+    if decided == "multilabel":
         raise TargetKindMismatch(
             "one label a row was given; this model was started with multilabel targets. Pass a list of labels a row."
         )
-    return "continuous" if wanted == "continuous" else "class"
+    return "continuous" if decided == "continuous" else "class"
 
 
-def _are_measurements(y: np.ndarray, kinds: Sequence[str], wanted: str | None) -> bool:
+def _floats_are_measurements(y: np.ndarray, kinds: Sequence[str], decided: str | None) -> bool:
     """Return True if floats are measurements, False if they are labels.
 
     Floats can be labels only if all are whole. Raises InvalidTargets or TargetKindMismatch.
 
     y: (rows,) floats without NaN.
     kinds: kinds that the estimator can learn from.
-    wanted: kind that the caller or an earlier batch has decided, or None.
+    decided: kind that the caller or an earlier batch has decided, or None.
     """
     values = y.astype(np.float64, copy=False)
     if not np.all(np.abs(values) <= LARGEST):
@@ -159,8 +159,8 @@ def _are_measurements(y: np.ndarray, kinds: Sequence[str], wanted: str | None) -
     whole = bool(np.all(values == np.floor(values)))
     one_label = "class" in kinds and not {"multilabel", "continuous"} <= set(kinds)
 
-    if wanted == "continuous" or (wanted is None and not (one_label and whole)):
-        if wanted is None and "continuous" not in kinds:
+    if decided == "continuous" or (decided is None and not (one_label and whole)):
+        if decided is None and "continuous" not in kinds:
             raise InvalidTargets(
                 "Unknown label type: continuous. Targets are numbers that are not whole; this estimator needs "
                 "labels: pass str, int or bool."

@@ -61,7 +61,7 @@ def learn_collections(estimator: "Estimator", rows: Block) -> FittedState:
     import dask
 
     if not merges_parts(estimator):
-        raise _cannot_merge_blocks(estimator)
+        raise _cannot_learn_blocks(estimator)
 
     X = rows.X
     blocks = [_blocks("X", X), _blocks_along("y", rows.y, X), _blocks_along("sample_weight", rows.weights, X)]
@@ -95,7 +95,7 @@ def project_collection(estimator: "Estimator", X: Collection) -> Collection:
     return X.map_partitions(_transform_frame, estimator, names, meta=meta_frame)
 
 
-def _cannot_merge_blocks(estimator: "Estimator") -> CannotMerge:
+def _cannot_learn_blocks(estimator: "Estimator") -> CannotMerge:
     if estimator.merges:
         return CannotMerge(
             "every block would draw landmarks of its own; give them: nystroem(landmarks=rows), or call partial_fit with one "

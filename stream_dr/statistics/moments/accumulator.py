@@ -276,29 +276,29 @@ class MomentAccumulator(AccumulatorBase):
             end = min(at + size, stop)
             X = batch.X if end - at == batch.rows else batch.X[at:end]
             w = weights[at - start : end - start]
-            self._learn_rows(X, w, batch, at, end)
+            self._learn_part(X, w, batch, at, end)
             if self._sets is not None and batch.encoded is not None and batch.encoded.sets is not None:
                 self._sets.add(X, w, batch.encoded.sets.numbers[at:end], self.n_features)
         self._clock += stop - start
         self.rows += stop - start
 
-    def _learn_rows(self, X: Rows, w: np.ndarray, batch: BatchPlan, start: int, stop: int) -> None:
-        """Learn the rows X, which are rows start:stop of the batch.
+    def _learn_part(self, part: Rows, part_weights: np.ndarray, batch: BatchPlan, start: int, stop: int) -> None:
+        """Learn rows start:stop of a batch.
 
-        X: (rows, ≤ n_features).
-        w: (rows,) weights, divided by the same scale factor as the stored sums.
+        part: (rows, ≤ n_features), these rows.
+        part_weights: (rows,) their weights, divided by the same scale factor as the stored sums.
         """
         encoded = None if batch.encoded is None else encoded_rows(batch.encoded, start, stop)
         before = self._targets.mean(self._weight)
-        values = None if encoded is None else self._targets.add(encoded, w)
+        values = None if encoded is None else self._targets.add(encoded, part_weights)
         if isinstance(self._features, SparseSums):
-            self._weight = self._features.add(X, w, encoded, self._weight)
+            self._weight = self._features.add(part, part_weights, encoded, self._weight)
             self._features.follow_mean(self._targets)
         elif self._features is not None:
-            total = float(np.add.reduce(w))
+            total = float(np.add.reduce(part_weights))
             rows = None if encoded is None else TargetRows(encoded, self.columns, before, values)
-            self._features.add(X, w, total, rows)
+            self._features.add(part, part_weights, total, rows)
             if self._classes is not None and encoded is not None and self.scatter == "exact":
                 labelled = slice(None) if encoded.indptr is None else np.flatnonzero(np.diff(encoded.indptr))
-                self._classes.add(X[labelled], w[labelled], encoded.codes)
+                self._classes.add(part[labelled], part_weights[labelled], encoded.codes)
             self._weight += total

@@ -214,7 +214,7 @@ class BlockBasis:
             if why == WORN:
                 self.turn(row + at)
             elif why == TOO_LONG:
-                self._change_unit(float(abs(X[at]).max()) * self.unit)
+                self._shrink_unit(float(abs(X[at]).max()) * self.unit)
 
     def freeze(self) -> BasisState:
         """Return a copy of the state so far."""
@@ -231,15 +231,17 @@ class BlockBasis:
             unit=self.unit,
         )
 
-    def _change_unit(self, largest: float) -> None:
+    def _shrink_unit(self, next_row_largest: float) -> None:
         """Shrink `unit`, the power of 2 by which rows are multiplied.
 
         Values of the next row and of `shift` then stay below 2^100. All stored arrays are
         multiplied by powers of 2, so no digit is lost.
 
-        largest: largest absolute value of the next row, multiplied by the old unit.
+        next_row_largest: largest absolute value of the next row, multiplied by the old unit.
         """
-        largest = largest if self.shift is None else max(largest, float(abs(self.shift).max(initial=0.0)))
+        largest = (
+            next_row_largest if self.shift is None else max(next_row_largest, float(abs(self.shift).max(initial=0.0)))
+        )
         factor = 2.0 ** (100 - np.ceil(np.log2(largest)))
         p, size = self.components, self.columns.shape[1]
         power = np.where(np.arange(size) < p, factor**2, factor)

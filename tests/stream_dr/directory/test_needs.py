@@ -170,7 +170,7 @@ def test_a_model_without_rows_is_snapshotted_as_it_goes(tmp_path: Path) -> None:
         model, _ = run.add_model("lda", "lda", {})
         for i in range(10):
             run.submit(draft(dense(i)._replace(y=None))).result(WAIT)
-            assert run.wait_applied(i, WAIT)
+            assert run.wait_until_all_include(i, WAIT)
         run.stop()
         assert (model.rows, model.failure) == (0, None)
     assert len(snapshot_files(snapshot_folder(tmp_path, "lda", model.id))) == 2

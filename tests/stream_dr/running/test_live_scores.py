@@ -108,7 +108,7 @@ def test_a_replay_tests_by_solutions_of_its_own_and_scores_outlive_the_process(t
         running.start()
         for seed, rows in ((9, 20), (10, 120), (11, 120)):
             receipt = running.submit(draft(dense(seed, rows))).result(30)
-            assert running.wait_applied(receipt.position, 30)
+            assert running.wait_until_all_include(receipt.position, 30)
             # The first batch is only known, the second is too few.
             assert (running.scores(directory.model("lda")) == told[lda.id]) == (seed < 11)
         now = running.scores(directory.model("lda"))
@@ -184,7 +184,7 @@ def test_a_running_engine_tests_unless_told_not_to_and_records_it(tmp_path: Path
             running.start()
             for seed in range(4):
                 receipt = running.submit(draft(dense(seed))).result(30)
-                assert running.wait_applied(receipt.position, 30)
+                assert running.wait_until_all_include(receipt.position, 30)
             found = running.scores(directory.model("lda"))
             running.stop()
             last = [f for f in directory.records.read() if f["kind"] == "progress"][-1]

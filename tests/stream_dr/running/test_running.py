@@ -59,7 +59,7 @@ def settled(run: Running, position: int) -> None:
     """Every model includes a position, or never will; some never will, and who waits is told so."""
     models = run.directory.models
     eventually(lambda: all(m.includes(position) or m.blocking_reason(position) for m in models.values()))
-    assert not run.wait_applied(position, WAIT)
+    assert not run.wait_until_all_include(position, WAIT)
 
 
 def test_batches_are_learned_in_order_and_nothing_is_lost_at_a_stop(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_rows_that_are_not_there_any_more_fail_the_models_that_need_them_by_name
     with running(tmp_path) as run:
         run.directory.hold_recent(0)  # models read what the log has
         run.add_model("early", "class_means", {})
-        assert run.wait_applied(run.submit(draft(dense(0))).result(WAIT).position, WAIT)
+        assert run.wait_until_all_include(run.submit(draft(dense(0))).result(WAIT).position, WAIT)
         (bodies,) = (tmp_path / "log").glob("*.bodies")
         whole = bodies.read_bytes()
         other = {"swapped": whole[:16] + bytes(16) + whole[32:], "not ours": b"a letter" * 99, "short": whole[:40]}
@@ -114,7 +114,7 @@ def test_many_clients_one_order(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         assert sorted(r.position for r in receipts) == list(range(90))
-        assert run.wait_applied(89, WAIT)
+        assert run.wait_until_all_include(89, WAIT)
         assert run.directory.model("m").rows == 1800
         assert run.figures()["events_appended"] == 90
         assert run.figures()["commits"] <= 90
@@ -142,12 +142,12 @@ def test_wait_applied_means_learned_and_published(tmp_path: Path) -> None:
         run.add_model("cm", "class_means", {})
         for i in range(10):
             position = run.submit(draft(dense(i))).result(WAIT).position
-            assert run.wait_applied(position, WAIT)
+            assert run.wait_until_all_include(position, WAIT)
             for model in run.directory.models.values():
                 assert model.position >= position
                 assert model.published is not None
                 assert model.published.position >= position
-        assert not run.wait_applied(99, 0.05)
+        assert not run.wait_until_all_include(99, 0.05)
 
 
 def test_who_gave_up_waiting_makes_no_model_hurry(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_model_added_later_catches_up_while_batches_arrive(tmp_path: Path) -> 
         assert run.add_model("late", "ccipca", {}) == (late, False)
         for i in range(60, 120):
             run.submit(draft(dense(i))).result(WAIT)
-        assert run.wait_applied(119, WAIT)
+        assert run.wait_until_all_include(119, WAIT)
         first = run.directory.model("first")
         eventually(lambda: late.status == "live")
         assert first.rows == late.rows == 2400
@@ -220,7 +220,7 @@ def test_starting_at_now(tmp_path: Path) -> None:
         run.submit(draft(dense(0))).result(WAIT)
         model, _ = run.add_model("now", "class_means", {}, "now")
         position = run.submit(draft(dense(1))).result(WAIT).position
-        assert run.wait_applied(position, WAIT)
+        assert run.wait_until_all_include(position, WAIT)
         assert model.rows == 20
 
 
@@ -229,7 +229,7 @@ def test_a_failing_model_leaves_the_others_alone(tmp_path: Path) -> None:
         bad, _ = run.add_model("bad", "class_means", {})
         good, _ = run.add_model("good", "lda", {})
         run.submit(draft(dense(0))).result(WAIT)
-        assert run.wait_applied(0, WAIT)
+        assert run.wait_until_all_include(0, WAIT)
         served = bad.published
         told: list[dict[str, Any]] = []
         run.listen(lambda event: told.append(event) if event["event"] == "failed" else None)
@@ -266,7 +266,7 @@ def test_a_damaged_event_fails_the_models_that_need_it_until_it_is_restored(tmp_
         assert (new.status, new.rows, old.rows) == ("live", 20, 100)
     told(20)
     with running(tmp_path) as run:
-        assert run.wait_applied(12, WAIT)
+        assert run.wait_until_all_include(12, WAIT)
         assert [(m.status, m.rows) for m in run.directory.models.values()] == [
             ("live", 260),
             ("live", 260),
@@ -286,7 +286,7 @@ def test_a_solver_that_raises_does_not_stop_learning(tmp_path: Path) -> None:
             raise model.unpublished_error()
         del model.estimator.solve
         run.submit(draft(dense(3))).result(WAIT)
-        assert run.wait_applied(3, WAIT)
+        assert run.wait_until_all_include(3, WAIT)
         assert model.published is not None
 
 
@@ -362,7 +362,7 @@ def test_a_stop_in_no_time_leaves_the_rest_for_the_next_start(tmp_path: Path) ->
         assert all(f.result(0) for f in futures)
         assert model.last_snapshot.position == model.position
     with running(tmp_path) as run:
-        assert run.wait_applied(199, WAIT)
+        assert run.wait_until_all_include(199, WAIT)
         assert run.directory.model("m").rows == 4000
 
 
@@ -387,7 +387,7 @@ def test_a_stop_snapshots_what_it_can(tmp_path: Path, monkeypatch: pytest.Monkey
         run.start()
         first, middle, last = (run.add_model(name, "lda", {})[0] for name in ("first", "middle", "last"))
         run.submit(draft(dense(0))).result(WAIT)
-        assert run.wait_applied(0, WAIT)
+        assert run.wait_until_all_include(0, WAIT)
         with pytest.raises(errors.InsufficientStorage):
             run.stop()
         assert [m.last_snapshot.position for m in (first, middle, last)] == [-1, 0, -1]
@@ -399,7 +399,7 @@ def test_listeners_are_told(tmp_path: Path) -> None:
         run.add_model("m", "class_means", {})
         end = run.listen(told.append)
         run.submit(draft(dense(0))).result(WAIT)
-        assert run.wait_applied(0, WAIT)
+        assert run.wait_until_all_include(0, WAIT)
         eventually(lambda: {"appended", "published"} <= {e["event"] for e in told})
         end()
     assert {"event": "appended", "position": 0, "rows": 20} in told
@@ -411,7 +411,7 @@ def test_jobs(tmp_path: Path) -> None:
         run.add_model("pca", "ccipca", {})
         for i in range(5):
             run.submit(draft(dense(i))).result(WAIT)
-        assert run.wait_applied(4, WAIT)
+        assert run.wait_until_all_include(4, WAIT)
         job = run.refine("lda")
         assert job.wait(WAIT)
         assert job.describe()["state"] == "done", job.describe()
@@ -419,7 +419,7 @@ def test_jobs(tmp_path: Path) -> None:
         assert model.published is not None
         assert (model.published.refined_at, model.published.projection.solution) == (4, "refined")
         run.submit(draft(dense(5))).result(WAIT)
-        assert run.wait_applied(5, WAIT)
+        assert run.wait_until_all_include(5, WAIT)
         assert model.published.refined_at == 4
         snapshot = run.snapshot("pca")
         assert snapshot.wait(WAIT)
@@ -451,7 +451,7 @@ def test_snapshots_of_one_position_at_once(tmp_path: Path, monkeypatch: pytest.M
     with running(tmp_path, snapshot_seconds=None) as run:
         run.add_model("lda", "lda", {})
         run.submit(draft(dense(0))).result(WAIT)
-        assert run.wait_applied(0, WAIT)
+        assert run.wait_until_all_include(0, WAIT)
         jobs = [run.snapshot("lda") for _ in range(4)]
         all_started.set()
         assert all(job.wait(WAIT) for job in jobs)
@@ -487,7 +487,7 @@ def test_unlearning(tmp_path: Path) -> None:
         for i in range(4):
             run.submit(draft(dense(i, ids=[f"{i}-{r}" for r in range(20)]))).result(WAIT)
         position = run.unlearn([1], ["2-3"], "gone").result(WAIT).position
-        assert run.wait_applied(position, WAIT)
+        assert run.wait_until_all_include(position, WAIT)
         assert {m.rows for m in run.directory.models.values()} == {59}
         assert run.unlearn([1], ["2-3"], "gone").result(WAIT).duplicate
 
@@ -498,7 +498,7 @@ def test_a_removed_model_is_gone(tmp_path: Path) -> None:
         run.submit(draft(dense(0))).result(WAIT)
         run.remove_model("m")
         run.submit(draft(dense(1))).result(WAIT)
-        assert run.wait_applied(1, WAIT)
+        assert run.wait_until_all_include(1, WAIT)
     assert list((tmp_path / "snapshots").glob("*")) == []
 
 
@@ -506,13 +506,13 @@ def test_readers_hold_what_they_took(tmp_path: Path) -> None:
     with running(tmp_path) as run:
         model, _ = run.add_model("m", "class_means", {})
         run.submit(draft(dense(0))).result(WAIT)
-        assert run.wait_applied(0, WAIT)
+        assert run.wait_until_all_include(0, WAIT)
         rows = dense(50)
         first = transform(model, rows, run.directory.schema)
         held = model.published
         assert held is not None
         run.submit(draft(dense(1))).result(WAIT)
-        assert run.wait_applied(1, WAIT)
+        assert run.wait_until_all_include(1, WAIT)
         np.testing.assert_array_equal(held.projection.apply(rows.X), first.z)
         assert transform(model, rows, run.directory.schema).version > first.version
 
@@ -536,10 +536,10 @@ def test_a_refined_projection_outlives_a_snapshot_taken_while_it_was_refined(
     with running(tmp_path) as run:
         model, _ = run.add_model("m", "lda", {"scatter": "diagonal", "gamma": 1.0})
         run.submit(draft(dense(0))).result(WAIT)
-        assert run.wait_applied(0, WAIT)
+        assert run.wait_until_all_include(0, WAIT)
         early = [model.freeze()]
         run.submit(draft(dense(1))).result(WAIT)
-        assert run.wait_applied(1, WAIT)
+        assert run.wait_until_all_include(1, WAIT)
         assert run.snapshot("m").wait(WAIT)
         freeze = model.freeze
         monkeypatch.setattr(model, "freeze", lambda: early.pop() if early else freeze())
@@ -559,7 +559,7 @@ def test_an_unlearning_that_breaks_off_leaves_the_model_as_it_was_and_is_done_af
         model, _ = run.add_model("m", "class_means", {})
         for seed in range(4):
             run.submit(draft(dense(seed))).result(WAIT)
-        assert run.wait_applied(3, WAIT)
+        assert run.wait_until_all_include(3, WAIT)
         eventually(lambda: model.last_snapshot.position == 3)
         (bodies,) = (tmp_path / "log").glob("*.bodies")
         whole = bodies.read_bytes()
@@ -575,7 +575,7 @@ def test_an_unlearning_that_breaks_off_leaves_the_model_as_it_was_and_is_done_af
             run.publish("m")
         bodies.write_bytes(whole)
     with running(tmp_path) as run:
-        assert run.wait_applied(4, WAIT)
+        assert run.wait_until_all_include(4, WAIT)
         means = run.directory.model("m").accumulator.freeze()
     with opened(tmp_path / "straight", m=("class_means", {})) as directory:
         put(directory, dense(2), dense(3))
@@ -593,7 +593,7 @@ def test_a_model_that_is_rebuilt_does_not_hold_up_the_others(tmp_path: Path, mon
         for seed in range(3):
             run.submit(draft(dense(seed))).result(WAIT)
         late, _ = run.add_model("late", "ccipca", {}, "now")
-        assert run.wait_applied(2, WAIT)
+        assert run.wait_until_all_include(2, WAIT)
         reading, on = threading.Event(), threading.Event()
         events = run.directory.history.events
 
@@ -612,7 +612,7 @@ def test_a_model_that_is_rebuilt_does_not_hold_up_the_others(tmp_path: Path, mon
         assert run.lag == 0
         assert run.snapshot("rebuilt").wait(WAIT)
         on.set()
-        assert run.wait_applied(last, WAIT)
+        assert run.wait_until_all_include(last, WAIT)
         assert (rebuilt.rows, rebuilt.status) == (60, "live")
     with opened(tmp_path / "straight", m=("ccipca", {})) as directory:
         put(directory, dense(0), dense(2), dense(9))
@@ -628,7 +628,7 @@ def test_a_rebuild_ends_with_the_engine_and_is_made_after_the_restart(
         model, _ = run.add_model("m", "ccipca", {})
         for seed in range(3):
             run.submit(draft(dense(seed))).result(WAIT)
-        assert run.wait_applied(2, WAIT)
+        assert run.wait_until_all_include(2, WAIT)
         events, read = run.directory.history.events, []
 
         def endless(*given: Any) -> Any:
@@ -642,7 +642,7 @@ def test_a_rebuild_ends_with_the_engine_and_is_made_after_the_restart(
         eventually(lambda: len(read) > 10)
     assert (model.rows, model.position) == (60, 2)
     with running(tmp_path) as run:
-        assert run.wait_applied(3, WAIT)
+        assert run.wait_until_all_include(3, WAIT)
         assert run.directory.model("m").rows == 40
 
 
@@ -694,7 +694,7 @@ def test_a_projection_that_was_waited_for_is_snapshotted_when_it_is_asked_for(tm
         eventually(lambda: model.position == 0)
         assert run.publish("m").version == model.last_snapshot.version == 1
         run.submit(draft(dense(1))).result(WAIT)
-        assert run.wait_applied(1, WAIT)
+        assert run.wait_until_all_include(1, WAIT)
         assert run.publish("m") is model.published
         assert model.published_version == model.last_snapshot.version == 2
 
@@ -732,7 +732,7 @@ def test_a_projection_that_was_waited_for_is_snapshotted_when_it_is_time(tmp_pat
         assert run.publish("m").version == model.last_snapshot.version == 1
         run.submit(draft(dense(1))).result(WAIT)
         eventually(lambda: model.last_snapshot.position == 1)
-        assert run.wait_applied(1, WAIT)
+        assert run.wait_until_all_include(1, WAIT)
         eventually(lambda: model.is_snapshotted)
         assert model.published_version == 2
 
@@ -787,14 +787,14 @@ def test_solving_takes_a_twentieth_of_a_processor_at_most(tmp_path: Path, idle: 
             time.sleep(0.1)
         assert 1 <= len(solved) <= 2
         assert all(later - earlier >= 2.0 for earlier, later in pairwise(solved))
-        assert run.wait_applied(run.directory.position, WAIT)  # who waits is not kept waiting
+        assert run.wait_until_all_include(run.directory.position, WAIT)  # who waits is not kept waiting
 
 
 def test_who_waited_before_a_model_was_there_has_not_asked_for_it(tmp_path: Path) -> None:
     with running(tmp_path, publish=ON_DEMAND) as run:
         first, _ = run.add_model("first", "class_means", {})
         run.submit(draft(dense(0))).result(WAIT)
-        assert run.wait_applied(0, WAIT)
+        assert run.wait_until_all_include(0, WAIT)
         assert first.published is not None
         later, _ = run.add_model("later", "class_means", {})
         eventually(lambda: later.status == "live")
@@ -824,7 +824,7 @@ def test_the_jobs_of_a_removed_model_are_cancelled(tmp_path: Path, monkeypatch: 
     with running(tmp_path) as run:
         run.add_model("m", "lda", {"scatter": "diagonal", "gamma": 1.0})
         run.submit(draft(dense(0))).result(WAIT)
-        assert run.wait_applied(0, WAIT)
+        assert run.wait_until_all_include(0, WAIT)
         begun, go_on = threading.Event(), threading.Event()
 
         def slow(*_: Any) -> None:
@@ -871,7 +871,7 @@ def test_snapshots_do_not_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         run.add_model("m", "class_means", {})
         for seed in range(20):
             run.submit(draft(dense(seed))).result(WAIT)
-        assert run.wait_applied(19, WAIT)  # published all the same
+        assert run.wait_until_all_include(19, WAIT)  # published all the same
         assert len(written) == 1
         go_on.set()
 
@@ -896,7 +896,7 @@ def test_retention_keeps_what_snapshots_need(tmp_path: Path) -> None:
             directory.history.pick([last], [])
     with running(tmp_path) as run:
         run.submit(draft(dense(60))).result(WAIT)
-        assert run.wait_applied(last + 1, WAIT)
+        assert run.wait_until_all_include(last + 1, WAIT)
         assert run.directory.model("m").rows == (last + 2) * 20
 
 

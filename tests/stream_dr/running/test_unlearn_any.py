@@ -161,13 +161,13 @@ def test_a_column_that_goes_with_the_only_row_that_had_it(key: str, tmp_path: Pa
             running.submit(rows_draft(orjson.dumps(body), "json")).result(30)
             gap = {"rows": [{"plan": "free"}], "labels": ["a"], "ids": ["gap"]}
             position = running.submit(rows_draft(orjson.dumps(gap), "json")).result(30).position
-            assert running.wait_applied(position, 30)
+            assert running.wait_until_all_include(position, 30)
             assert model.published is not None
             before = model.published
             assert "x missing" in before.projection.feature_names
 
             position = running.unlearn(ids=["gap"]).result(30).position
-            assert running.wait_applied(position, 30)
+            assert running.wait_until_all_include(position, 30)
             assert model.published.position == position
             assert "x missing" not in model.published.projection.feature_names
             assert model.describe(directory.position)["state"] == "live"
