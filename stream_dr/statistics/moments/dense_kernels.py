@@ -59,7 +59,8 @@ def add_product(scatter: np.ndarray, rows: np.ndarray) -> None:
     scatter: (features, features), changed in place.
     rows: (b, features).
     """
-    if len(rows) < FEW:
+    # BLAS refuses rows without features, as of a table of constant columns.
+    if scatter.size and len(rows) < FEW:
         dsyrk(1.0, rows.T, beta=1.0, c=scatter.T, overwrite_c=1)
     else:
         scatter += rows.T @ rows
@@ -72,7 +73,7 @@ def add_cross_product(cross: np.ndarray, rows: np.ndarray, targets: np.ndarray) 
     rows: (b, features).
     targets: (b, k).
     """
-    if len(rows) < FEW:
+    if cross.size and len(rows) < FEW:
         dgemm(1.0, targets.T, rows.T, beta=1.0, c=cross.T, trans_b=1, overwrite_c=1)
     else:
         cross += rows.T @ targets

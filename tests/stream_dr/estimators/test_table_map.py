@@ -329,3 +329,12 @@ def test_exact_scatter_that_may_not_hold_all_columns_is_refused_before_anything_
     assert numbers.solution_ == "exact"
     with pytest.warns(OnlyDiagonal, match=r"\(of \w+ 6009\)"):
         assert LDA(feature_map=wide).fit(X, Y).solution_ == "diagonal"
+
+
+@pytest.mark.parametrize("make", [PCA, LDA, stream_dr.OPLS, stream_dr.WMV])
+@pytest.mark.filterwarnings("ignore::stream_dr.errors.FewerComponents")
+def test_a_table_of_constant_columns_has_no_components(make):
+    constant = pd.DataFrame({"a": [1.5] * 60, "b": ["x"] * 60})
+    model = make(feature_map=table()).fit(constant, ["u", "v"] * 30)
+    assert model.transform(constant).shape == (60, 0)
+    assert model.n_samples_seen_ == 60
