@@ -110,7 +110,12 @@ def cluster(scratch: Path, workers: int) -> Iterator[tuple[str, Callable[[], dic
     """
     from distributed import Client, LocalCluster
 
-    options = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None, "local_directory": str(scratch)}
+    options = {
+        "threads_per_worker": 1,
+        "host": "127.0.0.1",
+        "dashboard_address": "127.0.0.1:0",
+        "local_directory": str(scratch),
+    }
     with LocalCluster(workers, **options) as started, Client(started, set_as_default=False) as client:
         client.run(_watch_and_moved)
         yield started.scheduler_address, lambda: _added([spent(), *client.run(_watch_and_moved).values()])
