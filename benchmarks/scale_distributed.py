@@ -29,7 +29,7 @@ from stream_dr.distributed import local, parts
 from stream_dr.distributed.cluster import cluster_runner
 from stream_dr.distributed.distributed_replay import replay_in_parts
 from stream_dr.distributed.local import thread_runner
-from stream_dr.distributed.parts import PartialResult, PlanRunner, ProgressCallback
+from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner
 from stream_dr.distributed.task_plan import TaskPlan
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.running.replay import ReplaySettings
@@ -85,7 +85,7 @@ def measured(name: str, folder: Path, scratch: Path, run: PlanRunner, counters: 
     """One replay into a new directory. counters: `spent` and `moved` of all processes, summed."""
     seen: dict[str, Any] = {}
 
-    def timed_run(plan: TaskPlan, told: ProgressCallback) -> Any:
+    def timed_run(plan: TaskPlan, told: BatchCallback) -> Any:
         before, began = counters(), time.perf_counter()
         found: PartialResult = run(plan, told)[0]
         seen["wall"] = time.perf_counter() - began

@@ -124,7 +124,7 @@ class _Gauges(Collector):
         """Yield every metric with its current value."""
         directory = self._directory
         yield _gauge_metric("position", "Position of the log's last event; -1: it is empty.", directory.position)
-        yield _gauge_metric("rows", "Rows in the log.", directory.rows)
+        yield _gauge_metric("rows", "Rows ever appended to the log.", directory.rows)
         yield _gauge_metric("listeners", "Open /events connections.", self._metrics.listeners)
         yield _gauge_metric("body_bytes", "Bytes of request bodies held in memory.", self._memory.bytes)
 

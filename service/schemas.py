@@ -143,7 +143,10 @@ class FiguresQuery(Query):
     @field_validator("dimensions", mode="before")
     @classmethod
     def _parse_number(cls, value: object) -> object:
-        """Convert the query's text to a number, because a Literal of numbers accepts no text."""
+        """Return a number that the query has as text as an int.
+
+        Values of a query are texts, and pydantic accepts only numbers for a Literal of numbers.
+        """
         return int(value) if isinstance(value, str) and value.isdigit() else value
 
 
@@ -318,7 +321,7 @@ class ModelState(BaseModel):
     classes_waiting: list[Label] = Field(description="labels with too few rows to be classes")
     eigenvalues: list[float] = Field(description="eigenvalue of each component")
     chosen: dict[str, int | float] | None = Field(
-        description='value that cross-validation has chosen, as {"gamma", "error", "std_error"} or {"n_components", …}'
+        description='chosen gamma or n_components, its cross-validated error and std_error; null if no parameter is "cv"'
     )
     solution: str | None = Field(description="how it was solved: exact, diagonal, refined or recurrence")
     refined_at: int | None = Field(description="position of the last refine")
@@ -368,7 +371,7 @@ class StreamState(BaseModel):
     """State of the stream."""
 
     position: int = Field(description="position of the last event, -1 if the log is empty")
-    rows: int = Field(description="number of rows in the log")
+    rows: int = Field(description="number of rows ever appended to the log")
     models: list[str] = Field(description="names of the models")
     layout: Literal["dense", "named", "sparse", "table"] | None = Field(
         description="form of the rows, null before the first batch"
@@ -548,8 +551,8 @@ BODY = problems(400, 408, 413, 415)
 MODEL = problems(404, 409)
 
 
-def _replace_constants(schemas: JsonDict) -> None:
-    """Replace each constant that is one of several alternatives by an enumeration of one value.
+def _constants_to_enums(schemas: JsonDict) -> None:
+    """Write {"const": x} as {"enum": [x]} where it is one of several alternatives.
 
     Clients that openapi-python-client generates would reject all other alternatives.
     """
@@ -579,7 +582,7 @@ def openapi_document(app: FastAPI, guarded: bool) -> JsonDict:
         )[1]["$defs"]
         for name, example in EXAMPLES.items():
             components["schemas"][name]["examples"] = [example]
-        _replace_constants(components["schemas"])
+        _constants_to_enums(components["schemas"])
         if guarded:
             meaning = (
                 "Requests that read need the read token or the write token. Requests that write need the write token."

@@ -138,11 +138,11 @@ def check_one_of(fields: object, name: str, choices: tuple[object, ...]) -> None
         raise field_error(fields, name, f"{value!r:.60}", f"one of {', '.join(map(repr, choices))}")
 
 
-def check_equal(state: object, field: str, needed: object) -> None:
-    """Raise DamagedFile unless the field of a state is equal to `needed`."""
-    value = getattr(state, field)
+def check_equal(fields: object, name: str, needed: object) -> None:
+    """Raise DamagedFile unless the field is equal to `needed`."""
+    value = getattr(fields, name)
     if value != needed:
-        raise field_error(state, field, f"{value!r:.60}", f"{needed!r:.60}")
+        raise field_error(fields, name, f"{value!r:.60}", f"{needed!r:.60}")
 
 
 def check_csr_arrays(fields: CsrFields, rows: int, width: int) -> None:

@@ -36,7 +36,7 @@ from stream_dr.errors import OutputExists
 from stream_dr.plotting.report import write_report
 from stream_dr.rows.block import Block, Rows
 from stream_dr.running.query import transform
-from stream_dr.running.replay import ReplaySettings, Watch, replay
+from stream_dr.running.replay import ReplayCallback, ReplaySettings, replay
 from stream_dr.running.warm_up import warm_up
 from stream_dr.shards import writer
 from stream_dr.shards.dataset import open_dataset
@@ -165,7 +165,7 @@ def replay_shards(
     path: Path,
     shards: list[Path],
     models: Models,
-    watch: Watch | None = None,
+    on_progress: ReplayCallback | None = None,
     say: Callable[[str], object] = print,
 ) -> dict[str, float]:
     """Replay shards through models into a directory.
@@ -173,14 +173,14 @@ def replay_shards(
     Returns the number of rows learned per second, by the model's name. The result does not include
     models that learned no row.
 
-    watch: function that receives the progress.
+    on_progress: function that receives the progress.
     say: function that receives messages about compiling.
     """
     with Directory(path) as directory:
         for name, (key, params) in models.items():
             directory.add_model(name, key, params)
         warm_up([model.estimator for model in directory.models.values()], say)
-        replay(directory, open_dataset(shards), ReplaySettings(test=True), watch)
+        replay(directory, open_dataset(shards), ReplaySettings(test=True), on_progress)
         return {
             m.name: m.learning_time.rows / m.learning_time.seconds
             for m in directory.models.values()

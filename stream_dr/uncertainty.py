@@ -1,7 +1,7 @@
 """Results of cross-validation and of the jackknife, which are stored with a projection.
 
-Both need the rows in folds. No row is read again. `CrossValidation` has the error on held-out rows
-for each value of a parameter. `ComponentSpread` says how much the components would
+Both are computed from rows in folds, without reading a row again. `CrossValidation` has the error
+on held-out rows for each value of a parameter. `ComponentSpread` says how much the components would
 differ for another sample of rows.
 """
 
@@ -91,8 +91,7 @@ class ComponentSpread(NamedTuple):
         Standard error of each eigenvalue. With K folds, an interval about an eigenvalue has the
         quantiles of Student's t with K − 1 degrees of freedom. NaN where the eigenvalue is NaN.
     components_std : (p, d) float64
-        Standard error of each loading. NaN for a component that some solution does
-        not have.
+        Standard error of each loading. NaN for a component that some solution does not have.
     angles : (p,) float64
         Typical angle in degrees, at most 90, between a component and the same component of an
         infinite number of rows. The cosine of the angle is the correlation over the rows. If only
@@ -142,17 +141,18 @@ def uncertainty_sentences(choice: CrossValidation | None, spread: ComponentSprea
             f"cross-validation{folds}: error {number_text(error)} ± {number_text(std_error)}."
         )
     if spread is not None:
-        first = spread._replace(angles=spread.angles[:most], plane_angles=spread.plane_angles[: most - 1])
-        sentences += spread_sentences(first)
+        sentences += spread_sentences(spread, most)
     return sentences
 
 
-def spread_sentences(spread: ComponentSpread) -> list[str]:
+def spread_sentences(spread: ComponentSpread, most: int | None = None) -> list[str]:
     """Return sentences that say how well components are known.
 
     The first sentence has all components with an angle of at most 30° (WIDEST_ANGLE). If a
     component's angle is larger and the plane with the next component is known, the two components
-    share a sentence. Do not show error bars of the loadings of these components.
+    share a sentence.
+
+    most: maximum number of components. None means all.
 
     >>> angles, none = np.array([2.0, 40.0, 38.0]), np.zeros(3)
     >>> spread = ComponentSpread(none, none, np.zeros((3, 2)), angles, np.array([np.nan, 6.0]), folds=10)
@@ -162,9 +162,10 @@ def spread_sentences(spread: ComponentSpread) -> list[str]:
     """
     known: list[str] = []
     others = []
+    angles = spread.angles[:most]
     i = 0
-    while i < len(spread.angles):
-        pair = spread.angles[i : i + 2]
+    while i < len(angles):
+        pair = angles[i : i + 2]
         if len(pair) == 2 and pair.max() > WIDEST_ANGLE and not np.isnan(spread.plane_angles[i]):
             plane = _degrees(spread.plane_angles[i])
             others.append(
@@ -181,7 +182,11 @@ def spread_sentences(spread: ComponentSpread) -> list[str]:
 
 
 def number_text(value: float) -> str:
-    """Return a number with three digits that count, without an exponent: 1120 or 0.0354."""
+    """Return a number with three significant digits, without an exponent.
+
+    >>> number_text(1123.6), number_text(0.03541)
+    ('1120', '0.0354')
+    """
     return np.format_float_positional(value, precision=3, fractional=False, trim="-")
 
 

@@ -4,10 +4,12 @@ Numbers that are drawn are also written as CSV, under the picture's name.
 """
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 
 def figure(rows: int, columns: int, width: float = 3.4, height: float = 3.0) -> tuple[Any, Any]:
@@ -33,6 +35,16 @@ def save(picture: Any, folder: str, name: str) -> None:
     picture.savefig(drawn, dpi=90)
     Image.open(drawn).convert("RGB").quantize(64).save(path, optimize=True)
     print(f"drawn: {path}")
+
+
+def numbered_values(results: Mapping[str, Mapping[str, np.ndarray]]) -> list[tuple[str, str, int, float]]:
+    """Return (set, method, number, value) for each value (runs,) of each set and method."""
+    return [
+        (name, method, number, value)
+        for name, methods in results.items()
+        for method, values in methods.items()
+        for number, value in enumerate(values.tolist())
+    ]
 
 
 def save_numbers(folder: Path, name: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

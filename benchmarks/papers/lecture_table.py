@@ -18,7 +18,7 @@ from scipy.stats import binomtest
 from sklearn.preprocessing import normalize
 
 from benchmarks.papers.claims import Claim, Options
-from benchmarks.papers.drawing import figure, save, save_numbers
+from benchmarks.papers.drawing import figure, numbered_values, save, save_numbers
 from benchmarks.papers.sets import NEWS20, RCV1_FRAGMENT, available, load, load_text, split
 from benchmarks.papers.verdicts import Interval, identity, order, within
 from stream_dr import MMC, PCA, WMV, nystroem
@@ -175,13 +175,8 @@ def run(options: Options) -> Iterator[Claim]:
     yield from _averages(results)
     if options.pictures:
         _draw(results, str(options.pictures))
-        numbers = [
-            (name, method, run, value)
-            for name, errors in results.items()
-            for method, values in errors.items()
-            for run, value in enumerate(values.tolist())
-        ]
-        save_numbers(options.pictures, "lecture_table", ("set", "method", "split", "error in %"), numbers)
+        head = ("set", "method", "split", "error in %")
+        save_numbers(options.pictures, "lecture_table", head, numbered_values(results))
     pictures = "the extract names no set and gives no figure of one"
     yield Claim("which sets, and their errors", "two pictures", f"{len(results)} of UCI's", "missing", pictures)
     wide: dict[str, dict[str, np.ndarray]] = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.papers.claims import Claim, Options
-from benchmarks.papers.drawing import figure, save, save_numbers
+from benchmarks.papers.drawing import figure, numbered_values, save, save_numbers
 from benchmarks.papers.srp_dense import Rows, kernel_pca, kspca_of_classes
 from benchmarks.papers.srp_methods import METHODS, accuracy, chosen_gamma, gammas, missing, rows_of
 from benchmarks.papers.verdicts import SPLITS, equal, identity, order, paired_interval, within
@@ -45,13 +45,8 @@ def run(options: Options) -> Iterator[Claim]:
     yield _noise(2 if options.quick else SPLITS)
     if options.pictures:
         _draw(names, options.pictures)
-        rows = [
-            (name, method, split, value)
-            for name, found in results.items()
-            for method, values in found.items()
-            for split, value in enumerate(values.tolist())
-        ]
-        save_numbers(options.pictures, "srp_figure_1", ("set", "method", "split", "accuracy"), rows)
+        head = ("set", "method", "split", "accuracy")
+        save_numbers(options.pictures, "srp_figure_1", head, numbered_values(results))
 
 
 def scores(name: str, runs: int, folds: int) -> Scores:

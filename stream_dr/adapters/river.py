@@ -142,7 +142,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         self.learner.partial_fit(self._row(x, grow=True))
         self._name_columns()
 
-    def learn_many(self, X: Frame) -> None:
+    def learn_many(self, X: Any) -> None:
         """Learn the rows of a data frame, in order."""
         self.learner.partial_fit(self._rows(X, grow=True))
         self._name_columns()
@@ -275,7 +275,7 @@ class RiverSupervisedTransformer(base.SupervisedTransformer, RiverTransformer, b
         self.learner.partial_fit(self._row(x, grow=True), targets_of_one_row(y, self.learner.target_kinds))
         self._name_columns()
 
-    def learn_many(self, X: Frame, y: Iterable[RiverTarget]) -> None:  # type: ignore[override]
+    def learn_many(self, X: Any, y: Iterable[RiverTarget]) -> None:  # type: ignore[override]
         """Learn the rows of a data frame with their targets (rows,), in order."""
         self.learner.partial_fit(self._rows(X, grow=True), [estimator_target(v) for v in y])
         self._name_columns()

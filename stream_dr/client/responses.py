@@ -170,7 +170,7 @@ class StreamFigures(TypedDict):
     """Status of the stream and of its models, as `Client.events` yields it.
 
     position: log position of the last event.
-    rows: number of rows in the log.
+    rows: number of rows ever appended to the log.
     models: status of each model, by the model's name.
     """
 

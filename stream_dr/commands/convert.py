@@ -11,7 +11,7 @@ from stream_dr.shards.manifest import Manifest
 
 Sources = Annotated[
     list[Path],
-    typer.Argument(metavar="SRC…", help="Files to convert. .gz, .bz2, .xz and archive.zip!member are uncompressed."),
+    typer.Argument(metavar="SRC…", help="Files to convert. .gz, .bz2, .xz and archive.zip!member are decompressed."),
 ]
 
 

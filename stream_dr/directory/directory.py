@@ -220,7 +220,7 @@ class Directory(AbstractContextManager["Directory"]):
 
     @property
     def rows(self) -> int:
-        """Number of rows of all events in the log."""
+        """Number of rows ever appended to the log, with those of events that it has dropped."""
         return int(self.log.rows_appended)
 
     def append(self, drafts: Sequence[Draft], up_to_refusal: bool = False) -> list[Receipt | StreamDRError]:

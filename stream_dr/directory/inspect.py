@@ -19,7 +19,7 @@ def inspect(path: Path) -> JsonDict:
     The summary has these keys:
 
     - position: position of the log's last event.
-    - rows: number of rows in the log.
+    - rows: number of rows ever appended to the log.
     - first: position of the oldest event in the log.
     - schema: description of the stream's schema.
     - models: description of each model, by name. It includes "state_sha256" and "snapshots" (the

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from stream_dr import __version__
 from stream_dr.directory.draft import Reference
-from stream_dr.distributed.parts import PartialResult, PlanRunner, ProgressCallback, learn, merge
+from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner, learn, merge
 from stream_dr.distributed.task_plan import Node, Task, TaskPlan
 from stream_dr.errors import ClusterError, SourceMissing, StreamDRError
 from stream_dr.models.entry import Spec
@@ -51,7 +51,7 @@ def cluster_runner(address: str) -> PlanRunner:
     The function raises ClusterError.
     """
 
-    def run(plan: TaskPlan, on_batch: ProgressCallback) -> Sequence[PartialResult]:
+    def run(plan: TaskPlan, on_batch: BatchCallback) -> Sequence[PartialResult]:
         with connect(address) as client:
             check_workers(client, STATES_HELD * _state_bytes(plan))
             return _ClusterRun(client, plan, on_batch).result()
@@ -196,7 +196,7 @@ class _RunContext(NamedTuple):
 class _ClusterRun:
     """One run of a task plan on a Dask cluster."""
 
-    def __init__(self, client: "Client", plan: TaskPlan, on_batch: ProgressCallback) -> None:
+    def __init__(self, client: "Client", plan: TaskPlan, on_batch: BatchCallback) -> None:
         self._client = client
         self._plan = plan
         self._on_batch = on_batch

@@ -24,7 +24,7 @@ from stream_dr.errors import StreamDRError
 from stream_dr.estimators.fitting.mapping import merges_parts
 from stream_dr.models.model import Model
 from stream_dr.models.schema import Schema
-from stream_dr.running.replay import Replay, ReplayReport, ReplaySettings, Watch
+from stream_dr.running.replay import Replay, ReplayCallback, ReplayReport, ReplaySettings
 from stream_dr.shards.dataset import Dataset, Shard
 from stream_dr.statistics.protocol import AdditiveState
 
@@ -34,7 +34,7 @@ def replay_in_parts(
     directory: Directory,
     dataset: Dataset,
     settings: ReplaySettings,
-    on_progress: Watch | None = None,
+    on_progress: ReplayCallback | None = None,
 ) -> ReplayReport:
     """Replay a data set into a directory, in tasks that run at the same time.
 

@@ -12,7 +12,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from stream_dr.directory.draft import Reference
-from stream_dr.distributed.parts import PartialResult, PlanRunner, ProgressCallback, learn, merge
+from stream_dr.distributed.parts import BatchCallback, PartialResult, PlanRunner, learn, merge
 from stream_dr.distributed.task_plan import Node, TaskPlan
 
 
@@ -27,7 +27,7 @@ class _PlanRun:
         any thread, but by one thread at a time.
     """
 
-    def __init__(self, plan: TaskPlan, on_batch: ProgressCallback) -> None:
+    def __init__(self, plan: TaskPlan, on_batch: BatchCallback) -> None:
         self.plan = plan
         self._on_batch = on_batch
         self.refusals: dict[int, PartialResult] = {}
@@ -103,13 +103,13 @@ def thread_runner(count: int) -> PlanRunner:
     count: number of threads of this process.
     """
 
-    def run_in_threads(plan: TaskPlan, on_batch: ProgressCallback) -> tuple[PartialResult, ...]:
+    def run_in_threads(plan: TaskPlan, on_batch: BatchCallback) -> tuple[PartialResult, ...]:
         return run(plan, count, on_batch)
 
     return run_in_threads
 
 
-def run(plan: TaskPlan, threads: int, on_batch: ProgressCallback = lambda reference: None) -> tuple[PartialResult, ...]:
+def run(plan: TaskPlan, threads: int, on_batch: BatchCallback = lambda reference: None) -> tuple[PartialResult, ...]:
     """Run a task plan in threads of this process.
 
     on_batch: function that receives each batch before the batch is learned.

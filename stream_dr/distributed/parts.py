@@ -28,7 +28,7 @@ from stream_dr.rows.block import Block
 from stream_dr.shards.dataset import Shard, open_shard
 from stream_dr.statistics.protocol import AdditiveState, State
 
-ProgressCallback = Callable[[Reference], None]
+BatchCallback = Callable[[Reference], None]
 """Function that receives every batch before it is learned."""
 
 
@@ -46,7 +46,7 @@ class PartialResult(NamedTuple):
     refusal: StreamDRError | None = None
 
 
-PlanRunner = Callable[[TaskPlan, ProgressCallback], Sequence[PartialResult]]
+PlanRunner = Callable[[TaskPlan, BatchCallback], Sequence[PartialResult]]
 """Function that runs a task plan.
 
 It receives the plan and the function to call with each batch. It returns the merged result of the
@@ -72,7 +72,7 @@ def learn(
     schema: Schema,
     limits: Limits,
     states: Sequence[State | None] = (),
-    on_batch: ProgressCallback | None = None,
+    on_batch: BatchCallback | None = None,
 ) -> PartialResult:
     """Learn the batches of a task, one after the other.
 

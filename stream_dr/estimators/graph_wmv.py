@@ -10,11 +10,10 @@ from typing import Any, ClassVar, Literal, cast
 import numpy as np
 import scipy.sparse as sp
 
+from stream_dr.estimators.fitting.neighbourhood_method import NeighbourhoodMethod
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
-from stream_dr.estimators.fitting.reservoir_method import ReservoirMethod
 from stream_dr.projection import Linear
-from stream_dr.solve.graph import Edges, neighbourhood_graph
-from stream_dr.solve.locality import largest_form
+from stream_dr.solve.locality import largest_form, no_components
 from stream_dr.statistics.reservoir import Reservoir
 
 
@@ -30,7 +29,7 @@ class _ByWeights:
 
 
 @dataclass(eq=False, repr=False)
-class GraphWMV(ReservoirMethod):
+class GraphWMV(NeighbourhoodMethod):
     """Find directions along which pairs of rows are far apart, by the weights of a graph.
 
     Weighted maximum variance. The weight of a pair of rows comes from a neighbourhood graph, from
@@ -58,20 +57,6 @@ class GraphWMV(ReservoirMethod):
     unlabelled : {"skip", "use"}, default "skip"
         What to do with rows without a label. "use" learns these rows. They are joined by edges of
         the graph, but have no weights from labels.
-    n_neighbors : int ≥ 1, default 10
-        Number k of nearest rows to which a row is joined by edges. To join all rows, set
-        n_neighbors to `reservoir` and edges to "or".
-    weights : {"heat", "binary"}, default "heat"
-        Weight of an edge. "heat" is exp(−r²/t) for two rows at the distance r. "binary" is 1.
-    temperature : float > 0 or None, default None
-        Parameter t of weights="heat". None means the mean squared length of the edges.
-    edges : {"average", "or"}, default "average"
-        Weight of one-sided edges. An edge is one-sided if only one of its rows is among the k
-        nearest rows of the other. "average" halves the weight of such an edge, and "or" does not
-        change the weight (see `LPP`).
-    radius : float > 0 or None, default None
-        If set, an edge joins two rows if their distance is at most this radius. n_neighbors and
-        edges then have no effect.
     scaling : {"unit", "source"}, default "unit"
         With "unit", the sampled rows have variance 1 along every component. With "source", the
         components are orthonormal, as in the paper.
@@ -102,17 +87,13 @@ class GraphWMV(ReservoirMethod):
     """
 
     target_kinds = _ByWeights()  # type: ignore[assignment]
-    fixed: ClassVar[tuple[str, ...]] = (*ReservoirMethod.fixed, "alpha", "beta", "unlabelled")
+    fixed: ClassVar[tuple[str, ...]] = (*NeighbourhoodMethod.fixed, "alpha", "beta", "unlabelled")
 
     _: KW_ONLY
     graph: float = 1.0
     alpha: float = 0.0
     beta: float = 0.0
     unlabelled: Literal["skip", "use"] = "skip"
-    weights: Literal["heat", "binary"] = "heat"
-    temperature: float | None = None
-    edges: Edges = "average"
-    radius: float | None = None
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
@@ -121,20 +102,12 @@ class GraphWMV(ReservoirMethod):
         check_number("alpha", self.alpha)
         check_number("beta", self.beta, 0.0)
         check_choice("unlabelled", self.unlabelled, ("skip", "use"))
-        check_choice("weights", self.weights, ("heat", "binary"))
-        check_choice("edges", self.edges, ("average", "or"))
-        for name in ("temperature", "radius"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), 0.0, open_low=True)
 
     def solve_sample(self, state: Reservoir) -> Linear:
         """Return the directions with the largest eigenvalues, from the sampled rows."""
         if not len(state.numbers):
-            return Linear(np.zeros(state.n_features), np.zeros((state.n_features, 0)), np.zeros(0), "exact")
-        heat = self.weights == "heat"
-        graph = neighbourhood_graph(
-            state.kept, self.n_neighbors, heat, self.temperature, edges=self.edges, radius=self.radius
-        )
+            return no_components(np.zeros(state.n_features))
+        graph = self.sample_graph(state)
         laplacian = sp.diags_array(graph.degrees, format="csr") - graph.weights
         labels = _indicator(state.codes)
 

@@ -4,15 +4,15 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Literal, cast
 
 from stream_dr.estimators.fitting.mapping import inner_projection
-from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
+from stream_dr.estimators.fitting.neighbourhood_method import NeighbourhoodMethod
+from stream_dr.estimators.fitting.parameter_checks import check_choice
 from stream_dr.estimators.fitting.reservoir_method import Embedding
 from stream_dr.solve.eigenmap import Eigenmap, laplacian_eigenmaps
-from stream_dr.solve.graph import Edges, neighbourhood_graph
 from stream_dr.statistics.reservoir import Reservoir
 
 
 @dataclass(eq=False, repr=False)
-class LaplacianEigenmaps(Embedding):
+class LaplacianEigenmaps(Embedding, NeighbourhoodMethod):
     """Find coordinates of the rows in which neighbours stay together.
 
     Laplacian eigenmaps of a uniform sample of the rows. Rows outside the sample get coordinates by
@@ -30,21 +30,8 @@ class LaplacianEigenmaps(Embedding):
 
     Parameters
     ----------
-    n_neighbors : int ≥ 1, default 10
-        Number k of nearest rows to which a row is joined by edges. To join all rows, set
-        n_neighbors to `reservoir`, weights to "heat" and edges to "or".
-    weights : {"binary", "heat"}, default "binary"
+    weights : {"heat", "binary"}, default "binary"
         Weight of an edge. "binary" is 1. "heat" is exp(−r²/t) for two rows at the distance r.
-    temperature : float > 0 or None, default None
-        Parameter t of weights="heat". None means the mean squared length of the edges.
-    edges : {"average", "or"}, default "average"
-        Weight of one-sided edges. An edge is one-sided if only one of its rows is among the k
-        nearest rows of the other. "average" halves the weight of such an edge. A row then counts
-        as the first of its own k nearest rows, as in scikit-learn's SpectralEmbedding. "or" does
-        not change the weight. A row then has k neighbours other than itself [GLPLS eq. 2.25].
-    radius : float > 0 or None, default None
-        If set, an edge joins two rows if their distance is at most this radius. n_neighbors and
-        edges then have no effect.
     drop_first : bool, default True
         Leave out the eigenvectors of eigenvalue 0. There is one for each connected component of
         the graph. Set drop_first to False to find k clusters by the first k eigenvectors.
@@ -76,28 +63,19 @@ class LaplacianEigenmaps(Embedding):
     """
 
     _: KW_ONLY
-    weights: Literal["binary", "heat"] = "binary"
-    temperature: float | None = None
-    edges: Edges = "average"
-    radius: float | None = None
+    weights: Literal["heat", "binary"] = "binary"
     drop_first: bool = True
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
         super().check_parameters()
-        check_choice("weights", self.weights, ("binary", "heat"))
-        check_choice("edges", self.edges, ("average", "or"))
         check_choice("drop_first", self.drop_first, (False, True))
-        if self.radius is not None:
-            check_number("radius", self.radius, 0.0, open_low=True)
-        if self.temperature is not None:
-            check_number("temperature", self.temperature, 0.0, open_low=True)
 
     def solve_sample(self, state: Reservoir) -> Eigenmap:
         """Return the embedding of the sampled rows, by which other rows are projected."""
-        heat, edges = self.weights == "heat", self.edges
-        graph = neighbourhood_graph(state.kept, self.n_neighbors, heat, self.temperature, None, edges, self.radius)
-        return laplacian_eigenmaps(state.kept, graph, self.n_components, self.scaling == "unit", self.drop_first)
+        return laplacian_eigenmaps(
+            state.kept, self.sample_graph(state), self.n_components, self.scaling == "unit", self.drop_first
+        )
 
     @property
     def parts_(self) -> int:

@@ -10,7 +10,7 @@ from stream_dr.estimators.fitting.parameter_checks import check_choice, check_nu
 from stream_dr.estimators.fitting.reservoir_method import ByClass, ReservoirMethod, check_weighted
 from stream_dr.projection import Linear
 from stream_dr.solve.barycentre import lle_alignment, weight_matrix
-from stream_dr.solve.locality import locality_projection
+from stream_dr.solve.locality import locality_projection, no_components
 from stream_dr.statistics.reservoir import Reservoir
 
 
@@ -86,7 +86,7 @@ class NPE(ReservoirMethod):
         r, d = len(state.numbers), state.n_features
         if r < 2:
             mean = np.asarray(state.kept.mean(axis=0)).ravel() if r else np.zeros(d)
-            return Linear(mean, np.zeros((d, 0)), np.zeros(0), "exact")
+            return no_components(mean)
         codes = state.codes if self.label_aware else np.zeros(r, dtype=np.int32)
         W = weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
         return locality_projection(

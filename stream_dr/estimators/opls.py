@@ -52,10 +52,6 @@ class OPLS(TargetRegression, TwoStage):
         """
         return RightHandSide(moments.cross, moments.target_size)
 
-    def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return the identity (targets, targets), because all targets count alike."""
-        return np.eye(moments.cross.shape[1])
-
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.
 

@@ -101,16 +101,12 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         noise = moments.rounding.noise(moments.diagonal) * moments.target_size
         return pls_rotations(moments.scatter_or_diagonal, moments.cross, most, noise)
 
-    def loss_factors(self, moments: Moments) -> np.ndarray:
-        """Return the identity (targets, targets), because all targets count alike."""
-        return np.eye(moments.cross.shape[1])
-
     def cross_validate(self, parts: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated error for each number of components, at most 25.
 
         parts: states of the folds.
         """
-        return component_path(self, parts, self.one_standard_error)
+        return component_path(self, parts)
 
     def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Return Cxx @ columns (features, m), for the scatter Cxx of the rows."""

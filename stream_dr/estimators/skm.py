@@ -11,7 +11,6 @@ from stream_dr.estimators.fitting.margin import margin_directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
 from stream_dr.statistics.moments.accumulator import MomentState
-from stream_dr.statistics.moments.encoding import Encoding
 
 
 @dataclass(eq=False, repr=False)
@@ -80,10 +79,6 @@ class SKM(ClosedForm):
                 "small, which has to be that of the labelled rows. For a = 1 it has no effect."
             )
         super().check_parameters()
-
-    def target_encoding(self) -> Encoding:
-        """Return the encoding of targets as numeric columns."""
-        return "partial" if self.unlabelled == "use" else self.encoding
 
     def reads_scatter(self) -> bool:
         """True if the method needs the rows' scatter matrix, which is so unless a = 1."""

@@ -16,21 +16,7 @@ from stream_dr.solve.discriminant import combined_eigenpairs_diagonal
 from stream_dr.solve.spectral import EPS, indefinite_eigenpairs
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.class_scatter import ClassScatter
-from stream_dr.statistics.moments.encoding import Encoding
 from stream_dr.targets.label_codes import Label
-
-
-class GrowthByPairs:
-    """Descriptor that returns the growth of WMV's eigenvalues with the rows.
-
-    With pairs="equal", the weights of pairs do not depend on the number N of rows, and eigenvalues
-    grow as N². With pairs="share", the weights are divided by numbers of rows, and eigenvalues
-    grow as N. Eigenvalues with pairs="share" and `pair_weights` are a sum of both.
-    """
-
-    def __get__(self, wmv: Any, owner: type) -> int:
-        """Return the exponent of the number of rows, 1 or 2."""
-        return 1 if wmv is not None and wmv.pairs == "share" else 2
 
 
 @dataclass(eq=False, repr=False)
@@ -94,7 +80,6 @@ class WMV(ClosedForm):
 
     fixed: ClassVar[tuple[str, ...]] = (*ClosedForm.fixed, "unlabelled")
     target_kinds: ClassVar[tuple[str, ...]] = ("class",)
-    eigenvalue_growth: ClassVar[Any] = GrowthByPairs()
     refined_by: ClassVar[Literal["first_stage", "subspace"] | None] = "subspace"
 
     alpha: float = -1.0
@@ -103,6 +88,16 @@ class WMV(ClosedForm):
     pairs: Literal["equal", "share"] = "equal"
     pair_weights: Sequence[Sequence[Any]] | None = None
     unlabelled: Literal["skip", "use"] = "skip"
+
+    @property
+    def eigenvalue_growth(self) -> int:  # type: ignore[override]
+        """Exponent of the growth of the eigenvalues with the number N of rows.
+
+        With pairs="equal", eigenvalues grow as N². With pairs="share", the weights of pairs are
+        divided by numbers of rows, and eigenvalues grow as N. With pairs="share" and
+        `pair_weights`, eigenvalues are a sum of both.
+        """
+        return 1 if self.pairs == "share" else 2
 
     def check_parameters(self) -> None:
         """Raise InvalidParameter when a parameter is outside its range."""
@@ -131,10 +126,6 @@ class WMV(ClosedForm):
         Factors are those in the matrix whose eigenvectors are the components.
         """
         return self.pairs == "share" and not self.pair_weights
-
-    def target_encoding(self) -> Encoding:
-        """Return the encoding of targets as numeric columns."""
-        return "partial" if self.unlabelled == "use" else self.encoding
 
     def class_pairs(self, moments: Moments) -> np.ndarray:
         """Return the weights (classes, classes) of pairs of rows, by the rows' classes.

@@ -59,9 +59,9 @@ class FeatureMap(ABC):
         """
 
     def is_decided_as(self, other: "FeatureMap") -> bool:
-        """Return True if two maps differ only in parameters computed from the first batch.
+        """Return True if `decided` may have made `other` from this map.
 
-        `decided` may then have made `other` from this map.
+        The two maps then differ only in parameters that are computed from the first batch.
         """
         return False
 

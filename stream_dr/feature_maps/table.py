@@ -286,7 +286,7 @@ class Text(FeatureMap):
         return 16 * self.n_features
 
 
-def add(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int = 1) -> TableState:
+def updated_statistics(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int = 1) -> TableState:
     """Return the statistics of a table's columns with a batch added or removed.
 
     Raises SchemaMismatch, InvalidRows or CannotUnlearn.

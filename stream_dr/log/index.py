@@ -316,7 +316,7 @@ def free_space(connection: sqlite3.Connection, folder: Path, files: Iterable[int
     files: position of the first event of each payload file to delete.
 
     At most ENTRIES_A_STEP pages are released to the file system. Returns True if pages were
-    released and more can be.
+    released and there are more to release.
     """
     for file in files:
         bodies_path(folder, file).unlink(missing_ok=True)

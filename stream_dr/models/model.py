@@ -581,7 +581,7 @@ class Model:
         projection = oriented(projection, last.projection if last else None, covariance_product)
         if isinstance(projection, Linear):
             projection = projection.prepared()
-        # If too few folds have rows, the projection is published without its spread.
+        # If a solution without one fold fails, the projection is published without its spread.
         with suppress(StreamDRError):
             projection = self.estimator.with_spread(projection, frozen.state)
 

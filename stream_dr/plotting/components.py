@@ -12,10 +12,10 @@ from stream_dr.plotting.figure import (
     COLOURS,
     FigureDict,
     Trace,
+    component_spread_of,
     empty_figure,
     figure_dict,
     line_trace,
-    linear_with_spread,
     plain_text,
     projection_array,
     whole_number_axis,
@@ -113,8 +113,7 @@ def _loading_uncertainty(model: Any, component: int) -> tuple[str, np.ndarray | 
     component (`ComponentSpread.angles`) is above WIDEST_ANGLE. Error bars would then be shorter
     than the uncertainty. In this case the note states the angle.
     """
-    linear = linear_with_spread(model)
-    spread = None if linear is None else linear.spread
+    spread = component_spread_of(model)
     if spread is None:
         return "", None
     angle = spread.angles[component]
@@ -191,8 +190,7 @@ def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> F
     bars = {"type": "bar", "x": number, "y": values, "name": "eigenvalue", "marker": {"color": COLOURS[0]}}
     line = line_trace(f"captured share of {of}", number[: len(shares)], shares, color=COLOURS[2])
 
-    linear = linear_with_spread(model)
-    spread = None if linear is None else linear.spread
+    spread = component_spread_of(model)
     return figure_dict(
         [bars, line | {"yaxis": "y2"}, *([] if spread is None else [_interval_trace(number, spread)])],
         title,

@@ -176,8 +176,10 @@ def has_figure(kind: str, model: Model | None) -> bool:
 
     model: model that is shown. None means that only figures of all models are shown.
     """
-    if kind != "regularisation" or model is None:
-        return model is not None or kind in OF_ALL
+    if model is None:
+        return kind in OF_ALL
+    if kind != "regularisation":
+        return True
     linear = _published_linear(model)
     return linear is not None and linear.choice is not None
 

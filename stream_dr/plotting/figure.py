@@ -14,6 +14,7 @@ from stream_dr.aliases import JsonDict
 from stream_dr.disk import check_folder
 from stream_dr.errors import InvalidParameter, StreamDRError
 from stream_dr.projection import Linear, Mapped
+from stream_dr.uncertainty import ComponentSpread
 
 COLOURS = (
     *("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951"),
@@ -113,19 +114,18 @@ def without_feature_map_of(model: Any) -> Any:
     return projection.inner if isinstance(projection, Mapped) else projection
 
 
-def linear_with_spread(model: Any) -> Linear | None:
-    """Return the linear projection of a model, or None if it has none.
+def component_spread_of(model: Any) -> ComponentSpread | None:
+    """Return the uncertainty of a model's components, or None if it is not known.
 
-    The uncertainty of the components of an estimator with folds is computed first. The estimator
-    stores the result. If too few folds have rows, the projection is returned without it.
+    It is not known without folds, with too few rows in the folds, and for a refined projection. An
+    estimator with folds computes it now and stores it.
 
     model: fitted estimator or projection.
     """
-    # An AttributeError is raised without folds, and for a refined projection.
     with suppress(AttributeError, StreamDRError):
         model.angles_  # noqa: B018
-    linear = without_feature_map_of(model)
-    return linear if isinstance(linear, Linear) else None
+    projection = without_feature_map_of(model)
+    return projection.spread if isinstance(projection, Linear) else None
 
 
 def projection_array(model: Any, name: str) -> np.ndarray | None:

@@ -64,22 +64,25 @@ draw();matchMedia("(prefers-color-scheme: dark)").addEventListener("change",draw
 
 
 def write_report(
-    directory: Directory, path: Path, rows: int = 5_000, watch: Callable[[int, int], None] = lambda done, all: None
+    directory: Directory,
+    path: Path,
+    rows: int = 5_000,
+    on_progress: Callable[[int, int], None] = lambda done, all: None,
 ) -> None:
     """Write the report of a directory.
 
     path: path of the HTML file.
     rows: maximum number of newest rows to draw in figures of projected rows.
-    watch: function that is called before each model is drawn. Its arguments are the number of
+    on_progress: function that is called before each model is drawn. Its arguments are the number of
         models drawn so far and the number of all models.
 
     Raises the errors of reading the log.
     """
-    page = "".join(_page_parts(directory, rows, watch))
+    page = "".join(_page_parts(directory, rows, on_progress))
     write_atomically(path, lambda file: file.write(page.encode()))
 
 
-def _page_parts(directory: Directory, rows: int, watch: Callable[[int, int], None]) -> Iterator[str]:
+def _page_parts(directory: Directory, rows: int, on_progress: Callable[[int, int], None]) -> Iterator[str]:
     """Yield the HTML of the page, in parts. The parameters are as in `write_report`."""
     newest = newest_rows(directory, rows)
     records = directory.records.read()
@@ -95,7 +98,7 @@ def _page_parts(directory: Directory, rows: int, watch: Callable[[int, int], Non
         yield from _figure_section(kind, figure_of(directory, kind, records=records))
 
     for number, model in enumerate(_models_by_score(directory)):
-        watch(number, len(directory.models))
+        on_progress(number, len(directory.models))
         yield from _model_section(directory, model)
         for kind in KINDS:
             if kind not in OF_ALL and has_figure(kind, model):

@@ -285,12 +285,12 @@ def _array_as_row(array: np.ndarray) -> pa.Array:
 
 
 def project(
-    directory: Directory, model: Model, source: Source, out: Path, watch: Callable[[int], None] | None = None
+    directory: Directory, model: Model, source: Source, out: Path, on_progress: Callable[[int], None] | None = None
 ) -> int:
     """Write the projected rows of a source to a file, and return the number of rows.
 
     out: path of the file. Its suffix selects the format, as in `check_output_path`.
-    watch: called after each batch with the number of rows written so far.
+    on_progress: called after each batch with the number of rows written so far.
 
     Raises InvalidParameter if there are no rows or no columns to write. Raises NotFitted if the
     model has learned no row, and NeedsRefine if it must be refined first. Also raises the errors
@@ -306,7 +306,7 @@ def project(
         # A batch without columns cannot be written, because Arrow gives it no number of rows.
         raise InvalidParameter(f"{model.name} has no component yet: {model.estimator.limit}. Nothing was written.")
 
-    batches = _projected_batches(directory, model, source, fields, watch or (lambda rows: None))
+    batches = _projected_batches(directory, model, source, fields, on_progress or (lambda rows: None))
     first = next(batches)
     rows = 0
 
@@ -319,14 +319,18 @@ def project(
 
 
 def _projected_batches(
-    directory: Directory, model: Model, source: Source, fields: dict[str, pa.DataType], watch: Callable[[int], None]
+    directory: Directory,
+    model: Model,
+    source: Source,
+    fields: dict[str, pa.DataType],
+    on_progress: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
     """Yield the projected rows of a source, one Arrow batch for each batch with rows."""
     done = 0
     for _, block in source.events():
         batch = projected_batch(block, require_published(model).projection, directory.schema, fields)
         done += block.rows
-        watch(done)
+        on_progress(done)
         if block.rows:
             yield batch
 

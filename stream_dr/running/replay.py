@@ -111,11 +111,11 @@ class Progress(NamedTuple):
     phase: str
 
 
-Watch = Callable[[Progress], None]
+ReplayCallback = Callable[[Progress], None]
 
 
 def replay(
-    directory: Directory, dataset: Dataset, settings: ReplaySettings, on_progress: Watch | None = None
+    directory: Directory, dataset: Dataset, settings: ReplaySettings, on_progress: ReplayCallback | None = None
 ) -> ReplayReport:
     """Let all models of a directory learn a data set.
 
@@ -144,7 +144,7 @@ class Replay:
     """One replay of a data set, in this process or divided among several processes."""
 
     def __init__(
-        self, directory: Directory, dataset: Dataset, settings: ReplaySettings, on_progress: Watch | None
+        self, directory: Directory, dataset: Dataset, settings: ReplaySettings, on_progress: ReplayCallback | None
     ) -> None:
         self.directory = directory
         self.dataset = dataset

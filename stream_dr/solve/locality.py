@@ -79,7 +79,7 @@ def locality_projection(
     small_b = U.T @ (B @ U)
     total = float(s**2 @ np.diag(small_b))
     if total <= 0:
-        return Linear(mean, np.zeros((d, 0)), np.zeros(0), "exact")
+        return no_components(mean)
 
     share = RIDGE / len(s) if r <= d and not gamma else len(s) * EPS
     ridge = max(gamma, share * total)
@@ -121,7 +121,7 @@ def largest_form(
     mean = np.asarray(rows.mean(axis=0)).ravel()
     U, s, V = _thin_svd(rows, mean)
     if float(s @ s) < np.finfo(float).tiny:
-        return Linear(mean, np.zeros((rows.shape[1], 0)), np.zeros(0), "exact")
+        return no_components(mean)
 
     values, vectors = np.linalg.eigh(_symmetric(s[:, None] * (U.T @ product(U)) * s))
     values, vectors = values[::-1][:n_components], vectors[:, ::-1][:, :n_components]
@@ -192,3 +192,8 @@ def _rounding_cut(s: np.ndarray, r: int, offset: float) -> float:
 def _symmetric(matrix: np.ndarray) -> np.ndarray:
     """Return the symmetric part (M + Mᵀ)/2 of a square matrix M."""
     return 0.5 * (matrix + matrix.T)
+
+
+def no_components(mean: np.ndarray) -> Linear:
+    """Return a projection to no components, of rows with this mean (features,)."""
+    return Linear(mean, np.zeros((len(mean), 0)), np.zeros(0), "exact")

@@ -168,7 +168,7 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, flo
     new: (d, p) float64. If d and d' differ, the array with fewer rows is extended by rows of
         zeros.
     """
-    old, new = _same_rows(old, new)
+    old, new = same_rows(old, new)
     if not old.shape[1] or not new.shape[1]:
         return np.zeros((old.shape[1], new.shape[1])), 1.0
 
@@ -220,21 +220,30 @@ def _cosines(old: np.ndarray, new: np.ndarray, product: Product | None = None) -
     product: function that multiplies columns by the rows' scatter. If not None, the correlations of
         the rows' projections onto the columns are returned instead of the cosines.
     """
-    old, new = _same_rows(old, new)
+    old, new = same_rows(old, new)
     if product is None:
         sizes = np.outer(column_norms(old), column_norms(new))
         return (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
 
     # The scatter reduces the influence of features of small variance, whose loadings are noisy.
-    both = np.hstack([old, new])
     q = old.shape[1]
-    products = both.T @ product(both)
+    return correlations(np.hstack([old, new]), product)[:q, q:]
+
+
+def correlations(columns: np.ndarray, product: Product) -> np.ndarray:
+    """Return the correlations (m, m) of the rows' projections onto columns (d, m).
+
+    product: function that multiplies columns by the rows' scatter.
+    """
+    products = columns.T @ product(columns)
     lengths = np.sqrt(np.maximum(np.diagonal(products), 0.0))
-    sizes = np.outer(lengths[:q], lengths[q:])
-    return products[:q, q:] / np.where(sizes > 0, sizes, 1.0)
+    sizes = np.outer(lengths, lengths)
+    correlated: np.ndarray = products / np.where(sizes > 0, sizes, 1.0)
+    return correlated
 
 
-def _same_rows(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def same_rows(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return two arrays of columns, the shorter one with rows of zeros added."""
     d = max(len(old), len(new))
     return _pad_rows(old, d), _pad_rows(new, d)
 

@@ -127,10 +127,7 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tupl
     gamma: ridge.
     rounding: rounding errors of `scatter`. They decide which features do not vary.
     """
-    varying = np.flatnonzero(rounding.varying(np.diagonal(scatter)))
-    part = scatter if len(varying) == len(scatter) else scatter[np.ix_(varying, varying)]
-    rounding = rounding._replace(shift=rounding.shift[varying])
-
+    varying, part, rounding = varying_part(scatter, rounding)
     root, root_t = _inverse_root_by_cholesky(part, gamma, rounding) or _inverse_root_by_eigenpairs(
         part, gamma, rounding
     )
@@ -143,6 +140,19 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tupl
         return out
 
     return widened, lambda b: root_t(b[varying])
+
+
+def varying_part(scatter: np.ndarray, rounding: Rounding) -> tuple[np.ndarray, np.ndarray, Rounding]:
+    """Return the indices of the features that vary, their scatter and its rounding errors.
+
+    If all features vary, the scatter is not copied.
+
+    scatter: (features, features), scatter of the centred rows.
+    rounding: rounding errors of `scatter`.
+    """
+    varying = np.flatnonzero(rounding.varying(np.diagonal(scatter)))
+    part = scatter if len(varying) == len(scatter) else scatter[np.ix_(varying, varying)]
+    return varying, part, rounding._replace(shift=rounding.shift[varying])
 
 
 def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:

@@ -207,14 +207,6 @@ class FeatureCountAccumulator(AccumulatorBase):
         """Number of rows (labels,) int64 with each label."""
         return self._label_rows
 
-    @property
-    def labels_left(self) -> tuple[Label, ...]:
-        """Labels of the remaining rows, in order of first appearance.
-
-        A label that only unlearned rows had is not included.
-        """
-        return tuple(label for label, rows in zip(self.labels, self._label_rows, strict=True) if rows)
-
     def _check(self, block: Block) -> None:
         if not block.sparse and self.n_features and block.features != self.n_features:
             raise width_mismatch(block.features, self.n_features)

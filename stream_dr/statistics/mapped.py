@@ -24,13 +24,13 @@ from stream_dr.feature_maps.nystroem import Landmarks
 from stream_dr.feature_maps.table import (
     Table,
     TableState,
-    add,
     depends_on_others,
     encoded_columns,
     is_mapping_fixed,
     mapped_rows,
     merge_table_states,
     table_parts,
+    updated_statistics,
 )
 from stream_dr.feature_maps.table_columns import TableColumn
 from stream_dr.feature_maps.widths import check_most_columns, diagonal_reason, max_columns
@@ -420,7 +420,7 @@ class TableAccumulator(MappedAccumulator):
         if before is None and isinstance(self._map, Table) and self.scatter == "exact":
             check_most_columns(self._map.encoding(), self._map.overrides(), rows.kinds, EXACT_WIDTH)
 
-        self.table = add(self._map, before, rows)
+        self.table = updated_statistics(self._map, before, rows)
         try:
             if before is None:
                 self._warn_of_diagonal(self.table)
@@ -463,7 +463,7 @@ class TableAccumulator(MappedAccumulator):
                 "their time. Learn anew without them (a directory's models are), or take a constant impute (table), or "
                 "idf=False (text)."
             )
-        table = add(self._map, self.table, rows, sign=-1)
+        table = updated_statistics(self._map, self.table, rows, sign=-1)
         self.inner.remove(self._map_part(block._replace(X=rows)), **options)
         self.table = table
 

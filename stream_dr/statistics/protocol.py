@@ -219,8 +219,15 @@ class AccumulatorBase:
 
     @property
     def labels_left(self) -> tuple[Label, ...]:
-        """All labels, because no rows can be unlearned."""
-        return self.labels
+        """Labels of the remaining rows, in order of first appearance.
+
+        A label that only unlearned rows had is not included. All labels are, if rows are not
+        counted by label.
+        """
+        counts = self.label_rows
+        if counts is None:
+            return self.labels
+        return tuple(label for label, rows in zip(self.labels, counts, strict=True) if rows)
 
     def remove(self, block: Block) -> None:
         """Raise CannotUnlearn, because the state does not consist of sums."""

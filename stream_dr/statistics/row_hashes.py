@@ -32,7 +32,7 @@ _FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 """Constants of splitmix64's last step."""
 
 _TARGET = np.uint64(0x9E3779B97F4A7C15)
-"""Number by which the hash of a target differs from that of a row with the same values."""
+"""Number that is mixed into a target's hash, so that equal values of rows and targets differ."""
 
 
 def mix(x: np.ndarray) -> np.ndarray:
@@ -131,10 +131,7 @@ def group_hashes(groups: Iterable[object]) -> np.ndarray:
 
 
 def target_hashes(y: Targets | None, rows: int) -> np.ndarray:
-    """Return what each row's target adds to the row's hash, (rows,) uint64.
-
-    Rows without a target get 0.
-    """
+    """Return the hash (rows,) uint64 of each row's target, 0 for rows without a target."""
     if y is None:
         return np.zeros(rows, dtype=np.uint64)
     sums = np.zeros(rows, dtype=np.uint64)

@@ -51,11 +51,11 @@ class _Utf8(io.RawIOBase):
 
 @contextmanager
 def _open_as_utf8(path: FileName, encoding: str) -> Iterator[io.RawIOBase]:
-    """Open a file as a binary stream, uncompressed and converted to UTF-8.
+    """Open a file as a binary stream, decompressed and converted to UTF-8.
 
     encoding: encoding of the file's text.
 
-    Raises MalformedInput if the file cannot be uncompressed.
+    Raises MalformedInput if the file cannot be decompressed.
     """
     try:
         with open_bytes(path) as file:
@@ -74,7 +74,7 @@ def _is_utf8(encoding: str) -> bool:
 
 @contextmanager
 def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.NativeFile]:
-    """Open a file as a stream of Arrow, uncompressed and converted to UTF-8.
+    """Open a file as a stream of Arrow, decompressed and converted to UTF-8.
 
     Files that Arrow cannot open itself are first copied to a temporary file: xz files, members of
     zip archives, and files in other encodings. The temporary file is deleted when it is closed.
@@ -86,7 +86,7 @@ def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.Nativ
     SourceMissing
         If there is no such file.
     MalformedInput, OSError, EOFError, UnicodeError
-        If the file cannot be uncompressed or decoded.
+        If the file cannot be decompressed or decoded.
     """
     suffix = Path(str(path)).suffix.lower()
     if _is_utf8(encoding) and "!" not in str(path) and suffix not in (".xz", ".zip"):
@@ -104,7 +104,7 @@ def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.Nativ
 
 
 def read_head(path: FileName, encoding: str, size: int) -> pa.BufferReader:
-    """Return the first part of a file, uncompressed and converted to UTF-8.
+    """Return the first part of a file, decompressed and converted to UTF-8.
 
     encoding: encoding of the file's text.
     size: approximate number of bytes to return.

@@ -81,7 +81,7 @@ class Lines(NamedTuple):
 
 
 def open_bytes(path: FileName) -> IO[bytes]:
-    """Open a file as a stream of uncompressed bytes.
+    """Open a file as a stream of decompressed bytes.
 
     path: path of the file, or archive.zip!member.
 
@@ -105,7 +105,7 @@ def open_bytes(path: FileName) -> IO[bytes]:
 
 
 def _open_member(archive: str, member: str) -> IO[bytes]:
-    """Open a member of a zip archive as a stream of uncompressed bytes.
+    """Open a member of a zip archive as a stream of decompressed bytes.
 
     archive: path of the archive.
     member: name of the member. "" means the only file of the archive.
@@ -167,7 +167,7 @@ def _next_lines(lines: Iterator[bytes], rows: int) -> Iterator[bytes]:
 def _raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file as bytes, with their line breaks.
 
-    A byte order mark is removed. Raises MalformedInput if the file cannot be uncompressed or a
+    A byte order mark is removed. Raises MalformedInput if the file cannot be decompressed or a
     line is too long.
     """
     number = 0

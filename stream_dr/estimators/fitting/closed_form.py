@@ -30,12 +30,14 @@ from stream_dr.estimators.fitting.mapping import (
     add_map,
     check_feature_map,
     check_mapped_width,
+    fold_rows,
     fold_states,
-    inner_projection,
     inner_state,
+    linear_of,
     make_accumulator,
     mapped_bytes,
     replace_linear,
+    with_inner,
 )
 from stream_dr.estimators.fitting.moments import Moments, labels_waiting, moments_of
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
@@ -44,7 +46,6 @@ from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block
 from stream_dr.solve.spectral import canonical_basis, with_fixed_signs
-from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
 from stream_dr.statistics.moments.encoding import Encoding
 from stream_dr.statistics.moments.folds import FoldedAccumulator, FoldedState
@@ -107,7 +108,7 @@ class ClosedForm(AdditiveEstimator):
         Number of folds in which the learned rows are stored, each with its own sums. 0 stores one
         sum of all rows. A row's fold follows from a hash of its values and its target. A feature
         map's own statistics (means, frequencies, landmarks) are shared by the folds. Memory and the
-        time of merges grow with the number of folds. Results do not change but for rounding.
+        time of merges grow with the number of folds. Other results change by rounding errors only.
     folds_by : {"row", "id"}, default "row"
         What decides a row's fold. "row" is the row's values and its target. "id" is the row's id,
         so that rows with the same id are in the same fold. Use it if many rows are equal, or if
@@ -199,7 +200,7 @@ class ClosedForm(AdditiveEstimator):
 
     def accumulator(self, state: State | None = None) -> Accumulator:
         """Return an accumulator of centred sums that is empty or continues from `state`."""
-        if state is not None and (have := len(fold_states(state))) != self.fold_count:
+        if state is not None and (have := len(fold_rows(state))) != self.fold_count:
             raise InvalidParameter(
                 f"what was learned is stored in {have} folds, and these parameters need {self.fold_count}. Set "
                 f"folds={have}, or call fit with the rows again."
@@ -249,7 +250,7 @@ class ClosedForm(AdditiveEstimator):
     @property
     def fold_rows_(self) -> np.ndarray:
         """Number of rows (folds,) int64 in each fold."""
-        return np.array([part.rows for part in fold_states(self.state_)], dtype=np.int64)
+        return np.array(fold_rows(self.state_), dtype=np.int64)
 
     def stored_scatter(self) -> str:
         """Return which part of the rows' scatter to store, "auto", "exact" or "diagonal"."""
@@ -269,7 +270,7 @@ class ClosedForm(AdditiveEstimator):
 
     def target_encoding(self) -> Encoding:
         """Return the encoding of targets as numeric columns."""
-        return self.encoding
+        return "partial" if self.unlabelled == "use" else self.encoding
 
     def solve(self, state: State) -> Projection:
         """Return the projection computed from `state`, without changing anything.
@@ -278,6 +279,7 @@ class ClosedForm(AdditiveEstimator):
         """
         # With a feature map, `inner` is the state of the mapped rows.
         inner = cast(MomentState, inner_state(state))
+        state = with_inner(state, inner)
         check_stored_parts(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
         moments = self.moments(state)
 
@@ -409,7 +411,10 @@ class ClosedForm(AdditiveEstimator):
 
     @property
     def angles_(self) -> np.ndarray:
-        """Typical angle (components,) float64 in degrees to those of an infinite number of rows."""
+        """Typical angle (components,) float64 in degrees of each component to the true one.
+
+        The true component is that of an infinite number of rows.
+        """
         return self._spread().angles
 
     @property
@@ -427,7 +432,7 @@ class ClosedForm(AdditiveEstimator):
         """
         if not self.fold_count:
             raise AttributeError(f"{type(self).__name__} has no folds: set folds=5 before the rows are learned.")
-        projection = cast(Linear, inner_projection(self.projection()))
+        projection = linear_of(self.projection())
         if projection.solution == "refined":
             raise AttributeError(
                 "the projection was refined, and the folds have no refined solutions to compare it with."
@@ -435,7 +440,7 @@ class ClosedForm(AdditiveEstimator):
         if projection.spread is None:
             fitted = self.fitted()
             fitted.projection = self.with_spread(self.projection(), fitted.accumulator.freeze())
-            projection = cast(Linear, inner_projection(fitted.projection))
+            projection = linear_of(fitted.projection)
         assert projection.spread is not None
         return projection.spread
 
@@ -448,12 +453,12 @@ class ClosedForm(AdditiveEstimator):
         """
         from stream_dr.estimators.fitting.jackknife import component_spread
 
-        inner = cast(Linear, inner_projection(projection))
+        inner = linear_of(projection)
         parts = fold_states(state)
         if not parts or inner.solution == "refined":
             return projection
-        mapped = [state._replace(inner=part) if isinstance(state, MappedState) else part for part in parts]
-        spread = component_spread(self.with_choice(inner.choice), mapped, projection)
+        states = [with_inner(state, part) for part in parts]
+        spread = component_spread(self.with_choice(inner.choice), states, projection)
         return replace_linear(projection, spread=spread)
 
     def with_choice(self, choice: CrossValidation | None) -> Self:

@@ -483,6 +483,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
         weights = as_weights(rows.weights, n_rows)
         targets = self._parse_targets(accumulator, rows.y, n_rows) if need_targets or rows.y is not None else None
+        # Learning one row at a time should take few calls, so `fold_hashes` is not always called.
         hashes = self.fold_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
         block = Block(X, targets, weights, None, names, rows.width_stated, checked=True, hashes=hashes)
         return block, None if by_name else names

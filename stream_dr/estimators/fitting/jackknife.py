@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from stream_dr.estimators.fitting.mapping import inner_projection, inner_state
+from stream_dr.estimators.fitting.mapping import inner_state, linear_of, with_inner
 from stream_dr.estimators.fitting.not_fitted import NotFitted
-from stream_dr.estimators.fitting.ridge_path import others
+from stream_dr.estimators.fitting.ridge_path import leave_one_out
 from stream_dr.projection import Linear, Projection
-from stream_dr.solve.orientation import GAP, Product
-from stream_dr.statistics.mapped import MappedState
+from stream_dr.solve.orientation import GAP, Product, correlations, same_rows
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import State
 from stream_dr.uncertainty import FEWEST_FOLDS, ComponentSpread
@@ -72,17 +71,17 @@ def component_spread(
     n = float(weights.sum())
     growth = estimator.eigenvalue_growth
 
-    whole_state = _with_moments(filled[0], reduce(MomentState.merge, states))
-    whole = _linear(estimator.solve(whole_state) if whole_projection is None else whole_projection)
+    whole_state = with_inner(filled[0], reduce(MomentState.merge, states))
+    whole = linear_of(estimator.solve(whole_state) if whole_projection is None else whole_projection)
 
     # A ridge that stays the same would shrink components more if there are fewer rows.
     left_out = []
     product = partial(estimator.scatter_product, whole_state)
-    for weight, rest in zip(weights.tolist(), others(states), strict=True):
+    for weight, rest in zip(weights.tolist(), leave_one_out(states), strict=True):
         reduced = copy(estimator)
         reduced.gamma = float(estimator.gamma) * (n - weight) / n
-        state = _with_moments(filled[0], rest)
-        solved = _linear(reduced.solve(state))
+        state = with_inner(filled[0], rest)
+        solved = linear_of(reduced.solve(state))
         compared = _compare(whole, solved, product)
         left_out.append(compared._replace(eigenvalues=compared.eigenvalues / (n - weight) ** growth))
 
@@ -103,15 +102,6 @@ def _moment_state(state: State) -> MomentState:
     return cast(MomentState, inner_state(state))
 
 
-def _with_moments(part: State, moments: MomentState) -> State:
-    """Return a state of these moments, with the feature map of `part` if it has one."""
-    return part._replace(inner=moments) if isinstance(part, MappedState) else moments
-
-
-def _linear(projection: Projection) -> Linear:
-    return cast(Linear, inner_projection(projection))
-
-
 def _compare(whole: Linear, solved: Linear, product: Product) -> _LeftOut:
     """Return the comparison of a solution without one fold with that of all rows.
 
@@ -125,18 +115,16 @@ def _compare(whole: Linear, solved: Linear, product: Product) -> _LeftOut:
     from scipy.optimize import linear_sum_assignment
 
     d, p = whole.loadings.shape
-    both = np.hstack([whole.loadings, _pad_rows(solved.loadings, d)])
-    products = both.T @ product(both)
-    lengths = np.sqrt(np.maximum(np.diagonal(products), 0.0))
-    sizes = np.outer(lengths, lengths)
-    cosines = np.divide(products, sizes, out=np.zeros_like(products), where=sizes > 0.0)
+    # Sparse rows may have fewer features without the left-out fold.
+    own, solved_loadings = same_rows(whole.loadings, solved.loadings)
+    cosines = correlations(np.hstack([own, solved_loadings]), product)
 
     of_whole, of_other = linear_sum_assignment(np.abs(cosines[:p, p:]), maximize=True)
     matched = cosines[of_whole, p + of_other]
     squares = np.ones(p)
     squares[of_whole] = np.clip(1.0 - matched**2, 0.0, 1.0)
     loadings = np.full((d, p), np.nan)
-    loadings[:, of_whole] = _pad_rows(solved.loadings, d)[:, of_other] * np.where(matched < 0.0, -1.0, 1.0)
+    loadings[:, of_whole] = solved_loadings[:, of_other] * np.where(matched < 0.0, -1.0, 1.0)
 
     rank = np.argsort(np.argsort(-whole.eigenvalues, kind="stable"))
     values = np.full(max(p, solved.n_components), np.nan)
@@ -147,11 +135,6 @@ def _compare(whole: Linear, solved: Linear, product: Product) -> _LeftOut:
     at[of_whole] = p + of_other
     plane_squares = _plane_squares(np.pad(cosines, (0, 1)), at, _near_pairs(whole.eigenvalues))
     return _LeftOut(values[rank], loadings, squares, plane_squares)
-
-
-def _pad_rows(loadings: np.ndarray, d: int) -> np.ndarray:
-    # Sparse rows may have fewer features without the left-out fold.
-    return np.pad(loadings, ((0, d - len(loadings)), (0, 0)))
 
 
 def _near_pairs(eigenvalues: np.ndarray) -> np.ndarray:

@@ -6,18 +6,15 @@ that a service has published from it predict the same labels [mathematics §10].
 """
 
 import warnings
-from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import log_softmax
 
 from stream_dr.errors import Uncalibrated
-from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
+from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike
 from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.not_fitted import NotFitted
+from stream_dr.estimators.fitting.predictor import Predictor
 from stream_dr.estimators.fitting.sklearn_bases import ClassifierMixin
 from stream_dr.projection import LinearProjection
 from stream_dr.readout import LOG_POSTERIORS, Readout
@@ -25,7 +22,7 @@ from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.targets import Targets
 
 
-class LinearClassifier(ClassifierMixin, ClosedForm):
+class LinearClassifier(ClassifierMixin, Predictor):
     """Base class of estimators that are also classifiers.
 
     Attributes
@@ -41,27 +38,6 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
     """
 
     predicts_with_all = True
-
-    def partial_fit(
-        self,
-        X: RowsLike,
-        y: TargetsLike = None,
-        sample_weight: WeightsLike = None,
-        classes: ArrayLike | None = None,
-        *,
-        groups: GroupsLike = None,
-    ) -> Self:
-        """Learn more rows X (rows, features).
-
-        If an error is raised, the state is unchanged.
-
-        y: targets (rows,).
-        sample_weight: weights (rows,).
-        classes: ignored, because new labels may come at any time. The argument exists for code
-            written for scikit-learn's classifiers.
-        groups: group (rows,) of each row, as in `fit`.
-        """
-        return super().partial_fit(X, y, sample_weight, groups=groups)
 
     def predict(self, X: RowsLike) -> np.ndarray:
         """Return the most probable label (rows,) of each row.
@@ -135,12 +111,6 @@ class LinearClassifier(ClassifierMixin, ClosedForm):
         readout = self._readout()
         coefficients = (all_loadings(projection) @ readout.weights).T
         return coefficients, readout.offset - coefficients @ projection.mean
-
-    def _readout(self) -> Readout:
-        projection = self.linear_projection()
-        if projection.readout is None or not len(projection.readout.offset):
-            raise NotFitted("no label has been learned with a weight above 0: pass labelled rows first.")
-        return projection.readout
 
     def _warn_uncalibrated(self) -> None:
         if self.solution_ == "diagonal":

@@ -96,6 +96,11 @@ def make_accumulator(
     )
 
 
+def linear_of(projection: Projection) -> Linear:
+    """Return the linear part of the projection of a closed-form estimator."""
+    return cast(Linear, inner_projection(projection))
+
+
 def solve_mapped(state: State, solve: Callable[[InnerState], Projection]) -> Projection:
     """Return the projection computed from `state`.
 
@@ -112,14 +117,34 @@ def inner_state(state: State) -> State:
 
     If the rows are stored in folds, the result is the state of the rows of all folds.
     """
-    inner: State = state.inner if isinstance(state, MappedState) else state
+    inner = unmapped_state(state)
     return inner.whole() if isinstance(inner, FoldedState) else inner
 
 
 def fold_states(state: State) -> tuple[MomentState, ...]:
     """Return the state of the mapped rows of each fold. Empty if rows are not in folds."""
+    inner = unmapped_state(state)
+    return inner.unscaled_parts() if isinstance(inner, FoldedState) else ()
+
+
+def fold_rows(state: State) -> list[int]:
+    """Return the number of rows in each fold. Empty if rows are not in folds."""
+    inner = unmapped_state(state)
+    return [part.rows for part in inner.parts] if isinstance(inner, FoldedState) else []
+
+
+def unmapped_state(state: State) -> State:
+    """Return the state of the mapped rows as it is stored, in folds or not."""
     inner: State = state.inner if isinstance(state, MappedState) else state
-    return inner.true_parts() if isinstance(inner, FoldedState) else ()
+    return inner
+
+
+def with_inner(state: State, inner: State) -> State:
+    """Return a state with another state of the mapped rows, and the same feature map.
+
+    If there is no feature map, `inner` itself is returned.
+    """
+    return state._replace(inner=inner) if isinstance(state, MappedState) else inner
 
 
 def add_map(state: State, projection: Projection) -> Projection:

@@ -23,7 +23,7 @@ from stream_dr.estimators.fitting.fitted_state import FittedState
 from stream_dr.estimators.fitting.mapping import inner_state
 from stream_dr.estimators.fitting.moments import Moments, moments_of
 from stream_dr.feature_maps import feature_map
-from stream_dr.feature_maps.table import add, mapped_rows, without_statistics
+from stream_dr.feature_maps.table import mapped_rows, updated_statistics, without_statistics
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source
 from stream_dr.solve.scatter_product import ScatterProduct
@@ -254,7 +254,7 @@ class MappedSource:
             elif table is None:
                 rows = self._map.apply(block.X, self._width, block.names)
             else:
-                table = add(self._map, table, block.X)
+                table = updated_statistics(self._map, table, block.X)
                 rows = mapped_rows(self._map, table, block.X)
             yield position, block._replace(X=rows, names=None, width_stated=True, checked=False)
 

@@ -29,6 +29,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.moments import Moments, moments_of, scale_features
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.solve.spectral import semidefinite_eigenpairs
+from stream_dr.solve.two_stage import varying_part
 from stream_dr.statistics.moments.state import MomentState, brought_together, empty_state, stored_parts
 from stream_dr.uncertainty import FEWEST_FOLDS, CrossValidation
 
@@ -56,7 +57,7 @@ Fit = Callable[[Moments], tuple[np.ndarray, np.ndarray]]
 """Function that returns the basis V (features, r) and the factors g (m, r) of m predictors."""
 
 
-def check_ridge_path(estimator: "TwoStage") -> None:
+def check_gamma_cv(estimator: "TwoStage") -> None:
     """Raise InvalidParameter if gamma='cv' and another parameter exclude each other."""
     if estimator.shrinkage is not None:
         raise InvalidParameter(
@@ -70,7 +71,7 @@ def check_ridge_path(estimator: "TwoStage") -> None:
         )
 
 
-def others(parts: Sequence[MomentState]) -> Iterator[MomentState]:
+def leave_one_out(parts: Sequence[MomentState]) -> Iterator[MomentState]:
     """Yield for each fold the merge of all other folds.
 
     Needs about K log₂ K merges for K folds, and holds at most log₂ K + 2 merged states at a time.
@@ -80,26 +81,25 @@ def others(parts: Sequence[MomentState]) -> Iterator[MomentState]:
     if parts:
         first = parts[0]
         nothing = empty_state(first.encoding, first.scatter, first.decay, *stored_parts(first))
-        yield from _others_within(parts, nothing)
+        yield from _leave_one_out_within(parts, nothing)
 
 
-def _others_within(parts: Sequence[MomentState], outside: MomentState) -> Iterator[MomentState]:
+def _leave_one_out_within(parts: Sequence[MomentState], outside: MomentState) -> Iterator[MomentState]:
     """Yield the merge of `outside` and all other folds of `parts`."""
     if len(parts) == 1:
         yield outside
         return
     half = len(parts) // 2
     first, second = parts[:half], parts[half:]
-    yield from _others_within(first, reduce(MomentState.merge, second, outside))
-    yield from _others_within(second, reduce(MomentState.merge, first, outside))
+    yield from _leave_one_out_within(first, reduce(MomentState.merge, second, outside))
+    yield from _leave_one_out_within(second, reduce(MomentState.merge, first, outside))
 
 
-def ridge_path(
-    estimator: "TwoStage", parts: Sequence[MomentState], one_standard_error: bool = False
-) -> CrossValidation:
+def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState]) -> CrossValidation:
     """Return the cross-validated error for each ridge.
 
-    The ridge of least error is chosen. Costs O(K d³) for K folds and d features.
+    The ridge of least error is chosen. With `one_standard_error`, it is the largest ridge whose error
+    exceeds the least error by at most the standard error of the least error. Costs O(K d³) for K folds and d features.
 
     Parameters
     ----------
@@ -109,9 +109,6 @@ def ridge_path(
     parts : sequence of MomentState
         States of the folds. Their labels may be in different order. Folds without rows are
         ignored.
-    one_standard_error : bool, default False
-        If true, choose the largest ridge whose error exceeds the least error by at most the
-        standard error of the least error.
 
     Raises
     ------
@@ -127,7 +124,7 @@ def ridge_path(
     the best ridge may then be outside the compared ones.
     """
     full, folds = _checked_folds(parts, "gamma")
-    whole = moments_of(full, bool(estimator.standardize), estimator.min_class_rows)
+    whole = estimator.moments(full)
 
     def fit(train: Moments) -> tuple[np.ndarray, np.ndarray]:
         values, vectors = _scatter_eigenpairs(train)
@@ -135,7 +132,7 @@ def ridge_path(
 
     mean, std_error = _cross_validated(estimator, folds, whole, fit)
     chosen = int(mean.argmin())
-    if one_standard_error:
+    if estimator.one_standard_error:
         chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[-1])
 
     path = CrossValidation("gamma", TAU * _mean_scatter(whole), mean, std_error, chosen, TAU.copy())
@@ -151,31 +148,30 @@ def ridge_path(
     return path
 
 
-def component_path(
-    estimator: "PLSDA", parts: Sequence[MomentState], one_standard_error: bool = False
-) -> CrossValidation:
+def component_path(estimator: "PLSDA", parts: Sequence[MomentState]) -> CrossValidation:
     """Return the cross-validated error for each number of components.
 
-    The number of least error is chosen. At most 25 components are compared, and at most as many as
-    the model of all rows has. If a fold's training rows have fewer components, all of these are
-    used. The parameter `n_components` of the estimator is not used.
+    The number of least error is chosen. With `one_standard_error`, it is the smallest number whose
+    error exceeds the least error by at most the standard error of the least error.
+
+    At most 25 components are compared, and at most as many as the model of all rows has. If a
+    fold's training rows have fewer components, all of these are used. The parameter `n_components`
+    of the estimator is not used.
 
     parts: states of the folds, as in `ridge_path`. The errors that are raised are the same, too.
-    one_standard_error: if true, choose the smallest number of components whose error exceeds the
-        least error by at most the standard error of the least error.
     """
     full, folds = _checked_folds(parts, "n_components")
-    whole = moments_of(full, bool(estimator.standardize), estimator.min_class_rows)
+    whole = estimator.moments(full)
     m = max(estimator.rotations(whole, MOST_COMPONENTS)[0].shape[1], 1)
 
     def fit(train: Moments) -> tuple[np.ndarray, np.ndarray]:
-        rotations, _ = estimator.rotations(train, m)
-        variances = (rotations * train.scatter_product(rotations)).sum(axis=0)
+        rotations, values = estimator.rotations(train, m)
+        variances = estimator.scatter_along(train, rotations, values)
         return rotations, np.tri(m, rotations.shape[1]) / variances
 
     mean, std_error = _cross_validated(estimator, folds, whole, fit)
     chosen = int(mean.argmin())
-    if one_standard_error:
+    if estimator.one_standard_error:
         chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[0])
     return CrossValidation("n_components", np.arange(1, m + 1), mean, std_error, chosen)
 
@@ -195,7 +191,7 @@ def _checked_folds(parts: Sequence[MomentState], parameter: str) -> tuple[Moment
             "of such folds say little. Give groups to fit and partial_fit, such as the number of each row.",
             stacklevel=2,
         )
-    filled = [part for part in parts if part.rows > 0 and part.weight > 0.0]
+    filled = [part for part in parts if part.weight > 0.0]
     if len(filled) < FEWEST_FOLDS:
         raise NotFitted(
             f"{parameter}='cv' needs rows in at least {FEWEST_FOLDS} folds; {len(filled)} of {len(parts)} folds have rows "
@@ -213,7 +209,7 @@ def _checked_folds(parts: Sequence[MomentState], parameter: str) -> tuple[Moment
             f"before the rows are learned, or give {parameter} as a number."
         )
     full = reduce(MomentState.merge, filled)
-    return full, [brought_together(full, part)[1] for part in filled]
+    return full, list(brought_together(*filled))
 
 
 def _cross_validated(
@@ -231,8 +227,8 @@ def _cross_validated(
 
     errors = []
     weights = []
-    for fold, other in zip(folds, others(folds), strict=True):
-        train = moments_of(other, bool(estimator.standardize), estimator.min_class_rows)
+    for fold, other in zip(folds, leave_one_out(folds), strict=True):
+        train = estimator.moments(other)
         validation = scale_features(moments_of(fold), train.scale)
         errors.append(_held_out_errors(train, validation, F, fit(train)))
         weights.append(validation.weight)
@@ -287,9 +283,8 @@ def _scatter_eigenpairs(m: Moments) -> tuple[np.ndarray, np.ndarray]:
     method is solved [mathematics §3, rule 1].
     """
     assert m.scatter is not None
-    varying = np.flatnonzero(m.rounding.varying(m.diagonal))
-    floor = m.rounding._replace(shift=m.rounding.shift[varying]).floor(m.diagonal[varying])
-    values, inner = semidefinite_eigenpairs(m.scatter[np.ix_(varying, varying)], floor)
+    varying, scatter, rounding = varying_part(m.scatter, m.rounding)
+    values, inner = semidefinite_eigenpairs(scatter, rounding.floor(np.diagonal(scatter)))
     vectors = np.zeros((len(m.diagonal), len(values)))
     vectors[varying] = inner
     return values, vectors

@@ -16,12 +16,13 @@ from typing import NamedTuple, Self, cast
 
 import numpy as np
 
-from stream_dr.errors import InvalidParameter, NotFitted
+from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.mapping import fold_states, inner_projection, inner_state, replace_linear
+from stream_dr.estimators.fitting.mapping import fold_states, inner_state, linear_of, replace_linear
 from stream_dr.estimators.fitting.moments import Moments, divide_by_scale, moments_of
+from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import check_choice
-from stream_dr.projection import Linear, Projection
+from stream_dr.projection import Projection
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.protocol import State
@@ -124,7 +125,7 @@ class PredictsHeldOut(ClosedForm):
         if not self.is_cross_validated:
             name = self.cross_validates
             raise AttributeError(f"{type(self).__name__} was not cross-validated: set {name}='cv'.")
-        choice = cast(Linear, inner_projection(self.projection())).choice
+        choice = linear_of(self.projection()).choice
         assert choice is not None
         return choice
 
@@ -137,14 +138,15 @@ class PredictsHeldOut(ClosedForm):
         columns: (features, m).
         """
 
-    @abstractmethod
     def loss_factors(self, moments: Moments) -> np.ndarray:
         """Return factors F (k, r) of the target columns in the method's loss.
 
-        The loss of rows with the residuals e (k,) is the sum of their |Fᵀ e|².
+        The loss of rows with the residuals e (k,) is the sum of their |Fᵀ e|². By default all
+        targets count alike, and F is the identity.
 
         moments: moments of all rows, with k target columns.
         """
+        return np.eye(moments.cross.shape[1])
 
     def held_out_error(self, other: Self) -> HeldOutError:
         """Return the error of this model on the rows that another model has learned.
@@ -204,10 +206,10 @@ class PredictsHeldOut(ClosedForm):
         V = divide_by_scale(self.linear_projection().loadings, mine.scale)
         gram = V.T @ self.inverted_product(mine, V)
         W = mine.scale[:, None] * (V @ np.linalg.solve(gram, V.T @ mine.cross))
-        return state_error(W, mine, theirs)
+        return error_on_state(W, mine, theirs)
 
 
-def state_error(W: np.ndarray, mine: Moments, theirs: Moments) -> HeldOutError:
+def error_on_state(W: np.ndarray, mine: Moments, theirs: Moments) -> HeldOutError:
     """Return the error of a linear predictor on held-out rows.
 
     The predictor of a row x is ŷ(x) = ȳ + Wᵀ(x − x̄). The held-out rows are not read, because the

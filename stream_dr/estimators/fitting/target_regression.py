@@ -10,18 +10,16 @@ it is reduced-rank regression [mathematics §10].
 
 from abc import abstractmethod
 from itertools import compress
-from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import ClassifierTags, Tags
 
 from stream_dr.errors import EmptyInput, InvalidParameter, WidthMismatch
-from stream_dr.estimators.fitting.closed_form import ClosedForm
-from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
+from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.moments import Moments
-from stream_dr.estimators.fitting.not_fitted import NotFitted
+from stream_dr.estimators.fitting.predictor import Predictor
 from stream_dr.readout import TARGETS, Readout
 from stream_dr.rows.batches import as_block, split_targets
 from stream_dr.rows.block import as_weights, row_weights
@@ -30,7 +28,7 @@ from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.targets import Targets
 
 
-class TargetRegression(ClosedForm):
+class TargetRegression(Predictor):
     """Base class of methods that predict targets by regression on the components.
 
     If target="class", scikit-learn treats the estimator as a classifier, and so stratifies the
@@ -68,27 +66,6 @@ class TargetRegression(ClosedForm):
         """
         projection = self.linear_projection()
         return self._readout().predict(self.project(projection.scoring(), X))
-
-    def partial_fit(
-        self,
-        X: RowsLike,
-        y: TargetsLike = None,
-        sample_weight: WeightsLike = None,
-        classes: ArrayLike | None = None,
-        *,
-        groups: GroupsLike = None,
-    ) -> Self:
-        """Learn more rows X (rows, features) with targets.
-
-        If an error is raised, the state is unchanged.
-
-        y: targets (rows,), or (rows, k) for k columns of numbers.
-        sample_weight: weights (rows,).
-        classes: ignored, because new labels may come at any time. The argument exists for code
-            written for scikit-learn's classifiers.
-        groups: group (rows,) of each row, as in `fit`.
-        """
-        return super().partial_fit(X, y, sample_weight, groups=groups)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -241,12 +218,6 @@ class TargetRegression(ClosedForm):
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
         y = one_label_a_row(y, stacklevel=6) if self.target == "class" else y
         return super()._parse_targets(accumulator, y, rows)
-
-    def _readout(self) -> Readout:
-        projection = self.linear_projection()
-        if projection.readout is None or not len(projection.readout.offset):
-            raise NotFitted("no target has been learned with a weight above 0: pass rows with targets first.")
-        return projection.readout
 
 
 def scatter_along_components(xh: np.ndarray, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
-from stream_dr.estimators.fitting.ridge_path import check_ridge_path, ridge_path
+from stream_dr.estimators.fitting.ridge_path import check_gamma_cv, ridge_path
 from stream_dr.estimators.fitting.state_error import PredictsHeldOut
 from stream_dr.solve.conjugate_gradient import second_stage
 from stream_dr.solve.rounding import exact_rounding
@@ -95,7 +95,7 @@ class TwoStage(PredictsHeldOut):
         super().check_parameters()
         check_choice("scaling", self.scaling, ("unit", "source"))
         if self.is_cross_validated:
-            check_ridge_path(self)
+            check_gamma_cv(self)
         if self.shrinkage is None:
             return
         # The automatic shrinkage of Ledoit and Wolf needs fourth moments, which are not stored.
@@ -166,7 +166,7 @@ class TwoStage(PredictsHeldOut):
 
         parts: states of the folds.
         """
-        return ridge_path(self, parts, self.one_standard_error)
+        return ridge_path(self, parts)
 
     @property
     def gamma_(self) -> float:

@@ -27,7 +27,6 @@ from stream_dr.statistics.moments.state import Centred, MomentState, centred_fea
 from stream_dr.statistics.moments.target_sums import TargetSums, empty_targets
 from stream_dr.statistics.moments.unlearn import subtract_state
 from stream_dr.statistics.protocol import Absent, AccumulatorBase
-from stream_dr.targets.label_codes import Label
 
 SCATTERS = ("auto", "exact", "diagonal", "none")
 
@@ -89,11 +88,12 @@ class MomentAccumulator(AccumulatorBase):
         sets of labels.
         """
         batch = self.plan(block)
-        if batch.rows:
+        rows = batch.rows
+        if rows:
             self.begin(batch)
             step = max_span(self.decay)
-            for start in range(0, batch.rows, step):
-                self.learn(batch, start, min(start + step, batch.rows))
+            for start in range(0, rows, step):
+                self.learn(batch, start, min(start + step, rows))
         self.rows_skipped += batch.skipped
 
     def remove(self, block: Block, age: int = 0) -> None:
@@ -160,14 +160,6 @@ class MomentAccumulator(AccumulatorBase):
     def label_rows(self) -> np.ndarray:
         """Number of rows (labels,) int64 with each label. Read only."""
         return self._targets.label_rows
-
-    @property
-    def labels_left(self) -> tuple[Label, ...]:
-        """Labels of the remaining rows, in order of first appearance.
-
-        A label that only unlearned rows had is not included.
-        """
-        return tuple(label for label, rows in zip(self.labels, self._targets.label_rows, strict=True) if rows)
 
     @property
     def one_label_per_row(self) -> bool:

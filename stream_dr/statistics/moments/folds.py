@@ -24,8 +24,7 @@ from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.batch_plan import BatchPlan
 from stream_dr.statistics.moments.clock import advance_scale, aged_weights, clock_set_back, clock_weights, max_span
 from stream_dr.statistics.moments.label_sets import LabelSets
-from stream_dr.statistics.moments.sparse_sums import SparsePart
-from stream_dr.statistics.moments.state import MomentState, align_state, centred_features, scale_state
+from stream_dr.statistics.moments.state import MomentState, brought_together, scale_state
 from stream_dr.statistics.moments.unlearn import remaining_rows, subtract_state
 from stream_dr.statistics.protocol import AccumulatorBase, nested_state
 from stream_dr.statistics.row_hashes import row_hashes
@@ -113,8 +112,8 @@ class FoldedState(NamedTuple):
         merged = reduce(MomentState.merge, self.parts)
         return merged._replace(decay=self.decay, scale=self.scale, clock=self.clock, rows_skipped=self.rows_skipped)
 
-    def true_parts(self) -> tuple[MomentState, ...]:
-        """Return the state of each fold, with sums that are multiplied by `scale`."""
+    def unscaled_parts(self) -> tuple[MomentState, ...]:
+        """Return the state of each fold with true sums, which are not divided by `scale`."""
         return tuple(scale_state(part, self.scale) for part in self.parts)
 
 
@@ -124,25 +123,14 @@ nested_state(FoldedState)
 def in_step(parts: list[MomentState]) -> tuple[MomentState, ...]:
     """Return states with the same features, labels and label sets.
 
-    If one of the states stores sums of dense rows, all do. Folds of two merged streams may have
-    met labels in different orders, or some of them only.
+    Folds of two merged streams may have met labels in different orders, or some of them only.
     """
-    labels = tuple(dict.fromkeys(label for part in parts for label in part.labels))
-    width, dense = max(part.n_features for part in parts), any(part.dense for part in parts)
-    number = {label: j for j, label in enumerate(labels)}
-
-    aligned = []
-    for part in parts:
-        columns = np.array([number[label] for label in part.labels], dtype=np.int64)
-        columns = columns if part.labels else np.arange(part.columns)
-        part = align_state(part, width, labels, columns, max(len(labels), part.columns))
-        if dense and isinstance(part.features, SparsePart):
-            part = part._replace(features=centred_features(part))
-        aligned.append(part._replace(dense=dense))
+    dense = any(part.dense for part in parts)
+    aligned = [part._replace(dense=dense) for part in brought_together(*parts)]
 
     sets = tuple(dict.fromkeys(own for part in aligned for own in _label_sets(part)))
     return tuple(
-        part._replace(label_sets=part.label_sets.with_sets(sets, width))
+        part._replace(label_sets=part.label_sets.with_sets(sets, part.n_features))
         if isinstance(part.label_sets, LabelSets)
         else part
         for part in aligned
@@ -185,11 +173,8 @@ class FoldedAccumulator(AccumulatorBase):
         self.folds = folds
         self.decay = decay
         self._build = build
-        if state is not None and (len(state.parts) != folds or state.decay != decay):
-            raise CannotMerge(
-                f"a state of {len(state.parts)} folds and decay {state.decay} cannot be continued with {folds} folds and "
-                f"decay {decay}: set the parameters back."
-            )
+        if state is not None and state.decay != decay:
+            raise CannotMerge(f"a state of decay {state.decay} cannot be continued with decay {decay}: set it back.")
         self._load(state or FoldedState(decay, 1.0, 0, 0, (build(None).freeze(),) * folds))
 
     def _load(self, state: FoldedState) -> None:
@@ -215,11 +200,6 @@ class FoldedAccumulator(AccumulatorBase):
     def label_rows(self) -> np.ndarray:
         """Number of rows (labels,) int64 with each label."""
         return np.sum([part.label_rows for part in self._parts], axis=0)
-
-    @property
-    def labels_left(self) -> tuple[Label, ...]:
-        """Labels of the remaining rows, in order of first appearance."""
-        return tuple(label for label, rows in zip(self.labels, self.label_rows, strict=True) if rows)
 
     @property
     def labels(self) -> tuple[Label, ...]:  # type: ignore[override]

@@ -390,23 +390,26 @@ def merge_states(older: MomentState, newer: MomentState) -> MomentState:
     )
 
 
-def brought_together(a: MomentState, b: MomentState) -> tuple[MomentState, MomentState]:
-    """Return two states with the same features, the same labels and the same form.
+def brought_together(*states: MomentState) -> tuple[MomentState, ...]:
+    """Return states with the same features, the same labels and the same form.
 
-    The labels are the labels of a, followed by the labels that only b has. If one state stores
-    centred sums and the other sums about fixed points, both results have centred sums.
+    The labels are in the order in which the states have them, the labels of the first state first.
+    If one state stores centred sums and another sums about fixed points, all results have centred
+    sums.
     """
-    width = max(a.n_features, b.n_features)
-    known = {label: j for j, label in enumerate(a.labels)}
-    for label in b.labels:
-        known.setdefault(label, len(known))
-    labels = tuple(known)
-    theirs = np.array([known[label] for label in b.labels], dtype=np.int64) if b.labels else np.arange(b.columns)
-    total = max(len(labels), a.columns, b.columns)
-    a, b = align_state(a, width, labels, np.arange(a.columns), total), align_state(b, width, labels, theirs, total)
-    if isinstance(a.features, SparsePart) != isinstance(b.features, SparsePart):
-        a, b = a._replace(features=centred_features(a)), b._replace(features=centred_features(b))
-    return a, b
+    labels = tuple(dict.fromkeys(label for state in states for label in state.labels))
+    number = {label: j for j, label in enumerate(labels)}
+    width = max(state.n_features for state in states)
+    total = max(len(labels), *(state.columns for state in states))
+
+    aligned = []
+    for state in states:
+        columns = np.array([number[label] for label in state.labels], dtype=np.int64)
+        columns = columns if state.labels else np.arange(state.columns)
+        aligned.append(align_state(state, width, labels, columns, total))
+    if len({isinstance(state.features, SparsePart) for state in aligned}) > 1:
+        aligned = [state._replace(features=centred_features(state)) for state in aligned]
+    return tuple(aligned)
 
 
 def align_state(

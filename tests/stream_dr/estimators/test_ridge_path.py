@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from stream_dr import CCA, HSL, LDA, OPLS, PLSDA, errors, polynomial
 from stream_dr.estimators import make
 from stream_dr.estimators.fitting.mapping import inner_state
-from stream_dr.estimators.fitting.ridge_path import TAU, check_ridge_path, component_path, others, ridge_path
+from stream_dr.estimators.fitting.ridge_path import TAU, check_gamma_cv, component_path, leave_one_out, ridge_path
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.uncertainty import CrossValidation
 from tests.naive import ridge_path as naive
@@ -165,7 +165,7 @@ def test_mapped_rows_are_cross_validated_by_their_inner_states() -> None:
 def test_others_of_each_fold(folds: int) -> None:
     fold = np.arange(N) % folds
     parts = [LDA().fit(X[fold == f], CLASSES[fold == f]).state_ for f in range(folds)]
-    rest = list(others(parts))
+    rest = list(leave_one_out(parts))
     assert [state.rows for state in rest] == [N - part.rows for part in parts]
     for f, state in enumerate(rest):
         if folds == 1:
@@ -175,12 +175,12 @@ def test_others_of_each_fold(folds: int) -> None:
         order = [got.labels.index(label) for label in expected.labels]
         np.testing.assert_allclose(got.scatter, expected.scatter, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(got.cross[:, order], expected.cross, rtol=1e-9, atol=1e-9)
-    assert list(others([])) == []
+    assert list(leave_one_out([])) == []
 
 
 def test_one_standard_error_takes_the_largest_ridge_that_is_about_as_good() -> None:
     parts = fold_states(OPLS(), X, NUMBERS, FOLD)
-    best, simple = ridge_path(OPLS(), parts), ridge_path(OPLS(), parts, one_standard_error=True)
+    best, simple = ridge_path(OPLS(), parts), ridge_path(OPLS(one_standard_error=True), parts)
     np.testing.assert_array_equal(simple.mean, best.mean)
     limit = best.mean.min() + best.std_error[best.chosen]
     assert simple.chosen > best.chosen
@@ -224,12 +224,12 @@ def test_what_cannot_be_cross_validated_is_refused(choose: Any, key: str) -> Non
 
 def test_parameters_that_exclude_cross_validation() -> None:
     for estimator in (LDA(), OPLS(), CCA(), HSL()):
-        check_ridge_path(estimator)
+        check_gamma_cv(estimator)
         estimator.shrinkage = 0.1
         with pytest.raises(errors.InvalidParameter, match=r"shrinkage=0\.1 are two ways"):
-            check_ridge_path(estimator)
+            check_gamma_cv(estimator)
     with pytest.raises(errors.InvalidParameter, match="Give laplacian='zhou'"):
-        check_ridge_path(HSL(laplacian="star"))
+        check_gamma_cv(HSL(laplacian="star"))
 
 
 def test_paths_are_stored_and_checked() -> None:

@@ -1,0 +1,41 @@
+"""Base class of estimators that predict targets from a row's components."""
+
+from typing import Self
+
+from numpy.typing import ArrayLike
+
+from stream_dr.estimators.fitting.closed_form import ClosedForm
+from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
+from stream_dr.estimators.fitting.not_fitted import NotFitted
+from stream_dr.readout import Readout
+
+
+class Predictor(ClosedForm):
+    """Base class of estimators whose projection has a `Readout`, which predicts targets."""
+
+    def partial_fit(
+        self,
+        X: RowsLike,
+        y: TargetsLike = None,
+        sample_weight: WeightsLike = None,
+        classes: ArrayLike | None = None,
+        *,
+        groups: GroupsLike = None,
+    ) -> Self:
+        """Learn more rows X (rows, features) with targets.
+
+        If an error is raised, the state is unchanged.
+
+        y: targets (rows,), or (rows, k) for k columns of numbers.
+        sample_weight: weights (rows,).
+        classes: ignored, because new labels may come at any time. The argument exists for code
+            written for scikit-learn's classifiers.
+        groups: group (rows,) of each row, as in `fit`.
+        """
+        return super().partial_fit(X, y, sample_weight, groups=groups)
+
+    def _readout(self) -> Readout:
+        projection = self.linear_projection()
+        if projection.readout is None or not len(projection.readout.offset):
+            raise NotFitted("no target has been learned with a weight above 0: pass rows with targets first.")
+        return projection.readout
