@@ -224,10 +224,11 @@ class AccumulatorBase:
         A label that only unlearned rows had is not included. All labels are, if rows are not
         counted by label.
         """
-        counts = self.label_rows
+        labels, counts = self.labels, self.label_rows
         if counts is None:
-            return self.labels
-        return tuple(label for label, rows in zip(self.labels, counts, strict=True) if rows)
+            return labels
+        # A thread that reads while a batch is learned may see labels that have no count yet.
+        return tuple(label for label, rows in zip(labels, counts, strict=False) if rows)
 
     def remove(self, block: Block) -> None:
         """Raise CannotUnlearn, because the state does not consist of sums."""

@@ -199,7 +199,10 @@ class FoldedAccumulator(AccumulatorBase):
     @property
     def label_rows(self) -> np.ndarray:
         """Number of rows (labels,) int64 with each label."""
-        return np.sum([part.label_rows for part in self._parts], axis=0)
+        counts = [part.label_rows for part in self._parts]
+        # A thread that reads while a batch is learned may see new labels in some folds only.
+        known = min(map(len, counts))
+        return np.asarray(np.sum([count[:known] for count in counts], axis=0))
 
     @property
     def labels(self) -> tuple[Label, ...]:  # type: ignore[override]

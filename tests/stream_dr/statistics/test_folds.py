@@ -13,6 +13,7 @@ from stream_dr import HSL, LDA, PCA, WMV, errors
 from stream_dr.rows.block import Block
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.folds import FoldedAccumulator, FoldedState
+from stream_dr.statistics.moments.target_sums import TargetSums
 from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.statistics.row_hashes import row_hashes
 from stream_dr.targets.targets import class_targets
@@ -224,3 +225,21 @@ def test_states_of_other_folds_are_not_merged():
 
 def test_bytes_of_folds_are_counted():
     assert LDA(folds=5).state_bytes(100, 3) == 5 * LDA().state_bytes(100, 3)
+
+
+@pytest.mark.parametrize("folds", [0, 4])
+def test_counts_can_be_read_while_labels_are_added(folds, monkeypatch):
+    made = stream(8, 40, 3)
+    accumulator = empty(made) if folds else MomentAccumulator(made.encoding)
+    accumulator.add(Block(made.X[:20], class_targets(["x"] * 20)))
+    seen = []
+    grow = TargetSums.grow
+
+    def read_and_grow(sums, *sizes):
+        seen.append((accumulator.labels_left, accumulator.label_rows.tolist()))
+        grow(sums, *sizes)
+
+    monkeypatch.setattr(TargetSums, "grow", read_and_grow)
+    accumulator.add(Block(made.X[20:], class_targets(["y"] * 20)))
+    assert seen == [(("x",), [20])] * max(folds, 1)
+    assert accumulator.labels_left == ("x", "y")
