@@ -171,7 +171,8 @@ def _anonymous_bytes() -> int | None:
 class MetricsMiddleware:
     """Middleware that counts every request and answers errors that no handler caught.
 
-    It surrounds the routes and the middleware that raises errors, so it receives all errors.
+    It surrounds the routes and the middleware `Access` and `BodyLimits`, so it receives the errors
+    of all of them.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:

@@ -50,7 +50,7 @@ class CsrFields(Protocol):
 
     @property
     def values(self) -> np.ndarray:
-        """Values (entries,), or dense rows (rows, width)."""
+        """Stored values (entries,) of sparse rows, or dense rows (rows, width)."""
         ...
 
     @property

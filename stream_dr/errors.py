@@ -404,9 +404,10 @@ class DamagedFile(StreamDRError):
 
 
 class DirectoryInUse(StreamDRError):
-    """Raised when another process writes to the directory, or has written to it.
+    """Raised when another process uses or has changed the directory.
 
-    Also raised if the directory was moved. The message has the process id.
+    The other process has it open for writing, or has written to it since this process opened it.
+    Also raised if the directory was moved or replaced. The message has the process id.
     """
 
     code = "directory_in_use"

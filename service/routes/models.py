@@ -218,7 +218,8 @@ def _example_body(key: str) -> JsonDict:
 
 def _body_schema(key: str) -> type[BaseModel]:
     """Return the schema of a body that creates a model of this estimator."""
-    # `create_model` has overloads that do not match fields decided at run time.
+    # The type is Any, because the type checker finds no overload of `create_model` for fields that
+    # are decided at run time.
     make: Any = create_model
     kind = stream_dr.ESTIMATORS[key]
     fields = {name: (hint, default) for name, hint, default in stream_dr.parameter_types(kind)}

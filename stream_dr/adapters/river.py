@@ -79,7 +79,8 @@ class Layout:
         self.order = known[np.argsort(columns[known])]
         self.columns = columns[self.order]
 
-        # Copying this matrix is faster than scipy's constructor, which checks its arrays.
+        # Build one row here. `rows` copies it for each single row, which is faster than scipy's
+        # constructor, because the constructor checks its arrays.
         self._row = sp.csr_matrix((np.zeros(len(known)), self.columns, [0, len(known)]), shape=(1, self.width))
         self._row.has_canonical_format = True
 

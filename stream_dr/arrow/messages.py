@@ -304,9 +304,11 @@ def _messages(view: memoryview) -> Iterator[Message]:
 
 
 class _MessageChecker:
-    """Checker of a stream's messages, with running totals.
+    """Checker of an Arrow stream's messages for limits and supported types.
 
-    max_bytes: limit on the number of unpacked bytes. None for no limits of any kind.
+    It adds up sizes and counts over all messages, and compares these totals with the limits.
+
+    max_bytes: limit on the number of unpacked bytes. None disables this limit and all others.
 
     The attribute `metadata_bytes` is the number of bytes of all metadata so far.
     """
@@ -340,7 +342,8 @@ class _MessageChecker:
             self._dictionaries[number] = size = 0 if rows is None else self._unpacked_size(rows, message.body)
         else:
             size = self._unpacked_size(header, message.body)
-            # pyarrow joins the dictionaries again for each later batch, so they count again.
+            # For each batch after the first, pyarrow joins the dictionaries again.
+            # So their bytes are added to the size of each such batch.
             size += sum(self._dictionaries.values()) if self._batches else 0
             self._batches += 1
 
@@ -374,9 +377,10 @@ class _MessageChecker:
     def _field(self, field: FlatbufferTable, column: str | None = None) -> None:
         """Check a field of a schema and the fields nested in it.
 
-        column: name of the column to which a nested field belongs. None for a column itself.
+        column: name of the column that contains the nested field, or None if `field` is itself a
+            column.
 
-        Raises SchemaMismatch for a type that none of the layouts of rows has.
+        Raises SchemaMismatch if columns of rows cannot have the field's type.
         """
         self._count_parts(1, len(field.text(0)))
         name = _utf8(field.text(0))

@@ -30,7 +30,8 @@ _MAX_VIEW_BYTES = 64 << 20
 _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
 _NUMBERS = (*_INTEGERS, pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.null())
 
-# Ids of Arrow types. The values of the dicts are the numpy types of the offsets of these types.
+# The two dicts map the id of an Arrow type to the numpy type of its offsets.
+# The names after them are ids of Arrow types, or sets of such ids.
 _STRING_OFFSETS = {pa.string().id: np.int32, pa.large_string().id: np.int64}
 _LIST_OFFSETS = {pa.list_(pa.null()).id: np.int32, pa.large_list(pa.null()).id: np.int64}
 _FIXED_SIZE_LIST = pa.list_(pa.null(), 1).id

@@ -17,7 +17,8 @@ class Acknowledgement(TypedDict):
     position: position of the request in the log. There is none if the rows were only checked.
     rows: number of rows in the batch, or of removed rows.
     duplicate: True if an earlier request had the same idempotency key.
-    lag: number of events that models have not learned yet. Given only if the request has waited.
+    lag: number of events that models have not learned yet. Present only if the request asked to
+        wait until models have published the change.
     columns_missing: columns of the stream's table that the sent rows do not have. The values of
         these columns count as missing.
     """
@@ -101,8 +102,9 @@ class ServedProjection(TypedDict):
     mean: (features,), for a linear projection.
     components: (components, features), for a linear projection.
     eigenvalues: (components,), for a linear projection.
-    map, offset: (components, components of the newest version) and (components of the newest
-        version,), for an older version. See `Client.projection`.
+    map, offset: matrix and vector that convert coordinates of an older version to coordinates of
+        the newest version. Shapes (components, components of the newest version) and (components
+        of the newest version,). Present only for an older version. See `Client.projection`.
     """
 
     model: str

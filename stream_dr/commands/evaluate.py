@@ -202,7 +202,7 @@ def _warn_of_runs(figures: dict[str, float], shuffled: bool) -> None:
     A warning is printed if the label changes from one row to the next much more rarely (less than
     a tenth as often) than in random order.
 
-    figures: scores of the baseline "no change".
+    figures: scores of the baseline "no change", which predicts the label of the previous row.
     """
     if not shuffled and "unchanged" in figures and 1 - figures["unchanged"] < 0.1 * (1 - figures["by_chance"]):
         say(

@@ -166,10 +166,10 @@ def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict)
     first : Block
         First batch of the table.
     chosen : dict
-        Feature map of models whose parameters have no "feature_map".
+        Default feature map, for models whose parameters have no "feature_map".
     table : dict
-        Feature map of tables with the options that the command was given. It replaces
-        {"map": "table"}, which has no options.
+        The feature map `table` with the options of the command line. It is used for models whose
+        feature map is {"map": "table"}, without options.
     """
     mapped = []
     for name, key, params in specs:

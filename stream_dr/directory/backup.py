@@ -95,7 +95,8 @@ def _copy_moment(path: Path, temporary: Path, copy: LogCopy, stack: ExitStack) -
     relative to the directory. Raises Overloaded after TRIES attempts.
     """
     # A snapshot never changes, but it can be removed. So it is opened here and copied later.
-    # All copied files are of one moment if no snapshot was added or removed meanwhile.
+    # All copied files are of one moment if no snapshot was added or removed meanwhile. Otherwise
+    # the loop tries again.
     #
     # The log is copied last, so that it is not older than any snapshot.
     # Retention never drops events after a snapshot, so the log has all events that models need.

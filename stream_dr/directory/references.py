@@ -112,9 +112,9 @@ class Batches:
             yield group
 
     def missing(self) -> Iterator[tuple[Shard, Reference]]:
-        """Yield the shard and Reference of each missing batch, in order.
+        """Yield shard and Reference of each batch not yet logged.
 
-        Rows are not read. Raises DamagedShard or SourceMissing.
+        The batches come in order. Rows are not read. Raises DamagedShard or SourceMissing.
         """
         for pass_number, shard in self._shards():
             yield from ((shard, reference) for reference in self._missing_batches(pass_number, shard))
@@ -234,7 +234,8 @@ def _open_checked(uri: str, sha256: str) -> Shard:
     try:
         shard = open_shard(uri, sha256)
     except DamagedFile as e:
-        # The damaged file is the manifest next to the shard.
+        # The manifest next to the shard is damaged. The caller catches DamagedShard, and then
+        # looks for the shard in other places.
         raise DamagedShard(str(e), **e.details) from e
     shard.check()
     return shard

@@ -91,16 +91,18 @@ def connect(address: str) -> Iterator["Client"]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the software in this process that affect the bits of a state."""
+    """Return the software versions on which exact results depend.
+
+    The last bits of a model's state may differ between processes with different versions.
+    """
     return {"stream_dr": __version__, "numpy": np.__version__, "Python": platform.python_version()}
 
 
 def check_workers(client: "Client", needed: int = 0) -> None:
     """Raise ClusterError if the workers cannot be used.
 
-    There must be at least one worker. All workers must have the client's versions and memory.
-
-    needed: number of bytes of memory that each worker needs.
+    There must be at least one worker. All workers must have the client's software versions, and at
+    least `needed` bytes of memory.
     """
     workers = client.scheduler_info(n_workers=-1)["workers"]
     if not workers:

@@ -109,7 +109,12 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         return component_path(self, parts)
 
     def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
-        """Return Cxx @ columns (features, m), for the scatter Cxx of the rows."""
+        """Return the product (features, m) of the rows' scatter and columns.
+
+        The inverted matrix is the scatter alone, because PLS-DA has no ridge.
+
+        columns: (features, m).
+        """
         return moments.scatter_product(columns)
 
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:

@@ -44,9 +44,9 @@ class RowSample:
         return self._reservoir.n_features
 
     def add(self, block: Block) -> None:
-        """Add a batch, of which a random part of the rows enters the sample.
+        """Offer the rows of a batch to the sample.
 
-        Raises the errors of ReservoirAccumulator.add.
+        A random part of the rows enters the sample. Raises the errors of ReservoirAccumulator.add.
         """
         if not block.table:
             self._reservoir.add(block._replace(weights=None))

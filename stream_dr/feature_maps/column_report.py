@@ -200,9 +200,10 @@ def _infer_kind(name: str, batches: list[RawColumn | None], table_map: Table) ->
 def _report_column(
     name: str, batches: list[RawColumn | None], inferred: InferredKind, table_map: Table, words: int
 ) -> tuple[ColumnReport, TableColumn, str]:
-    """Return the report on a column, the learned column, and an error message.
+    """Return a column's report, its statistics and an error message.
 
-    The message says why values of the column cannot be learned. "" if they can be learned.
+    The statistics (a TableColumn) include the batches before the first error. The message says why
+    values of the column cannot be learned. It is empty if they can be learned.
 
     batches: values of the column in each batch, None where the batch lacks the column.
     inferred: kind of the column.

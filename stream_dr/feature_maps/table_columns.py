@@ -389,8 +389,9 @@ def _categories(
     """Count a batch's values of a categorical column, and return the updated column.
 
     Each new category becomes a column of the mapped rows, the most frequent category first. If
-    the column gets more categories than allowed, only frequent new categories do so. The other new
-    categories are hashed, and so are all new categories of later batches.
+    the column would get more categories than allowed, only frequent new categories of this batch
+    become columns. The rest of this batch's new categories are hashed, and so are all new
+    categories of later batches.
 
     Also returns the new number of columns of the mapped rows.
 

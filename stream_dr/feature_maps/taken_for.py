@@ -163,7 +163,7 @@ def _mean_words(column: RawColumn) -> float:
 
 
 def _describe_kind(kind: str) -> str:
-    """Return a description of the numbers in a column of this kind."""
+    """Return a phrase that tells users what the values are."""
     return {"boolean": "true or false", "integer": "whole numbers", "date": "dates", "time": "times"}.get(
         kind, "numbers"
     )

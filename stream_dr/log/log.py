@@ -111,7 +111,8 @@ class Log(AbstractContextManager["Log"]):
         self._ends = Ends(0, -1, 0)
         self._current: Current | None = None
 
-        # True if a write raised an error, because the write may be committed nevertheless.
+        # True if the last write may or may not be committed, because it raised an error.
+        # A writable log begins with True, because an earlier process may have crashed in a write.
         self._commit_uncertain = writable
         self._possible_end = self._ends
 
@@ -457,7 +458,8 @@ class Log(AbstractContextManager["Log"]):
         try:
             with self._transaction() as (connection, index):
                 # If the log's end has moved since the last append, another process has written.
-                # `first` is left out, because `hide_before` moves it ahead of the index.
+                # The first position, ends()[0], is not compared, because `hide_before` changes it
+                # in `_ends` before the index has it.
                 if (index.ends()[1:], index.current()) != (self._ends[1:], self._current):
                     self._stop("another process has written to it")
                 yield connection
@@ -538,9 +540,10 @@ class Log(AbstractContextManager["Log"]):
         return events
 
     def _overwrite(self, erasures: list[tuple[int, int, int, int]]) -> bool:
-        """Overwrite bytes that no reader can reach, and delete their table rows.
+        """Overwrite bytes that no reader can reach.
 
-        Returns True if no erasure is pending afterwards.
+        The ranges are then deleted from the table of pending erasures. Returns True if no erasure
+        is pending afterwards.
 
         erasures: (id, file, start, size) of each range.
         """

@@ -141,7 +141,11 @@ def write_published(model: Model, directory_path: Path) -> None:
 
 
 def restore_published(model: Model, directory_path: Path) -> None:
-    """Restore the published projection of a failed model from the file, if there is one."""
+    """Restore the published projection of a failed model, if available.
+
+    It is read from the file that `write_published` writes. If the file cannot be read, nothing is
+    restored and a warning is logged.
+    """
     path = snapshot_folder(directory_path, model.name, model.id) / FAILED
     try:
         arrays, metadata = read_file(path)

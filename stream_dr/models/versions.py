@@ -128,7 +128,7 @@ class VersionNumbers:
         return number
 
     def skip_to(self, number: int) -> None:
-        """Return only this number and larger numbers from now on."""
+        """Make `take` return only this number and larger numbers."""
         self.next = max(self.next, number)
 
     def release(self) -> None:

@@ -322,8 +322,8 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
     Parameters
     ----------
     source : RefineReport, Directory, path or list of records
-        Report of an estimator (`refine_report_`), or a directory, its path or its records. From a
-        directory, the last passes by which each model was refined are drawn.
+        Report of an estimator (`refine_report_`), or a directory, its path or its records. For a
+        directory, the passes of each model's last refine are drawn.
     model : str or None
         Name of the only model to draw. None draws all models.
 

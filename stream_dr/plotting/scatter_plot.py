@@ -25,7 +25,7 @@ MAX_SVG_POINTS = 2_000
 More points are drawn by WebGL, which is faster. SVG stays sharp when it is enlarged.
 """
 
-# Many large points would hide each other, so points are drawn smaller if there are more of them.
+# Large points would hide each other in a figure with many points.
 MANY = 20_000
 """Number of points above which points are drawn smaller."""
 

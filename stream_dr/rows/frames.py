@@ -36,7 +36,11 @@ def iter_tables(X: object) -> "Iterator[pa.Table]":
 
 
 def _iter_batches(X: object) -> Iterable[object]:
-    """Return the batches of a stream, as objects of the stream's own library."""
+    """Return the batches of a stream without converting them.
+
+    A batch is an Arrow record batch, or a frame of the library that made the stream (for example
+    polars).
+    """
     import pyarrow as pa
 
     native = X.to_native() if isinstance(X, NarwhalsFrame) else X

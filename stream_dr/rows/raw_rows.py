@@ -154,7 +154,7 @@ class RawRows:
         return self.columns[self.names.index(name)] if name in self.names else None
 
     def arranged(self, kinds: dict[str, str]) -> "RawRows":
-        """Return the rows with their columns in the order and of the kinds of `kinds`.
+        """Return the rows with columns ordered and converted by `kinds`.
 
         Columns that are in `kinds` and not in the rows are added, with missing values. Columns
         that are not in `kinds` come last.

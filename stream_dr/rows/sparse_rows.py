@@ -101,7 +101,8 @@ def _check_compressed(indptr: np.ndarray, indices: np.ndarray, entries: int, sha
         )
 
     used = indices[: indptr[-1]]
-    # Read as an unsigned integer, a negative index is a large index.
+    # As an unsigned integer, a negative index is very large.
+    # So one comparison finds negative indices as well as too large ones.
     unsigned = used.view(f"u{used.itemsize}")
     if len(used) and not unsigned.max() < shape[1]:
         at = np.flatnonzero((used < 0) | (used >= shape[1]))[0]

@@ -47,8 +47,8 @@ from stream_dr.threads import compute_ahead
 
 log = logging.getLogger("stream_dr.advance")
 
-# Rows count in addition to payloads, because a small payload can have many rows.
-# Such a payload is compressed, or refers to a batch of a shard.
+# The bytes of payloads and the bytes of rows are both limited, because a small payload can have
+# many rows. For example, the payload is compressed, or it refers to a batch of a shard.
 PAGE_BYTES = 64 << 20
 """Number of bytes at which a page (a list of events that are read together) ends.
 

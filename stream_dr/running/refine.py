@@ -176,8 +176,8 @@ def refine_model(
 
     The model first learns the events of the log that it has not learned yet.
 
-    new_sums: function that receives the model's state and returns the function that computes the
-        sums of a pass in other processes. None: this process computes them.
+    new_sums: function that is called with the model's state. The function that it returns computes
+        the sums of each pass in other processes. If None, this process computes the sums.
 
     The other parameters and the errors are as in `refine_frozen`.
     """

@@ -171,8 +171,8 @@ class Replay:
     def run(self, learn: Callable[[], None]) -> ReplayReport:
         """Run the replay, then publish and snapshot the models.
 
-        learn: called once the models have learned what is already in the log. It lets them learn
-            the data set.
+        learn: function that lets the models learn the data set. It is called after the models have
+            learned the events that are already in the log.
 
         After an error, the models are snapshotted and the error is raised.
         """

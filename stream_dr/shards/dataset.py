@@ -113,8 +113,9 @@ class Shard:
     def read(self, batch: int) -> Block:
         """Return one batch as a Block, memory-mapped if possible.
 
-        Raises SourceMissing, IndexError, and the errors of the codec with the file's name. Raises
-        DamagedShard if the bytes do not have the digest or cannot be read.
+        Raises SourceMissing or IndexError. Raises DamagedShard if a checksum of the file is wrong
+        or the batch cannot be read. The message of an error in the batch begins with the file's
+        path and the number of the batch.
         """
         identity = self.check()
         batches = open_shard_file(*identity).read(batch)

@@ -118,7 +118,7 @@ class Fetched:
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 in hex."""
+        """SHA-256 of the file's bytes, in hex."""
         return hashlib.sha256(self.data).hexdigest()
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Seals: fast checksums of shards, by which a file is checked instead of its SHA-256.
+"""Fast checksums of shards (seals), checked in place of SHA-256.
 
 A shard's name in the log is its SHA-256. Computing the SHA-256 takes longer than many models take
 to learn the rows. So the writer of a shard stores a second checksum, the seal. The seal is XXH64

@@ -205,7 +205,8 @@ def _open_store(uri: str) -> tuple[fs.FileSystem, str]:
             f"{uri} names no store that can be read ({first_message_line(e)}); give s3://bucket/key."
         ) from e
 
-    # Only the S3 constructor accepts a number of attempts, but it ignores the environment.
+    # Of the ways to open S3, only this constructor accepts a number of attempts per request.
+    # It ignores the AWS_* environment variables below, so they are read here.
     if system.type_name == "s3":
         options = {name: value[0] for name, value in parse_qs(urlsplit(uri).query).items()}
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")

@@ -251,12 +251,13 @@ def largest_angle(before: np.ndarray, after: np.ndarray) -> float:
 
 
 def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: float) -> tuple[np.ndarray, float]:
-    """Return (PᵀAP)⁻¹ (r, r) and an estimate of A's largest eigenvalue.
+    """Return the pseudo-inverse of PᵀAP and A's estimated largest eigenvalue.
 
-    A (features, features) is the matrix of the linear system and P are the search directions. An
-    eigenvalue of PᵀAP up to features·eps·largest is rounding error: its direction lies in the null
-    space of A [mathematics §3, rule 1]. The inverse leaves this direction out, because a division
-    by the eigenvalue would amplify the rounding errors of the right-hand sides.
+    A (features, features) is the matrix of the linear system and P are the search directions. The
+    pseudo-inverse is (r, r). It leaves out the eigenvectors of PᵀAP whose eigenvalue is at most
+    features · eps · (A's estimated largest eigenvalue). Such an eigenvalue is a rounding error of
+    zero, so the eigenvector's direction lies in the null space of A [mathematics §3, rule 1].
+    Division by the eigenvalue would amplify the rounding errors of the right-hand sides.
 
     directions: P (features, r), orthonormal.
     product: A P (features, r).

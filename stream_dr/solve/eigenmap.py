@@ -143,7 +143,8 @@ class Eigenmap(NamedTuple):
             0 is the row itself, so the row has no edge to this landmark.
         """
         squared = np.where(squared > 0, squared, np.inf)
-        # `ends` is 2 if row and landmark are each other's neighbours, 1 if only one is.
+        # `ends` is 2 if row and landmark are neighbours of each other, 1 if only one of them is a
+        # neighbour of the other, and 0 otherwise.
         ends = (squared <= self.radii).astype(np.float64)
         if self.neighbours:
             near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]

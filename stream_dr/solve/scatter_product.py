@@ -137,7 +137,8 @@ class _PartialScatterProduct:
             z = centred @ self._columns
             if weights is not None:
                 z *= weights[at : at + rows, None]
-            # Do not change `_total`, which is needed only for rows that are not centred.
+            # Sparse rows are not centred, and `_total` holds the correction for them.
+            # These rows are centred, so `_total` stays as it is.
             self._out += centred.T @ z
 
 

@@ -80,9 +80,10 @@ def _left_singular_by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] 
     CholeskyQR2, and makes Q orthonormal to 1e-15. Let R = u s vᵀ be the singular value
     decomposition of R. Then the left singular vectors of the matrix are Q u. Costs O(4 m k²).
 
-    The result is None if a singular value is small (below 1e-5 of the largest) but not so small
-    that it is a rounding error of zero. A small value has lost digits in the Gram matrix, which
-    contains the squares of the singular values.
+    The eigenvalues of the Gram matrix are the squares of the singular values, so small singular
+    values lose digits in it. The result is None if a singular value is between 3e-7 and 1e-5 of
+    the largest, because it has lost too many digits. Smaller singular values count as zero and are
+    dropped. The result is also None if all singular values are zero.
     """
     values, vectors = np.linalg.eigh(matrix.T @ matrix)
     nonzero = values > 1e-10 * values[-1]

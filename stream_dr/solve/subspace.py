@@ -124,7 +124,7 @@ def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
 
 
 def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Return orthonormal vectors that extend `basis` to span `columns`, too.
+    """Return orthonormal vectors that together with `basis` span `columns`.
 
     The vectors (features, r) are orthogonal to `basis`. r is at most the rank of the columns.
 

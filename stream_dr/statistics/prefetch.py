@@ -23,10 +23,11 @@ A loop may use another number.
 
 
 def _prefetch_line(typing_context: object, address: types.Type) -> tuple[object, Callable[..., ir.Constant]]:
-    """Return the types of this compiled function, and its code generator.
+    """Return the signature and code generator of a numba intrinsic.
 
-    The generated instruction loads the cache line at an address. It declares that the line will be
-    written to, and soon used again.
+    numba compiles a call of the intrinsic to LLVM's prefetch instruction, which loads the cache
+    line at an address. The instruction's arguments tell the processor that the line will be
+    written to, and used again soon.
     """
 
     def generate(

@@ -97,7 +97,10 @@ class Targets(NamedTuple):
 
 
 def taken_entries(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the new indptr and the old places of the entries of some rows.
+    """Return the indptr and the entry indices of selected rows.
+
+    The first array is the indptr of the selected rows alone. The second array has the index of
+    each of their entries in the original arrays.
 
     indptr: (all rows + 1,) int64, row i has the entries indptr[i]:indptr[i + 1].
     rows: int64 indices of the rows.

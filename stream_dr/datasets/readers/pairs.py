@@ -100,10 +100,10 @@ def _parse(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int) 
 
 
 def _count_tokens(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of tokens of each line (lines,), and the bytes of the lines.
+    """Return the number of tokens per line, and the blanked text.
 
-    A token is an index or a value. In the returned bytes, everything but the pairs is replaced by
-    blanks.
+    The numbers are (lines,). A token is an index or a value. The blanked text is a copy of the
+    bytes of the lines, in which everything but the pairs is replaced by blanks.
     """
     text = lines.data.copy()
 

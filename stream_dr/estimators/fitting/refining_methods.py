@@ -128,7 +128,10 @@ class OnSubspace:
             self._refuse_all()
 
     def start(self, guess: np.ndarray) -> subspace.Subspace:
-        """Return the first state of the solver, an empty basis with its first directions.
+        """Return the first state of the solver.
+
+        The basis has no vectors yet. The state's directions are the vectors that the first pass
+        adds to the basis.
 
         guess: (features, p), columns of an earlier solution, which are among the first directions.
             p may be 0.

@@ -73,10 +73,12 @@ def aged_weights(weights: np.ndarray, decay: float, age: int) -> np.ndarray:
 def clock_set_back(scale: float, clock: int, decay: float, rows: int, removed: int, age: int) -> tuple[float, int]:
     """Return the scale and the clock after rows were removed.
 
-    The clock is the number of rows by which decay has aged the sums. Under decay it is set back
-    only if the removed rows were the newest or the oldest.
+    With decay, the clock is set back only if the removed rows were the newest or the oldest, and
+    the scale changes only if they were the newest. If no rows remain, the result is (1, 0).
 
-    scale, clock, decay: of the state, before the removal.
+    scale: scale of the stored sums before the removal (true sum = scale · stored sum).
+    clock: number of rows by which decay had aged the sums before the removal.
+    decay: factor by which the weight of a row shrinks with every later row.
     rows: number of remaining rows.
     removed: number of consecutive rows removed.
     age: number of rows learned after these rows.

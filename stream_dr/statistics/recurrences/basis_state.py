@@ -105,10 +105,10 @@ class BasisState(NamedTuple):
         return self.columns @ self.mixing[: self.live].T / self.unit**2
 
     def means(self) -> np.ndarray:
-        """Return the means of rows as columns (features, means).
+        """Return the means (features, c), one mean in each column.
 
-        The column of a mean without rows is zero for sparse rows. For dense rows this column is
-        `shift`, the row that is subtracted from all rows.
+        A mean of no rows is zero if the rows are sparse. If they are dense, it is the row that is
+        subtracted from all rows (the attribute `shift`).
         """
         p = self.mixing.shape[0]
         means = self.columns[:, p:] / np.maximum(self.counts, 1.0)

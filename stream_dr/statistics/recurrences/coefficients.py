@@ -128,19 +128,18 @@ def mirror_gram_row(table: np.ndarray, i: int, live: int, p: int, means: int) ->
 def start_component(
     table: np.ndarray, residual: np.ndarray, weights: np.ndarray, i: int, length: float, share: float, unit: float
 ) -> None:
-    """Make the remaining row the new vector number i.
+    """Start component i with the residual of a row.
 
-    The remaining row is the row x minus its parts along the earlier vectors. The vectors are
-    stored as a product of long basis columns D (features, k) and small coefficients. Column i of D
-    is still zero.
+    The residual is the row x minus its parts along the earlier components. The components (called
+    vectors) are the columns of D Mᵀ. D (features, k) holds the long basis columns, and row j of
+    the small matrix M (k, k) holds the coefficients of vector j. Column i of D is still zero.
 
-    table: (k, 2k), the Gram matrix of the vectors, then their coefficients in the basis columns.
-        Row i is written.
-    residual: (2k,), the remaining row: its inner products with all vectors, then its coefficients
-        in the basis columns.
+    table: (k, 2k), the Gram matrix of the vectors, then M. Row i of both is written.
+    residual: (2k,), inner products of the residual with all vectors, then its coefficients in the
+        basis columns.
     weights: (k,), of which entry i is written. The caller then adds x · weightsᵀ to D.
-    length: squared length of the remaining row.
-    share: coefficient of x in the remaining row.
+    length: squared length of the residual.
+    share: coefficient of x in the residual.
     unit: power of 2 by which rows are multiplied. Stored vectors are multiplied by unit².
     """
     size = weights.shape[0]
