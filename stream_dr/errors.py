@@ -404,10 +404,10 @@ class DamagedFile(StreamDRError):
 
 
 class DirectoryInUse(StreamDRError):
-    """Raised when another process uses or has changed the directory.
+    """Raised when another process has the directory open for writing.
 
-    The other process has it open for writing, or has written to it since this process opened it.
-    Also raised if the directory was moved or replaced. The message has the process id.
+    Also raised when the directory was moved or replaced since this process opened it. The message
+    has the process id.
     """
 
     code = "directory_in_use"

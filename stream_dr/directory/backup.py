@@ -29,7 +29,7 @@ from stream_dr.log.copying import LogCopy, Progress
 from stream_dr.models.snapshot import FAILED, START, snapshot_files, snapshot_folder
 
 TRIES = 50
-"""Maximum number of attempts to copy without a snapshot being added or removed meanwhile."""
+"""Maximum number of attempts to copy without a change of snapshots or erased rows meanwhile."""
 
 
 def backup(path: Path, target: Path, progress: Progress = lambda done, total: None) -> None:
@@ -53,7 +53,7 @@ def backup(path: Path, target: Path, progress: Progress = lambda done, total: No
     InsufficientStorage
         The disk has no room for the copy.
     Overloaded
-        Snapshots were added or removed during each attempt.
+        Snapshots were added or removed, or rows were erased, during each attempt.
     StreamDRError
         Any error that `verify` finds in the copy. Shards are not checked.
     """
@@ -114,6 +114,8 @@ def _copy_moment(path: Path, temporary: Path, copy: LogCopy, stack: ExitStack) -
                 if list(open_files) != _relative_paths(path, models):
                     continue
                 copy.copy_index_and_rest(index)
+                if copy.is_overtaken(index):
+                    continue
             if _model_names(temporary) == models:
                 stack.enter_context(attempt.pop_all())
                 return open_files

@@ -33,9 +33,6 @@ from stream_dr.shards.dataset import Shard
 PAGE = 64
 """Number of events read from the log at once."""
 
-PAGE_OF_IDS = 1024
-"""Number of events whose ids are indexed at once, for events of an earlier release."""
-
 GONE = b"stream_dr.gone"
 """Key of the schema metadata of an Arrow payload from which rows were erased.
 

@@ -85,13 +85,25 @@ class Retention:
         return self._log.drop_before(first)
 
     def forget(self) -> int:
-        """Erase the bytes of unlearned rows that no model needs any more.
+        """Erase the rows from the log that were unlearned in the states of all snapshots.
 
-        Returns the number of events that were rewritten. Raises InsufficientStorage.
+        An event is rewritten without these rows. Unlearn events whose rows are all erased are
+        skipped in later calls, until the directory is opened again.
+
+        Returns the number of rewritten events. Raises InsufficientStorage.
         """
-        rewritten = self._erase_unlearned()
-        with self.lock:
-            self._log.erase()
+        rewritten = 0
+        for event in self._log.read_kind("unlearn", self.snapshotted_position() + 1):
+            if event.position <= self._erased_to:
+                continue
+
+            for position, rows in parse_removal(event.body).items():
+                with self.lock:
+                    # A model that was added meanwhile may still have to learn and unlearn the rows.
+                    if self._pinned or self.snapshotted_position() < event.position:
+                        return rewritten
+                    rewritten += self._erase_rows(position, rows)
+            self._erased_to = event.position
         return rewritten
 
     @contextmanager
@@ -126,28 +138,6 @@ class Retention:
         models = [(model, oldest_snapshot(self._path, model)) for model in self._active_models()]
         return min((m.start if max(removals, default=-1) > p else p + 1 for m, p in models), default=last + 1)
 
-    def _erase_unlearned(self) -> int:
-        """Erase the rows that were unlearned in the states of all snapshots.
-
-        An event is rewritten without these rows. Unlearn events whose rows are all erased are
-        skipped in later calls, until the directory is opened again.
-
-        Returns the number of rewritten events.
-        """
-        rewritten = 0
-        for event in self._log.read_kind("unlearn", self.snapshotted_position() + 1):
-            if event.position <= self._erased_to:
-                continue
-
-            for position, rows in parse_removal(event.body).items():
-                with self.lock:
-                    # A model that was added meanwhile may still have to learn and unlearn the rows.
-                    if self._pinned or self.snapshotted_position() < event.position:
-                        return rewritten
-                    rewritten += self._erase_rows(position, rows)
-            self._erased_to = event.position
-        return rewritten
-
     def _erase_rows(self, position: int, rows: Sequence[int] | None) -> bool:
         """Rewrite one event without some of its rows.
 
@@ -172,7 +162,7 @@ class Retention:
         removed = [*removed_numbers(event), *numbers[~stays].tolist()]
         remaining = block.take(np.flatnonzero(stays))
         body = _body_without(remaining, removed) if remaining.rows else b""
-        self._log.rewrite(position, body, remaining.rows, erase=False)
+        self._log.rewrite(position, body, remaining.rows)
         return True
 
 

@@ -6,8 +6,10 @@ in two steps:
 1. The files of bodies are copied. They only grow, and bytes of a body never change except when the
    body is erased.
 2. The index is copied as it is at one moment. Bytes that were appended to the files of bodies
-since
-   step 1 are copied, too.
+   since step 1 are copied, too.
+
+A body that is rewritten during step 2 is overwritten at the place that the copied index names. Then
+`is_overtaken` returns True, and step 2 must be repeated.
 
 Nearly all bytes of a log are bodies. If one view of the index were open during step 1, SQLite
 could not shorten its write-ahead log for all this time.
@@ -42,7 +44,8 @@ class LogCopy:
     """Copy of the log in the folder `source`, in the new folder `target`.
 
     Call `copy_bodies` first. Then call `copy_index_and_rest` within the with-block of `view`, which
-    completes the copy. Raises DamagedFile, ForeignFile, UnknownFormat, InsufficientStorage.
+    completes the copy, unless `is_overtaken` returns True afterwards. Raises DamagedFile,
+    ForeignFile, UnknownFormat, InsufficientStorage.
     """
 
     def __init__(self, source: Path, target: Path, progress: Progress = lambda done, total: None) -> None:
@@ -93,6 +96,15 @@ class LogCopy:
         head.note_index(self._target / tables.INDEX_NAME)
         head.close()
         fsync_directory(self._target)
+
+    def is_overtaken(self, index: Index) -> bool:
+        """Return True if payloads that `index` names may have been overwritten since.
+
+        index: the consistent snapshot that was copied.
+        """
+        copied = {listed.first: set(index.places(listed.first)) for listed in index.files()}
+        with self.view() as now:
+            return any(copied.get(listed.first, set()) - set(now.places(listed.first)) for listed in now.files())
 
     def _copy(self, files: Sequence[Current], dropped: bool = False) -> None:
         """Copy files of event payloads.

@@ -98,15 +98,15 @@ def file_numbers(path: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def displaced_error(path: Path, why: str) -> DirectoryInUse:
+def moved_error(path: Path) -> DirectoryInUse:
     """Return the error that says that this process may no longer write to a log.
 
     path: path of the log's folder.
     """
     pid = lock_holder(path.parent)
     return DirectoryInUse(
-        f"{path}: {why} since process {os.getpid()} opened it to write; the directory's lock names process {pid}. "
-        "This one writes no more to it. Let one process write, and start it again.",
+        f"{path} was moved or replaced since process {os.getpid()} opened it to write; the directory's lock names "
+        f"process {pid}. This one writes no more to it. Let one process write, and start it again.",
         pid=pid,
     )
 

@@ -275,21 +275,6 @@ def replace(connection: sqlite3.Connection, folder: Path, event: Event, place: P
     failpoint("log.rewrite")
 
 
-def checkpoint(connection: sqlite3.Connection, patience_ms: int) -> bool:
-    """Empty SQLite's write-ahead log.
-
-    Returns True if all readers see the last transaction.
-
-    patience_ms: milliseconds to wait for readers.
-    """
-    usual_timeout = connection.execute("PRAGMA busy_timeout").fetchone()[0]
-    connection.execute(f"PRAGMA busy_timeout={patience_ms}").fetchall()
-    try:
-        return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-    finally:
-        connection.execute(f"PRAGMA busy_timeout={usual_timeout}").fetchall()
-
-
 def drop_some(connection: sqlite3.Connection, before: int) -> tuple[int, list[int]]:
     """Remove a few of the events before a position.
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from stream_dr.log import index as tables
 from stream_dr.log.bodies import Reader
 from stream_dr.log.event import Event, EventDraft, EventKind, draft, event_at, sha256_of
 from stream_dr.log.folder import prepare_log, remove_unnamed_files
-from stream_dr.log.head import HeadFile, displaced_error, file_numbers, history_gone, truncated_error
+from stream_dr.log.head import HeadFile, file_numbers, history_gone, moved_error, truncated_error
 from stream_dr.log.index import Current, Ends, Index, Known, row_of
 from stream_dr.log.sqlite_file import commit_or_rollback, damaged_file, read_one_view
 
@@ -40,9 +40,6 @@ __all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
 
 # No position and no number of bytes reaches this limit.
 _ALL = 2**63 - 1
-
-PATIENCE_MS = 200
-"""Milliseconds that `erase` waits for readers. Appends wait during this time, too."""
 
 
 class Verified(NamedTuple):
@@ -106,7 +103,6 @@ class Log(AbstractContextManager["Log"]):
         self._file_bytes = file_bytes
         self._keys = keys
         self._lock = threading.RLock()
-        self._erase_lock = threading.Lock()
 
         self._ends = Ends(0, -1, 0)
         self._current: Current | None = None
@@ -114,10 +110,6 @@ class Log(AbstractContextManager["Log"]):
         # True if the last write may or may not be committed, because it raised an error.
         # A writable log begins with True, because an earlier process may have crashed in a write.
         self._commit_uncertain = writable
-        self._possible_end = self._ends
-
-        # False only if the index certainly has no bytes that must still be overwritten.
-        self._erasures_noted = writable
         self.displaced: DirectoryInUse | None = None
         self._closed = False
 
@@ -133,7 +125,7 @@ class Log(AbstractContextManager["Log"]):
                 self._reconcile(opening=True)
                 self._head.write_position(self._ends.last)
                 self._head.note_index(self._database.path)
-                self.erase()
+                self._overwrite_pending()
             else:
                 self._ends = self._read_ends()
         except BaseException:
@@ -164,8 +156,8 @@ class Log(AbstractContextManager["Log"]):
         Either all events are appended or none. On return the events are durable.
 
         Raises InsufficientStorage if the disk is full. The log is then unchanged, and events can
-        be appended when there is room. Raises DirectoryInUse if another process has written to the
-        log, or if the log was moved. Each later write then raises DirectoryInUse, too.
+        be appended when there is room. Raises DirectoryInUse if the log's folder was moved or
+        replaced. Each later write then raises DirectoryInUse, too.
         """
         with self._lock:
             if not drafts:
@@ -176,8 +168,6 @@ class Log(AbstractContextManager["Log"]):
             counts = (0 if e.kind == "unlearn" else e.rows for e in events)
             totals = list(accumulate(counts, initial=self._ends.rows))[1:]
 
-            # Set before the write: if it raises, `_reconcile` finds the log's end here or where it was.
-            self._possible_end = Ends(self._ends.first, events[-1].position, totals[-1])
             with self._write() as connection:
                 places, current = tables.write_bodies(
                     self.path, events, self._current, self._file_bytes, self._ends.last + 1
@@ -186,15 +176,10 @@ class Log(AbstractContextManager["Log"]):
                 rows = map(row_of, events, totals, places)
                 tables.append(connection, self.path, events, rows, current, self._keys, ids)
 
-            self._ends = self._possible_end
+            self._ends = Ends(self._ends.first, events[-1].position, totals[-1])
             self._current = current or self._current
             self._head.write_position(self._ends.last)
             failpoint("log.after_commit")
-
-        # The events are appended already, so an error of the erasure must not be raised.
-        if self._erasures_noted:
-            with suppress(StreamDRError, sqlite3.Error, OSError):
-                self.erase(patience_ms=0)
         return [e.position for e in events]
 
     def read(self, after: int, until: int | None = None, limit: int = 100, max_bytes: int = 64 << 20) -> list[Event]:
@@ -291,55 +276,24 @@ class Log(AbstractContextManager["Log"]):
         with self._view() as index:
             return index.schemas()
 
-    def rewrite(self, position: int, body: bytes, rows: int, erase: bool = True) -> None:
+    def rewrite(self, position: int, body: bytes, rows: int) -> None:
         """Replace an event's body (payload) and number of rows, after rows were unlearned.
 
-        The event's key and fingerprint do not change. The log's `rows` still counts the rows as
-        appended.
-
-        erase: overwrite the old bytes on the disk now. If False, the caller calls `erase` after
-            several rewrites.
+        The old bytes on the disk are overwritten after the commit. If the process dies before,
+        they are overwritten when the log is next opened. The event's key and fingerprint do not
+        change. The log's `rows` still counts the rows as appended.
         """
         with self._lock:
             (event,) = self._events("position = ?", (position,))
             event = event._replace(body=body, rows=rows, checksum=sha256_of(body))
             with self._write() as connection:
-                self._erasures_noted = True
                 (place,), current = tables.write_bodies(
                     self.path, [event], self._current, self._file_bytes, self._ends.last + 1
                 )
                 tables.replace(connection, self.path, event, place, current)
             self._current = current or self._current
             failpoint("log.rewritten")
-        if erase:
-            self.erase()
-
-    def erase(self, patience_ms: int = PATIENCE_MS) -> bool:
-        """Overwrite the old bytes of rewritten events, also of events rewritten before a crash.
-
-        Returns True if none of these bytes is left on the disk. Bytes that a reader may still need
-        are not overwritten now. The index stores their place, and the next `erase` or `append`, or
-        the next opening of the log, tries again. A damaged file raises no error here, but when it
-        is read.
-
-        patience_ms: milliseconds to wait for readers.
-        """
-        if not self._erase_lock.acquire(blocking=False):
-            return False
-        try:
-            with self._lock:
-                if self._closed or not self._erasures_noted:
-                    return not self._erasures_noted
-
-                with self._database.connection() as connection:
-                    erasures = Index(self.path, connection).pending_erasures()
-                    if erasures and not tables.checkpoint(connection, patience_ms):
-                        return False
-                self._erasures_noted = bool(erasures)
-
-            return not erasures or self._overwrite(erasures)
-        finally:
-            self._erase_lock.release()
+            self._overwrite_pending()
 
     def hide_before(self, position: int) -> int:
         """Make events before a position unreadable, except the last event.
@@ -420,12 +374,15 @@ class Log(AbstractContextManager["Log"]):
         return Verified(count, ends.rows, size)
 
     def check_writer(self) -> None:
-        """Raise DirectoryInUse if this process may no longer write.
+        """Raise DirectoryInUse if the log's folder was moved or replaced since it was opened.
 
-        The reason is that another process has written to the log, or that the log was moved.
+        The directory's lock belongs to the folder that was opened. So another process may write to
+        the folder that now has its path.
         """
-        with self._lock, self._write():
-            pass
+        if self.displaced is None and file_numbers(self._database.path) != self._index:
+            self.displaced = moved_error(self.path)
+        if self.displaced is not None:
+            raise without_frames(self.displaced)
 
     def close(self) -> None:
         """Close all connections. Reads in progress finish."""
@@ -448,42 +405,19 @@ class Log(AbstractContextManager["Log"]):
 
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction, unless another process has written to the log.
+        """Open a transaction.
 
-        The lock on the directory does not exclude other writers: a file system may lack locks, or
-        the directory may have been copied into place. After an error in the with-block it is
-        unknown whether the transaction was committed. Raises DirectoryInUse.
+        After an error in the with-block it is unknown whether the transaction was committed. The
+        next write then begins with `_reconcile`. Raises DirectoryInUse.
         """
         self._reconcile()
+        self.check_writer()
         try:
-            with self._transaction() as (connection, index):
-                # If the log's end has moved since the last append, another process has written.
-                # The first position, ends()[0], is not compared, because `hide_before` changes it
-                # in `_ends` before the index has it.
-                if (index.ends()[1:], index.current()) != (self._ends[1:], self._current):
-                    self._stop("another process has written to it")
+            with self._database.connection() as connection, commit_or_rollback(connection):
                 yield connection
         except BaseException:
             self._commit_uncertain = True
             raise
-
-    @contextmanager
-    def _transaction(self) -> Iterator[tuple[sqlite3.Connection, Index]]:
-        """Open a transaction, during which no other process writes.
-
-        Raises DirectoryInUse if this process may no longer write.
-        """
-        if self.displaced is not None:
-            raise without_frames(self.displaced)
-        if file_numbers(self._database.path) != self._index:
-            self._stop("it was moved or replaced")
-        with self._database.connection() as connection, commit_or_rollback(connection):
-            yield connection, Index(self.path, connection)
-
-    def _stop(self, why: str) -> NoReturn:
-        """Raise DirectoryInUse for the reason `why`, now and at each later write."""
-        self.displaced = displaced_error(self.path, why)
-        raise self.displaced
 
     def _read_ends(self) -> Ends:
         """Return the positions of the log's first and last event.
@@ -501,7 +435,7 @@ class Log(AbstractContextManager["Log"]):
             return index.files()
 
     def _reconcile(self, opening: bool = False) -> None:
-        """Read the end of the log from its files, and remove everything after it.
+        """Read the end of the log from the index, and remove all bytes after it.
 
         This is the recovery. It runs on opening, and before a write if an earlier write raised an
         error.
@@ -509,14 +443,15 @@ class Log(AbstractContextManager["Log"]):
         if not self._commit_uncertain:
             return
 
-        # No other process can commit now, so bytes past the end belong to no event.
-        with self._transaction() as (_, index):
+        # A reader that has just opened the log may wait for this transaction, but no process can
+        # commit during it. So bytes past the end belong to no event.
+        self.check_writer()
+        with self._database.connection() as connection, commit_or_rollback(connection):
+            index = Index(self.path, connection)
             ends = index.ends()
             files = index.files()
-            if not opening and ends[1:] not in (self._ends[1:], self._possible_end[1:]):
-                self._stop("another process has written to it")
 
-            self._ends = self._possible_end = ends._replace(first=max(ends.first, self._ends.first))
+            self._ends = ends._replace(first=max(ends.first, self._ends.first))
             self._current = files[-1] if files else None
             for listed in files if opening else files[-1:]:
                 listed.file.check(listed.end, cut=listed is self._current)
@@ -533,29 +468,37 @@ class Log(AbstractContextManager["Log"]):
         size = 0
         with self._view() as index, Reader(index.file) as bodies:
             for event in index.events(where, values, bodies.read):
-                events.append(event)
+                events.append(event if event.intact else self._reread(event))
                 size += len(event.body)
                 if size >= max_bytes:
                     break
         return events
 
-    def _overwrite(self, erasures: list[tuple[int, int, int, int]]) -> bool:
-        """Overwrite bytes that no reader can reach.
+    def _reread(self, event: Event) -> Event:
+        """Return an event whose body (payload) was damaged, as the index has it now.
 
-        The ranges are then deleted from the table of pending erasures. Returns True if no erasure
-        is pending afterwards.
-
-        erasures: (id, file, start, size) of each range.
+        A rewrite stores the new body elsewhere, and then overwrites the old bytes without waiting
+        for readers. So a reader may have read the old place. If the event was dropped, return it
+        unchanged.
         """
-        files = {listed.first: listed.file for listed in self._files()}
+        with self._view() as index, Reader(index.file) as bodies:
+            return next(index.events("position = ?", (event.position,), bodies.read), event)
+
+    def _overwrite_pending(self) -> None:
+        """Overwrite the old bytes of rewritten events, also of events rewritten before a crash.
+
+        If the disk refuses a write, the ranges stay in the index, and the next rewrite or the next
+        opening of the log tries again.
+        """
+        with self._view() as index:
+            erasures = index.pending_erasures()
+            files = {listed.first: listed.file for listed in index.files()} if erasures else {}
+        if not erasures:
+            return
+
         for _, file, start, size in erasures:
-            # If the index no longer has a file, retention has removed it and its bytes.
-            if file in files:
-                with suppress(DamagedFile):
-                    files[file].erase(start, size)
+            files[file].erase(start, size)
         failpoint("log.erased")
 
-        with self._lock, self._write() as connection:
-            connection.executemany("DELETE FROM erasures WHERE id=?", [(id,) for id, *_ in erasures])
-            self._erasures_noted = bool(Index(self.path, connection).pending_erasures())
-            return not self._erasures_noted
+        with self._write() as connection:
+            connection.execute("DELETE FROM erasures")

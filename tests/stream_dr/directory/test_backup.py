@@ -16,6 +16,7 @@ from stream_dr.directory.records import RECORDS, Records
 from stream_dr.directory.verify import verify
 from stream_dr.disk import DirectoryLock
 from stream_dr.failpoints import FailpointReached, armed
+from stream_dr.log.log import Log
 from stream_dr.models.snapshot import snapshot, state_sha256
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
@@ -132,6 +133,26 @@ def test_what_was_unlearned_is_not_in_a_backup(tmp_path: Path) -> None:
     left = b"".join(file.read_bytes() for file in (tmp_path / "copy" / "log").iterdir())
     assert b"person-04" in left
     assert b"person-05" not in left
+
+
+def test_a_backup_that_an_erasure_overtakes_is_taken_again(tmp_path: Path) -> None:
+    wide = dense(0, rows=200, features=1000)  # more bytes than are copied at a time
+    with opened(tmp_path / "d", m=("class_means", {})) as directory:
+        put(directory, wide)
+        calls = []
+
+        def progress(done: int, total: int) -> None:
+            calls.append(done)
+            if done == total and directory.position == 0:
+                put(directory, wide, wide)
+            elif directory.position == 2 and directory.log.read(1)[0].body:
+                directory.log.rewrite(2, b"", 0)
+
+        backup(tmp_path / "d", tmp_path / "copy", progress)
+        assert len(calls) > 3
+    assert sound(tmp_path / "copy")
+    with Log(tmp_path / "copy" / "log", writable=False) as log:
+        assert [len(event.body) > 0 for event in log.read(-1)] == [True, True, False]
 
 
 def test_a_backup_is_whole_or_not_there(filled: Path, tmp_path: Path) -> None:

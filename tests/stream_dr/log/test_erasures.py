@@ -4,12 +4,12 @@ import hashlib
 import random
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 
 import pytest
 
 from stream_dr.failpoints import FailpointReached, armed
+from stream_dr.log.bodies import Reader
 from stream_dr.log.log import Log, draft
 from tests.support.logs import drafts, killed, left_of
 
@@ -94,63 +94,45 @@ def test_killed_within_a_rewrite_the_old_bytes_are_gone_after_the_next_opening(f
 
 
 @pytest.mark.every_run
-@pytest.mark.parametrize("finish", ["erase", "append", "opening"])
-def test_what_a_reader_still_holds_is_overwritten_once_it_has_left(folder, finish):
+def test_bytes_are_overwritten_while_another_process_reads(folder):
     old, *others = secrets(5, 100_000)
     with Log(folder) as log:
         log.append([old, *others])
         with reading(folder):
-            log.rewrite(0, b"new", 1, erase=False)
-            begun = time.monotonic()
-            assert not log.erase()
+            log.rewrite(0, b"new", 1)
+            assert not left_of(old.body, folder)
             assert log.append(drafts(5, 1)) == [5]
-            assert time.monotonic() - begun < 5  # the reader stays until it is told to leave
-            assert left_of(old.body, folder)
-            assert log.read(-1, limit=1)[0].body == b"new"
-        if finish == "erase":
-            assert log.erase()
-        elif finish == "append":
-            log.append(drafts(6, 1))
-    if finish == "opening":
-        Log(folder).close()
-    assert not left_of(old.body, folder)
-    with Log(folder) as log:
-        assert [e.body for e in log.read(0, 4)] == [d.body for d in others]
         log.verify()
 
 
 @pytest.mark.every_run
-def test_what_a_reader_holds_is_overwritten_after_a_kill_too(folder):
-    old, *others = secrets(3, 100_000)
-    with Log(folder) as log:
-        log.append([old, *others])
-    code = (
-        "import os, sys; from stream_dr.log.log import Log\n"
-        "log = Log(sys.argv[1]); log.rewrite(0, b'new', 1, erase=False)\n"
-        "print(log.erase(), flush=True); os.kill(os.getpid(), 9)"
-    )
-    with reading(folder):
-        done = killed(code, "", folder)
-        assert (done.stdout, done.returncode) == ("False\n", -9), done.stderr
-        with Log(folder) as log:
-            assert not log.erase()
-        assert left_of(old.body, folder)
-    with Log(folder) as log:
-        assert log.erase()
-        assert not left_of(old.body, folder)
-        assert [e.body for e in log.read(-1)] == [b"new", *(d.body for d in others)]
-        log.verify()
+def test_a_reader_that_is_overtaken_by_a_rewrite_reads_the_new_body(folder, monkeypatch):
+    given = secrets(4)
+
+    def rewrite_before_the_first_read(self, first, start, size):
+        monkeypatch.undo()
+        log.rewrite(1, b"new", 1)
+        return self.read(first, start, size)
+
+    with Log(folder) as log, Log(folder, writable=False) as other:
+        log.append(given)
+        for reader in (log, other):
+            monkeypatch.setattr(Reader, "read", rewrite_before_the_first_read)
+            assert [e.body for e in reader.read(0)] == [b"new", given[2].body, given[3].body]
+            log.rewrite(1, given[1].body, 5)
 
 
-def test_many_rewrites_are_overwritten_at_once(folder):
-    given = secrets(40)
+@pytest.mark.every_run
+def test_an_overwriting_that_fails_is_done_by_the_next_rewrite(folder):
+    given = secrets(3)
     with Log(folder) as log:
         log.append(given)
-        for position in range(30):
-            log.rewrite(position, b"new", 1, erase=False)
-        assert log.erase()
-        assert not any(left_of(one.body, folder) for one in given[:30:5])
-        assert [e.body for e in log.read(29)] == [one.body for one in given[30:]]
+        with armed("log.erased=raise"), pytest.raises(FailpointReached):
+            log.rewrite(0, b"new", 1)
+        log.rewrite(1, b"new", 1)
+        assert not any(left_of(one.body, folder) for one in given[:2])
+        assert [e.body for e in log.read(-1)] == [b"new", b"new", given[2].body]
+        log.verify()
 
 
 def test_a_rewrite_at_the_end_and_a_failed_append_after_it_spoil_nothing(folder):
