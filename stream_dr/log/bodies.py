@@ -136,7 +136,7 @@ class BodyFile(NamedTuple):
         return damaged_file(self.path, f"it ends after {size} bytes; {end} were written")
 
 
-class Reader:
+class BodyReader:
     """Reader of event bodies (payloads), for the time of a with-block.
 
     file_of: function that returns the file of bodies with a number.
@@ -147,7 +147,7 @@ class Reader:
         self._open = ExitStack()
         self._files: dict[int, tuple[BodyFile, int]] = {}
 
-    def __enter__(self) -> "Reader":
+    def __enter__(self) -> "BodyReader":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -10,7 +10,7 @@ opening it raises an error. A reader that finds a position missing raises an err
 
 Cost: an append of a group of events is one fdatasync of the events' bodies (payloads) and one
 transaction. `python -m benchmarks.perf log_append` prints appends/s and MB/s by size of body and
-group. A read of n events holds no lock, no cursor and no file on return.
+group.
 """
 
 import os
@@ -29,7 +29,7 @@ import numpy as np
 from stream_dr.errors import DamagedFile, DirectoryInUse, HistoryGone, StreamDRError, without_frames
 from stream_dr.failpoints import failpoint
 from stream_dr.log import index as tables
-from stream_dr.log.bodies import Reader
+from stream_dr.log.bodies import BodyReader
 from stream_dr.log.event import Event, EventDraft, EventKind, draft, event_at, sha256_of
 from stream_dr.log.folder import prepare_log, remove_unnamed_files
 from stream_dr.log.head import HeadFile, file_numbers, history_gone, moved_error, truncated_error
@@ -37,6 +37,7 @@ from stream_dr.log.index import Current, Ends, Index, Known, row_of
 from stream_dr.log.sqlite_file import commit_or_rollback, damaged_file, read_one_view
 
 __all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
+
 
 # No position and no number of bytes reaches this limit.
 _ALL = 2**63 - 1
@@ -55,82 +56,29 @@ class Verified(NamedTuple):
     bytes: int
 
 
-class Log(AbstractContextManager["Log"]):
-    """The log in a folder. Thread-safe.
+class LogReader:
+    """The reading half of a log. Thread-safe.
 
-    The caller holds the directory's lock if the log is writable.
+    A reader sees the log as one consistent snapshot of its index. It never waits for the writer, and
+    the writer never waits for it. So the body of an event may be overwritten, or its file may be
+    removed, between the moment when the reader finds its place in the index and the moment when it
+    reads the bytes. The reader then looks at the index again.
 
-    On opening, a writer checks that each file of bodies (event payloads) exists, belongs to this
-    log, and is as long as it was written. If the index was copied, the writer checks the whole
-    index once, in O(events + keys). Each event, key and body is checked when it is read. `verify`
-    checks all of them.
+    A read of n events holds no lock, no cursor and no file on return. Each event and each table row
+    is checked when it is read. `verify` checks all of them.
 
-    Parameters
-    ----------
-    path : str or PathLike
-        Path of the log's own folder. Created if `writable`.
-    writable : bool
-    file_bytes : int
-        Size of a file of bodies at which a new one is started.
-    keys : int
-        Number of idempotency keys to store.
-    at_least : int
-        Position that the log must have reached, as the caller knows from other files.
-    fill : callable
-        Creates further tables in the SQLite file of a new log.
-
-    Attributes
-    ----------
-    displaced : DirectoryInUse or None
-        Reason why nothing is written any more.
-
-    Raises
-    ------
-    DirectoryMissing, ForeignFile, UnknownFormat, DamagedFile
+    path: path of the log's folder.
+    writable: True if this process is the writer. The writer knows where the log begins and ends.
+    keys: number of idempotency keys that the log stores.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        writable: bool = True,
-        file_bytes: int = 64 << 20,
-        keys: int = tables.KEYS,
-        at_least: int = -1,
-        fill: Callable[[sqlite3.Connection], object] = lambda connection: None,
-    ) -> None:
-        self.path = Path(path)
+    def __init__(self, path: Path, writable: bool, keys: int = tables.KEYS) -> None:
+        self.path = path
         self.writable = writable
-        self._file_bytes = file_bytes
         self._keys = keys
-        self._lock = threading.RLock()
-
+        self._database = tables.database(path, writable)
+        self._head = HeadFile(path, writable)
         self._ends = Ends(0, -1, 0)
-        self._current: Current | None = None
-
-        # True if the last write may or may not be committed, because it raised an error.
-        # A writable log begins with True, because an earlier process may have crashed in a write.
-        self._commit_uncertain = writable
-        self.displaced: DirectoryInUse | None = None
-        self._closed = False
-
-        prepare_log(self.path, writable, at_least, fill)
-        self._database = tables.database(self.path, writable)
-        self._index = file_numbers(self._database.path)
-        self._head = HeadFile(self.path, writable)
-        try:
-            if writable:
-                if not self._head.is_index(self._database.path):
-                    with self._view() as index:
-                        index.check(self._keys)
-                self._reconcile(opening=True)
-                self._head.write_position(self._ends.last)
-                self._head.note_index(self._database.path)
-                self._overwrite_pending()
-            else:
-                self._ends = self._read_ends()
-        except BaseException:
-            self.close()
-            raise
 
     @property
     def last(self) -> int:
@@ -149,38 +97,6 @@ class Log(AbstractContextManager["Log"]):
         Dropped events count. Unlearn events have no rows.
         """
         return self._read_ends().rows
-
-    def append(self, drafts: Sequence[EventDraft]) -> list[int]:
-        """Append events in order in one transaction, and return their positions.
-
-        Either all events are appended or none. On return the events are durable.
-
-        Raises InsufficientStorage if the disk is full. The log is then unchanged, and events can
-        be appended when there is room. Raises DirectoryInUse if the log's folder was moved or
-        replaced. Each later write then raises DirectoryInUse, too.
-        """
-        with self._lock:
-            if not drafts:
-                return []
-
-            self._reconcile()
-            events = [event_at(position, d) for position, d in enumerate(drafts, self._ends.last + 1)]
-            counts = (0 if e.kind == "unlearn" else e.rows for e in events)
-            totals = list(accumulate(counts, initial=self._ends.rows))[1:]
-
-            with self._write() as connection:
-                places, current = tables.write_bodies(
-                    self.path, events, self._current, self._file_bytes, self._ends.last + 1
-                )
-                ids = {e.position: d.ids for e, d in zip(events, drafts, strict=True) if d.ids is not None}
-                rows = map(row_of, events, totals, places)
-                tables.append(connection, self.path, events, rows, current, self._keys, ids)
-
-            self._ends = Ends(self._ends.first, events[-1].position, totals[-1])
-            self._current = current or self._current
-            self._head.write_position(self._ends.last)
-            failpoint("log.after_commit")
-        return [e.position for e in events]
 
     def read(self, after: int, until: int | None = None, limit: int = 100, max_bytes: int = 64 << 20) -> list[Event]:
         """Return at most `limit` events with after < position ≤ until, in order.
@@ -253,13 +169,6 @@ class Log(AbstractContextManager["Log"]):
             ends = self._read_ends()
             return ends.first + bisect_right(range(ends.first, ends.last + 1), ends.rows - rows, key=index.total_rows)
 
-    def find_key(self, key: str) -> Known | None:
-        """Return the event that was appended with an idempotency key, or None."""
-        with self._lock:
-            self._reconcile()
-        with self._view() as index:
-            return index.find_key(key)
-
     def positions_that_may_have(self, id_hashes: np.ndarray) -> list[int]:
         """Return positions of the stored events that may have rows with these ids, in order.
 
@@ -275,6 +184,209 @@ class Log(AbstractContextManager["Log"]):
         """
         with self._view() as index:
             return index.schemas()
+
+    def verify(self) -> Verified:
+        """Read the whole log and check it.
+
+        Checked are SQLite's file, the positions (none may be missing), and the digest of each
+        table row and each body (payload). Memory: about 1 MB, or one event.
+
+        Raises DamagedFile that names file and position.
+        """
+        known = self._head.read_position()
+        ends = self._read_ends()
+        with self._view() as index:
+            index.check(self._keys)
+
+        for listed in self._files():
+            try:
+                listed.file.check(listed.end)
+            except StreamDRError:
+                # An error does not matter if retention has removed the file since it was listed.
+                if listed.first in (now.first for now in self._files()):
+                    raise
+
+        count = 0
+        size = 0
+        after = ends.first - 1
+        while after < ends.last:
+            try:
+                events = self.read(after, limit=64, max_bytes=1 << 20)
+            except HistoryGone:
+                after = self.first - 1
+                continue
+
+            for event in events:
+                if not event.intact:
+                    with self._view() as index:
+                        raise index.damaged_body(event.position)
+            count += len(events)
+            size += sum(len(e.body) for e in events)
+            after = events[-1].position
+
+        if ends.last < known:
+            raise truncated_error(self._database.path, ends.last, known)
+        return Verified(count, ends.rows, size)
+
+    @contextmanager
+    def _view(self) -> Iterator[Index]:
+        """Open a read transaction on the index.
+
+        Within the with-block, the index is one consistent snapshot.
+        """
+        with self._database.connection() as connection, read_one_view(connection):
+            yield Index(self.path, connection)
+
+    def _read_ends(self) -> Ends:
+        """Return the positions of the log's first and last event.
+
+        A read-only log reads them each time, because another process may have appended.
+        """
+        if self.writable:
+            return self._ends
+        with self._view() as index:
+            return index.ends()
+
+    def _files(self) -> list[Current]:
+        """Return the files of bodies (event payloads), oldest first."""
+        with self._view() as index:
+            return index.files()
+
+    def _events(self, where: str, values: tuple[object, ...], max_bytes: int = _ALL) -> list[Event]:
+        """Return events in order, until their bodies (payloads) exceed max_bytes bytes.
+
+        where: SQL condition and order, with `values` for its placeholders.
+        """
+        events = list[Event]()
+        size = 0
+        with self._view() as index, BodyReader(index.file) as bodies:
+            for event in index.events(where, values, bodies.read):
+                events.append(event if event.intact else self._reread(event))
+                size += len(event.body)
+                if size >= max_bytes:
+                    break
+        return events
+
+    def _reread(self, event: Event) -> Event:
+        """Return an event whose body (payload) was damaged, as the index has it now.
+
+        A rewrite stores the new body elsewhere, and then overwrites the old bytes without waiting
+        for readers. So a reader may have read the old place. If the event was dropped, return it
+        unchanged.
+        """
+        with self._view() as index, BodyReader(index.file) as bodies:
+            return next(index.events("position = ?", (event.position,), bodies.read), event)
+
+
+class Log(LogReader, AbstractContextManager["Log"]):
+    """The log in a folder. Thread-safe.
+
+    The caller holds the directory's lock if the log is writable.
+
+    On opening, a writer checks that each file of bodies (event payloads) exists, belongs to this
+    log, and is as long as it was written. If the index was copied, the writer checks the whole
+    index once, in O(events + keys).
+
+    Parameters
+    ----------
+    path : str or PathLike
+        Path of the log's own folder. Created if `writable`.
+    writable : bool
+    file_bytes : int
+        Size of a file of bodies at which a new one is started.
+    keys : int
+        Number of idempotency keys to store.
+    at_least : int
+        Position that the log must have reached, as the caller knows from other files.
+    fill : callable
+        Creates further tables in the SQLite file of a new log.
+
+    Attributes
+    ----------
+    displaced : DirectoryInUse or None
+        Reason why nothing is written any more.
+
+    Raises
+    ------
+    DirectoryMissing, ForeignFile, UnknownFormat, DamagedFile
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        writable: bool = True,
+        file_bytes: int = 64 << 20,
+        keys: int = tables.KEYS,
+        at_least: int = -1,
+        fill: Callable[[sqlite3.Connection], object] = lambda connection: None,
+    ) -> None:
+        prepare_log(Path(path), writable, at_least, fill)
+        super().__init__(Path(path), writable, keys)
+        self._file_bytes = file_bytes
+        self._lock = threading.RLock()
+
+        self._index = file_numbers(self._database.path)
+        self._current: Current | None = None
+
+        # True if the last write may or may not be committed, because it raised an error.
+        # A writable log begins with True, because an earlier process may have crashed in a write.
+        self._commit_uncertain = writable
+        self.displaced: DirectoryInUse | None = None
+        self._closed = False
+
+        try:
+            if writable:
+                if not self._head.is_index(self._database.path):
+                    with self._view() as index:
+                        index.check(self._keys)
+                self._reconcile(opening=True)
+                self._head.write_position(self._ends.last)
+                self._head.note_index(self._database.path)
+                self._overwrite_pending()
+            else:
+                self._ends = self._read_ends()
+        except BaseException:
+            self.close()
+            raise
+
+    def append(self, drafts: Sequence[EventDraft]) -> list[int]:
+        """Append events in order in one transaction, and return their positions.
+
+        Either all events are appended or none. On return the events are durable.
+
+        Raises InsufficientStorage if the disk is full. The log is then unchanged, and events can
+        be appended when there is room. Raises DirectoryInUse if the log's folder was moved or
+        replaced. Each later write then raises DirectoryInUse, too.
+        """
+        with self._lock:
+            if not drafts:
+                return []
+
+            self._reconcile()
+            events = [event_at(position, d) for position, d in enumerate(drafts, self._ends.last + 1)]
+            counts = (0 if e.kind == "unlearn" else e.rows for e in events)
+            totals = list(accumulate(counts, initial=self._ends.rows))[1:]
+
+            with self._write() as connection:
+                places, current = tables.write_bodies(
+                    self.path, events, self._current, self._file_bytes, self._ends.last + 1
+                )
+                ids = {e.position: d.ids for e, d in zip(events, drafts, strict=True) if d.ids is not None}
+                rows = map(row_of, events, totals, places)
+                tables.append(connection, self.path, events, rows, current, self._keys, ids)
+
+            self._ends = Ends(self._ends.first, events[-1].position, totals[-1])
+            self._current = current or self._current
+            self._head.write_position(self._ends.last)
+            failpoint("log.after_commit")
+        return [e.position for e in events]
+
+    def find_key(self, key: str) -> Known | None:
+        """Return the event that was appended with an idempotency key, or None."""
+        with self._lock:
+            self._reconcile()
+        with self._view() as index:
+            return index.find_key(key)
 
     def rewrite(self, position: int, body: bytes, rows: int) -> None:
         """Replace an event's body (payload) and number of rows, after rows were unlearned.
@@ -330,49 +442,6 @@ class Log(AbstractContextManager["Log"]):
             time.sleep(time.monotonic() - started)
         return dropped
 
-    def verify(self) -> Verified:
-        """Read the whole log and check it.
-
-        Checked are SQLite's file, the positions (none may be missing), and the digest of each
-        table row and each body (payload). Memory: about 1 MB, or one event.
-
-        Raises DamagedFile that names file and position.
-        """
-        known = self._head.read_position()
-        ends = self._read_ends()
-        with self._view() as index:
-            index.check(self._keys)
-
-        for listed in self._files():
-            try:
-                listed.file.check(listed.end)
-            except StreamDRError:
-                # An error does not matter if retention has removed the file since it was listed.
-                if listed.first in (now.first for now in self._files()):
-                    raise
-
-        count = 0
-        size = 0
-        after = ends.first - 1
-        while after < ends.last:
-            try:
-                events = self.read(after, limit=64, max_bytes=1 << 20)
-            except HistoryGone:
-                after = self.first - 1
-                continue
-
-            for event in events:
-                if not event.intact:
-                    with self._view() as index:
-                        raise index.damaged_body(event.position)
-            count += len(events)
-            size += sum(len(e.body) for e in events)
-            after = events[-1].position
-
-        if ends.last < known:
-            raise truncated_error(self._database.path, ends.last, known)
-        return Verified(count, ends.rows, size)
-
     def check_writer(self) -> None:
         """Raise DirectoryInUse if the log's folder was moved or replaced since it was opened.
 
@@ -395,15 +464,6 @@ class Log(AbstractContextManager["Log"]):
         self.close()
 
     @contextmanager
-    def _view(self) -> Iterator[Index]:
-        """Open a read transaction on the index.
-
-        Within the with-block, the index is one consistent snapshot.
-        """
-        with self._database.connection() as connection, read_one_view(connection):
-            yield Index(self.path, connection)
-
-    @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
         """Open a transaction.
 
@@ -419,21 +479,6 @@ class Log(AbstractContextManager["Log"]):
             self._commit_uncertain = True
             raise
 
-    def _read_ends(self) -> Ends:
-        """Return the positions of the log's first and last event.
-
-        A read-only log reads them each time, because another process may have appended.
-        """
-        if self.writable:
-            return self._ends
-        with self._view() as index:
-            return index.ends()
-
-    def _files(self) -> list[Current]:
-        """Return the files of bodies (event payloads), oldest first."""
-        with self._view() as index:
-            return index.files()
-
     def _reconcile(self, opening: bool = False) -> None:
         """Read the end of the log from the index, and remove all bytes after it.
 
@@ -443,8 +488,7 @@ class Log(AbstractContextManager["Log"]):
         if not self._commit_uncertain:
             return
 
-        # A reader that has just opened the log may wait for this transaction, but no process can
-        # commit during it. So bytes past the end belong to no event.
+        # No process can commit during this transaction, so bytes past the end belong to no event.
         self.check_writer()
         with self._database.connection() as connection, commit_or_rollback(connection):
             index = Index(self.path, connection)
@@ -458,31 +502,6 @@ class Log(AbstractContextManager["Log"]):
             remove_unnamed_files(self.path, files)
 
         self._commit_uncertain = False
-
-    def _events(self, where: str, values: tuple[object, ...], max_bytes: int = _ALL) -> list[Event]:
-        """Return events in order, until their bodies (payloads) exceed max_bytes bytes.
-
-        where: SQL condition and order, with `values` for its placeholders.
-        """
-        events = list[Event]()
-        size = 0
-        with self._view() as index, Reader(index.file) as bodies:
-            for event in index.events(where, values, bodies.read):
-                events.append(event if event.intact else self._reread(event))
-                size += len(event.body)
-                if size >= max_bytes:
-                    break
-        return events
-
-    def _reread(self, event: Event) -> Event:
-        """Return an event whose body (payload) was damaged, as the index has it now.
-
-        A rewrite stores the new body elsewhere, and then overwrites the old bytes without waiting
-        for readers. So a reader may have read the old place. If the event was dropped, return it
-        unchanged.
-        """
-        with self._view() as index, Reader(index.file) as bodies:
-            return next(index.events("position = ?", (event.position,), bodies.read), event)
 
     def _overwrite_pending(self) -> None:
         """Overwrite the old bytes of rewritten events, also of events rewritten before a crash.

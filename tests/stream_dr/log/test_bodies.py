@@ -6,7 +6,7 @@ import pytest
 
 from stream_dr import errors
 from stream_dr.failpoints import FailpointReached, armed
-from stream_dr.log.bodies import BEGIN, Reader, create_bodies
+from stream_dr.log.bodies import BEGIN, BodyReader, create_bodies
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def file(tmp_path):
 
 
 def read(file, *ranges):
-    with Reader(lambda first: file) as reader:
+    with BodyReader(lambda first: file) as reader:
         return [reader.read(0, start, size) for start, size in ranges]
 
 

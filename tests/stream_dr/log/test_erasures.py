@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from stream_dr.failpoints import FailpointReached, armed
-from stream_dr.log.bodies import Reader
+from stream_dr.log.bodies import BodyReader
 from stream_dr.log.log import Log, draft
 from tests.support.logs import drafts, killed, left_of
 
@@ -117,7 +117,7 @@ def test_a_reader_that_is_overtaken_by_a_rewrite_reads_the_new_body(folder, monk
     with Log(folder) as log, Log(folder, writable=False) as other:
         log.append(given)
         for reader in (log, other):
-            monkeypatch.setattr(Reader, "read", rewrite_before_the_first_read)
+            monkeypatch.setattr(BodyReader, "read", rewrite_before_the_first_read)
             assert [e.body for e in reader.read(0)] == [b"new", given[2].body, given[3].body]
             log.rewrite(1, given[1].body, 5)
 
