@@ -41,7 +41,8 @@ class Registry(Mapping[str, type]):
 
     A class is imported when its key is looked up.
 
-    places: dict from key to "module:Class". A module name without a dot belongs to this package.
+    places: dict from registry key to "module:Class". A module name without a dot is a module of
+        this package.
 
     >>> import stream_dr
     >>> stream_dr.ESTIMATORS["lda"]
@@ -94,12 +95,14 @@ These classifiers cannot be models of a service. They are saved and loaded like 
 
 
 def make(key: str, params: JsonDict | None = None, registry: Registry = ESTIMATORS) -> Any:
-    """Return an unfitted estimator by its registry key.
+    """Return a new unfitted estimator by its registry key.
 
-    params: parameters of the estimator by name.
+    key: registry key, such as "lda".
+    params: values of the estimator's parameters by name. None means the default values.
+    registry: registry in which the key is looked up.
 
-    Raises UnknownEstimator for an unknown key, and InvalidParameter for an unknown parameter or a
-    value outside its range.
+    Raises UnknownEstimator for an unknown key. Raises InvalidParameter for an unknown parameter or
+    a value outside its range.
     """
     kind = registry[key]
     allowed = parameters(kind)

@@ -27,8 +27,8 @@ class CCA(TargetRegression, TwoStage):
     1
 
     Targets are one or several labels a row, or numbers. Labels are learned as indicators (columns
-    of 0 and 1). The number of components is at most the rank of the targets' scatter. States can
-    be merged, and rows can be unlearned.
+    of 0 and 1). There are at most as many components as the rank of the targets' scatter. States
+    can be merged, and rows can be unlearned.
 
     Attributes
     ----------
@@ -42,18 +42,20 @@ class CCA(TargetRegression, TwoStage):
     - Cxx (features, features) is the scatter of the centred rows, and γ is the ridge `gamma`.
     - Cyy (targets, targets) is the scatter of the centred targets. It is scaled to unit diagonal,
       and eigenvalues up to 1e-10 of the largest are dropped. The paper prints YYᵀ of targets that
-      are not centred. That gives other directions if components are fewer than targets.
+      are not centred. With uncentred targets, the directions would be others if there are fewer
+      components than targets.
     - Cxy (features, targets) is the cross-scatter of rows and targets.
 
     With γ = 0, each eigenvalue λ is a squared canonical correlation, from 0 to 1.
 
     With one label a row, CCA finds the same directions as LDA. With scaling="source" the
-    directions also have the same length. With scaling="unit" the lengths differ. Rows projected by
-    CCA have variance 1, and rows projected by LDA have variance 1 within their classes.
+    directions also have the same length. With scaling="unit" the lengths differ, because rows
+    projected by CCA have variance 1, and rows projected by LDA have variance 1 within their
+    classes.
 
     `predict` and `coef_` are a regression of the targets on the rows' components. scikit-learn's
-    CCA uses the targets' own components instead, so its predictions have another size. There is no
-    ridge on Cyy.
+    CCA uses the targets' own components instead, so its predictions have another size. No ridge is
+    added to Cyy.
 
     Let d be the number of features and k the number of targets (labels or columns of numbers).
     The state has O(d·(k + 2) + k²) numbers. Learning a row costs O(its entries × its labels). The
@@ -68,17 +70,17 @@ class CCA(TargetRegression, TwoStage):
     def transform(self, X: RowsLike, y: TargetsLike = None) -> np.ndarray:
         """Project rows X (rows, features) to components (rows, components) float64.
 
-        y is ignored. Raises NotFitted before any row is learned.
+        y is ignored. Raises NotFitted if no row was learned so far.
         """
         return super().transform(X)
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
-        """Return the right-hand side Cxy (Cyy)^(−1/2) and the norm of its targets.
+        """Return the right-hand side Cxy (Cyy)^(−1/2) and the whitened targets' norm.
 
         Cxy (features, targets) is the cross-scatter of rows and targets. Cyy (targets, targets) is
         the scatter of the targets. The right-hand side (features, r) is the product of the centred
-        rows and whitened targets. The norm √r of the whitened targets decides which part of the
-        product is only rounding error.
+        rows and the whitened targets. The norm of the whitened targets is √r. It decides which
+        part of the product is only rounding error.
         """
         root = self._inverse_root(moments)
         return RightHandSide(moments.cross @ root, root.shape[1] ** 0.5)
@@ -86,8 +88,7 @@ class CCA(TargetRegression, TwoStage):
     def loss_factors(self, moments: Moments) -> np.ndarray:
         """Return the factors (targets, r) that whiten the targets.
 
-        The product of the factors and their own transpose is a pseudo-inverse of the targets'
-        scatter.
+        The product of the factors and their transpose is a pseudo-inverse of the targets' scatter.
         """
         return self._inverse_root(moments)
 
@@ -107,17 +108,21 @@ class CCA(TargetRegression, TwoStage):
         """Canonical directions (targets, components) float64 of the targets.
 
         If the targets are labels, there is one row for each label, in the order of `classes_`.
-        Targets projected on these directions have variance 1. With scaling="source", the squares
-        of the projected targets sum to 1 instead. With gamma=0, the correlation of a component
-        with the targets projected on its direction is the square root of the component's
-        eigenvalue.
+        With scaling="unit", targets projected on these directions have variance 1. With
+        scaling="source", the squares of the projected targets sum to 1. With gamma=0, the
+        correlation of a component with the targets projected on its direction is the square root
+        of the component's eigenvalue.
         """
         projection = self.linear_projection()
         m = self.moments(self.state_)
         root = self._inverse_root(m)
+
+        # Project the cross-scatter of the components and the targets onto whitened targets.
         turned = root.T @ (m.cross.T @ (projection.loadings / m.scale[:, None]))
         lengths = np.linalg.norm(turned, axis=0)
         rotations = root @ (turned / np.where(lengths > 0, lengths, 1.0))
+
+        # Apply the scaling, and sort the rows by label as in `classes_`.
         rotations = rotations * np.sqrt(m.weight) if self.scaling == "unit" else rotations
         return rotations[sorted(range(len(m.labels)), key=lambda at: m.labels[at])] if m.labelled else rotations
 
@@ -126,10 +131,13 @@ class CCA(TargetRegression, TwoStage):
         """Return a root of the pseudo-inverse of the targets' scatter.
 
         The root is a matrix B (targets, r) such that B Bᵀ is the pseudo-inverse. The method's
-        components are the same for every such matrix.
+        components do not depend on the choice of B.
+
+        m: moments (sums of the rows), from which the targets' scatter is taken.
         """
         diagonal = np.diagonal(m.target_scatter)
-        # If all rows have a label, the label's scatter is only rounding error. Leave it out.
+        # Drop constant targets. For example, if all rows have a label, the scatter of the label's
+        # indicator is only rounding error.
         if m.labelled:
             varying = diagonal > 8 * EPS * m.weight * m.target_mean**2
         else:

@@ -1,8 +1,9 @@
 """CCIPCA: principal components updated row by row, for very wide streams.
 
 The energy of components is the sum of the squares of the projected rows. The following list has
-the energy of 10 components of CCIPCA, divided by the energy of the best 10 components. The data
-are 20,000 generated text rows of 47,236 features (python benchmarks/recurrences.py energy):
+the energy of 10 components of CCIPCA, divided by the largest energy that 10 components can have.
+The data are 20,000 generated text rows of 47,236 features (python benchmarks/recurrences.py
+energy):
 
 - amnesic = 1: 0.984
 - amnesic = 2: 0.972
@@ -38,8 +39,8 @@ from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator, CCI
 class CCIPCA(LinearGaussian):
     """Find principal components of streams too wide for a scatter matrix.
 
-    Candid covariance-free incremental PCA [CCIPCA], updated row by row. Rows may be sparse or
-    dense. The method is unsupervised, so y is ignored.
+    Candid covariance-free incremental PCA [CCIPCA]. Each row updates the components. Rows may be
+    sparse or dense. The method is unsupervised, so y is ignored.
 
     >>> import numpy as np
     >>> from stream_dr import CCIPCA
@@ -62,13 +63,13 @@ class CCIPCA(LinearGaussian):
     amnesic : float ≥ 0, default 2.0
         Weight of recent rows, the parameter ℓ of the paper. A larger value gives recent rows more
         weight. Use 1 to 2 for a stream that does not change, and more for a stream that drifts.
-        With 0, all rows have the same weight, also the first rows, which were learned while the
-        components were still arbitrary.
+        With 0, all rows have the same weight. Then the first rows have too much influence, because
+        they were learned while the components were still arbitrary.
     center : bool, default True
         Subtract the running mean.
     feature_map : dict or None, default None
-        Spec of a feature map that is applied to the rows first. With nystroem or random_fourier
-        this is approximate kernel PCA.
+        Spec of a feature map that is applied to the rows first. With the map "nystroem" or
+        "random_fourier", the method is approximate kernel PCA.
 
     Notes
     -----
@@ -77,8 +78,9 @@ class CCIPCA(LinearGaussian):
     along the components.
 
     Variances, covariance and scores are computed from these estimates, with the number of rows as
-    divisor. If rows are not centred, variances are about zero instead of the mean. The formulas
-    assume orthonormal components, which is true only in the limit of many rows.
+    divisor. If rows are not centred, squares are taken about zero instead of the mean. The
+    formulas assume that the components are orthonormal. This is true only in the limit of many
+    rows.
 
     `rank_` does not count some components:
 
@@ -101,10 +103,7 @@ class CCIPCA(LinearGaussian):
     feature_map: JsonDict | None = None
 
     def check_parameters(self) -> None:
-        """Raise InvalidParameter if a parameter is outside its range.
-
-        n_components is 1 to 2,000, amnesic at least 0, center a bool.
-        """
+        """Raise InvalidParameter if a parameter is outside its range."""
         check_positive_int("n_components", self.n_components, most=MOST_COMPONENTS)
         check_number("amnesic", self.amnesic, low=0.0)
         check_choice("center", self.center, (True, False))
@@ -115,6 +114,7 @@ class CCIPCA(LinearGaussian):
         return make_accumulator(self.feature_map, self._recurrence, state)
 
     def _recurrence(self, state: CCIPCAState | None) -> CCIPCAAccumulator:
+        """Return an accumulator of rows that the feature map has already mapped."""
         return CCIPCAAccumulator(self.n_components, self.amnesic, self.center, state)
 
     def solve(self, state: State) -> Projection:
@@ -125,6 +125,7 @@ class CCIPCA(LinearGaussian):
         return solve_mapped(state, self._unit_vectors)
 
     def _unit_vectors(self, state: CCIPCAState) -> Linear:
+        """Return the projection of mapped rows, by the vectors scaled to length 1."""
         vectors = state.basis.vectors()[:, : state.n_features]
         loadings, eigenvalues = long_unit_columns(vectors, smallest=1e-10)
         mean = state.basis.means()[:, 0].copy() if self.center else np.zeros(state.n_features)
@@ -136,6 +137,7 @@ class CCIPCA(LinearGaussian):
         return np.sqrt(self.n_samples_seen_ * self.eigenvalues_)
 
     def _learned_gaussian(self) -> Gaussian:
+        """Return the Gaussian distribution of the rows that the components describe."""
         projection = self.linear_projection()
         state = inner_state(self.state_)
         d, n = len(projection.mean), state.rows
@@ -158,4 +160,5 @@ class CCIPCA(LinearGaussian):
         return mapped_bytes(self.feature_map, self._basis_bytes, n_features, n_targets)
 
     def _basis_bytes(self, n_features: int, n_targets: int) -> int:
+        """Return the size of the state in bytes, for features after the feature map."""
         return basis_bytes(n_features, self.n_components, int(self.center))

@@ -17,9 +17,9 @@ from stream_dr.statistics.moments.accumulator import MomentState
 class ClassMeans(LinearClassifier):
     """Project rows onto the directions in which the class means differ most.
 
-    The cheapest supervised projection. It needs only the class means, so it works at any number of
-    features, inverts nothing and is exact after every row. It is also a classifier: `predict`
-    returns the label of the nearest class mean.
+    This is the cheapest supervised projection, because it needs only the class means. It works at
+    any number of features, inverts no matrix, and is exact after every row. It is also a
+    classifier. `predict` returns the label of the nearest class mean.
 
     >>> from stream_dr import ClassMeans
     >>> means = ClassMeans().fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.0]], ["a", "a", "b"])
@@ -44,8 +44,7 @@ class ClassMeans(LinearClassifier):
 
     `predict` returns the label of the nearest class mean, also if rows have several labels each.
     Distances are measured in the space of all components, also of components that n_components
-    excludes. The label is therefore the same as with distances between rows that are not
-    projected.
+    excludes. The label is therefore the same as with distances in the space of the features.
 
     `predict_proba` assumes that all classes are equally frequent and have the same variance in all
     directions. The variance is the mean within-class variance. With this assumption the class of
@@ -70,12 +69,18 @@ class ClassMeans(LinearClassifier):
 
         The classifier assumes that all classes have the same prior probability and the same
         variance in all directions. The variance is the mean within-class variance.
+
+        loadings: (features, q), loadings of q components.
+        eigenvalues: (q,), eigenvalues of the components.
         """
         offsets = moments.offsets
         centres = offsets.T @ (loadings / moments.scale[:, None])
+
+        # Within-class variance, averaged over features. If it is only rounding error, use 1.
         within = float(moments.diagonal.sum()) - float((offsets**2).sum(axis=0) @ moments.label_weights)
         smallest = EPS * float(moments.diagonal.sum())
         variance = within / (moments.weight * len(offsets)) if within > smallest else 1.0
+
         classes = len(moments.labels)
         return class_readout(
             moments, centres, np.full(len(eigenvalues), variance), np.full(classes, 1.0 / max(classes, 1))

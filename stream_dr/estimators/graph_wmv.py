@@ -1,7 +1,7 @@
 """GraphWMV: directions along which rows differ most, by the weights of pairs of rows.
 
-WMV stands for weighted maximum variance. The weights come from a neighbourhood graph of a sample of
-the rows, from labels, or from both.
+WMV stands for weighted maximum variance. The weights of pairs of rows come from a neighbourhood
+graph, from labels, or from a graph and labels. The graph joins rows of a sample of the stream.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -18,10 +18,11 @@ from stream_dr.statistics.reservoir import Reservoir
 
 
 class _ByWeights:
-    """Descriptor that returns the kinds of targets of an estimator with `alpha` and `beta`.
+    """Descriptor that returns GraphWMV's kinds of targets.
 
-    If alpha or beta is not 0, the estimator learns from one label a row ("class"). Otherwise the
-    estimator is unsupervised and there are no kinds.
+    If alpha or beta is not 0, the estimator learns from one label a row ("class"). If alpha and
+    beta are 0, the estimator is unsupervised and there are no kinds. There are also none if the
+    attribute is read from the class.
     """
 
     def __get__(self, instance: Any, owner: type) -> tuple[str, ...]:
@@ -30,10 +31,10 @@ class _ByWeights:
 
 @dataclass(eq=False, repr=False)
 class GraphWMV(NeighbourhoodMethod):
-    """Find directions along which pairs of rows are far apart, by the weights of a graph.
+    """Find directions along which pairs of rows of large weight differ most.
 
     Weighted maximum variance. The weight of a pair of rows comes from a neighbourhood graph, from
-    the rows' labels, or from both. The projection is computed from a uniform sample of the rows.
+    the rows' labels, or from the graph and the labels. The projection is computed from a uniform sample of the rows.
     Use `WMV` if all weights come from labels, because it uses all rows.
 
     >>> from sklearn.datasets import load_iris
@@ -55,8 +56,8 @@ class GraphWMV(NeighbourhoodMethod):
     beta : float ≥ 0, default 0.0
         Weight β of two rows of different classes.
     unlabelled : {"skip", "use"}, default "skip"
-        What to do with rows without a label. "use" learns these rows. They are joined by edges of
-        the graph, but have no weights from labels.
+        What to do with rows without a label. "skip" ignores these rows. "use" learns these rows.
+        They then have edges of the graph, but no weights from labels.
     scaling : {"unit", "source"}, default "unit"
         With "unit", the sampled rows have variance 1 along every component. With "source", the
         components are orthonormal, as in the paper.
@@ -70,16 +71,16 @@ class GraphWMV(NeighbourhoodMethod):
     -----
     Maximises ½ Σ_ij C_ij (wᵀ(x_i − x_j))² over orthonormal directions w [WMV; mathematics §7]. The
     sum is over all pairs of sampled rows x_i and x_j. The weight C_ij of a pair is μ times the
-    weight of the edge between the two rows. α is added if both rows have the same label, and β if
-    they have different labels.
+    weight of the edge between the two rows. If the two rows have equal labels, α is added to C_ij.
+    If they have different labels, β is added.
 
     Components are the eigenvectors of Xᵀ L X, largest eigenvalue first. X (reservoir, features)
     are the sampled rows, C (reservoir, reservoir) are the weights, D is the diagonal matrix of the
     row sums of C, and L = D − C.
 
-    A row has about k edges, but a weight from labels with every other labelled row. For equal
-    influence of edges and labels, μ should be (number of labelled rows) / k times as large as α
-    and β.
+    A row has about k edges (k is `n_neighbors`), but a weight from labels with every other labelled
+    row. For equal influence of edges and labels, μ should be (number of labelled rows) / k times
+    as large as α and β.
 
     Learning a row costs O(1), or O(entries) if the row is sampled. Solving costs O(reservoir ·
     features · min(reservoir, features)), and transforming a row costs O(entries · components). The
@@ -111,23 +112,24 @@ class GraphWMV(NeighbourhoodMethod):
         laplacian = sp.diags_array(graph.degrees, format="csr") - graph.weights
         labels = _indicator(state.codes)
 
-        def product(columns: np.ndarray) -> np.ndarray:
-            """Return L @ columns (sampled, m)."""
+        def multiply_by_laplacian(columns: np.ndarray) -> np.ndarray:
+            """Return L @ columns (sampled rows, m), where L is the Laplacian of all weights."""
             out = self.graph * (laplacian @ columns)
             if labels.shape[1]:
+                # Add the Laplacian of the labels' weights C, without forming it.
                 n = np.asarray(labels.sum(axis=0)).ravel()
                 C = self.beta + (self.alpha - self.beta) * np.eye(len(n))
                 out += (labels @ (C @ n))[:, None] * columns - labels @ (C @ (labels.T @ columns))
             return cast(np.ndarray, out)
 
-        return largest_form(state.kept, product, self.n_components, self.scaling == "unit")
+        return largest_form(state.kept, multiply_by_laplacian, self.n_components, self.scaling == "unit")
 
 
 def _indicator(codes: np.ndarray) -> sp.csr_array:
     """Return class indicators (rows, classes), with a 1 in the column of each row's class.
 
-    codes: (rows,), index of each row's class, or −1 for rows without a label. Their indicators
-        are 0.
+    codes: (rows,), index of each row's class, or −1 for rows without a label. The indicators of a
+        row without a label are all 0.
     """
     known = np.flatnonzero(codes >= 0)
     shape = (len(codes), int(codes.max(initial=-1)) + 1)

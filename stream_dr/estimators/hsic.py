@@ -35,10 +35,10 @@ def hsic(
 ) -> float:
     """Return the Hilbert-Schmidt independence criterion of rows and targets.
 
-    The criterion measures how much the rows depend on the targets. With linear kernels it is 0 if
-    the rows are not correlated with the targets. For n rows it is tr(K H L H) / (n − 1)². K (n, n)
-    is a kernel matrix of the rows and L (n, n) of the targets. H (n, n) is the centring matrix,
-    which subtracts the mean [SRP eq. 1].
+    The criterion measures how much the rows depend on the targets. With linear kernels, the
+    criterion is 0 if the rows are not correlated with the targets. For n rows, the criterion is
+    tr(K H L H) / (n − 1)² [SRP eq. 1]. K (n, n) is a kernel matrix of the rows, and L (n, n) is a
+    kernel matrix of the targets. H (n, n) is the centring matrix, which subtracts the mean.
 
     >>> from stream_dr import hsic
     >>> round(hsic([[0.0], [2.0], [0.0], [2.0]], ["a", "b", "a", "b"]), 3)
@@ -89,7 +89,7 @@ def _exact(
 ) -> float:
     """Return the Hilbert-Schmidt independence criterion with exact kernels.
 
-    The parameters are those of `hsic`. `weights` is `sample_weight`.
+    The parameters are described at `hsic`, where `weights` is called `sample_weight`.
     """
     spca = SPCA(kernel=kernel, sigma=sigma)  # type: ignore[arg-type]
     spca.check_parameters()
@@ -115,9 +115,9 @@ def _target_columns(targets: Targets) -> np.ndarray:
 
 
 def _in_blocks(X: Rows, Y: np.ndarray, weights: np.ndarray, x_sigma: float | None, y_sigma: float | None) -> float:
-    """Return the Hilbert-Schmidt independence criterion, block by block.
+    """Return the Hilbert-Schmidt independence criterion, computed in blocks.
 
-    A block is the kernel values of some rows with all rows, at most BLOCK_VALUES numbers.
+    A block has the kernel values of some rows with all rows, at most about BLOCK_VALUES numbers.
 
     X: (rows, features).
     Y: (rows, k), targets as numeric columns.
@@ -131,6 +131,7 @@ def _in_blocks(X: Rows, Y: np.ndarray, weights: np.ndarray, x_sigma: float | Non
     X = X if is_sparse(X) else X - X[0]
     Y = Y - Y[0]
 
+    # Sum the products of the two kernels, and the weighted row sums of each kernel.
     joint, of_rows, of_targets = 0.0, np.empty(n), np.empty(n)
     size = max(1, BLOCK_VALUES // n)
     for start in range(0, n, size):
@@ -139,6 +140,7 @@ def _in_blocks(X: Rows, Y: np.ndarray, weights: np.ndarray, x_sigma: float | Non
         of_rows[part], of_targets[part] = K @ weights, L @ weights
         joint += float(weights[part] @ ((K * L) @ weights))
 
+    # Centre the kernels, by the row sums and the total sums.
     crossed = float(weights @ (of_rows * of_targets)) / total
     product = float(weights @ of_rows) * float(weights @ of_targets) / total**2
     return max(0.0, joint - 2.0 * crossed + product) / (total - 1.0) ** 2

@@ -51,13 +51,13 @@ class HSL(TwoStage):
     - "clique": the divisor is √(Σ n_e) over the row's labels, and the factor is 1.
     - "star": the divisor is √(Σ 1/n_e) over the row's labels, and the factor is 1/n_e.
 
-    The degrees include self-loops (the diagonal of I − L). Rows with an empty list of labels
-    influence only the mean and Cxx.
+    The degrees of the graph's rows include edges from a row to itself (the diagonal of I − L). Rows
+    with an empty list of labels influence only the mean and Cxx.
 
     n_e is known only at the end of the stream. So "clique" and "star" store one sum of rows for
     each distinct set of labels, and compute the divisors when solving. The result is exact in one
-    pass, for any order of the rows. At most 20,000 distinct sets are stored. A batch with more
-    raises LimitExceeded, and in a `Directory` the model fails at this batch.
+    pass, for any order of the rows. At most 20,000 distinct sets are stored. A batch that exceeds
+    this number raises LimitExceeded, and in a `Directory` the model fails at this batch.
 
     The state has O(d·(k + 2)) numbers for d features and k labels. "clique" and "star" add d
     numbers for each distinct set of labels. Learning a row costs O(its entries × its labels). The
@@ -139,14 +139,16 @@ class HSL(TwoStage):
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
         """Return XH (features, labels) and the Frobenius norm of H.
 
-        The columns of X are the centred rows. H (rows, labels) has a 1 where a row has a label,
-        and 0 elsewhere, scaled as the normalised Laplacian of the hypergraph requires. The norm
-        decides which part of XH is only rounding error.
+        The columns of X (features, rows) are the centred rows. H (rows, labels) has a 1 if a row
+        has a label, and 0 if not, scaled as the normalised Laplacian of the hypergraph requires.
+        The norm decides which part of XH is only rounding error.
         """
         k = len(moments.label_weights)
-        # If each row has one label, all three Laplacians are the same.
+        # If each row has one label, all three Laplacians are the same, and no label sets are needed.
         if self.laplacian == "zhou" or moments.kind == "class" or k == 0:
             return RightHandSide(moments.cross / np.sqrt(moments.label_weights), k**0.5)
+
+        # Multiply the stored sums of rows by the factors of their label sets.
         n_e = np.zeros(len(moments.present))
         n_e[moments.present] = moments.label_weights
         assert isinstance(state.label_sets, LabelSets)
@@ -154,24 +156,31 @@ class HSL(TwoStage):
         return RightHandSide(state.cross_by_label_set(columns) * moments.scale[:, None], k**0.5)
 
 
-def edge_columns(sets: tuple[tuple[int, ...], ...], n_e: np.ndarray, laplacian: str) -> sp.csr_matrix:
+def edge_columns(
+    sets: tuple[tuple[int, ...], ...], n_e: np.ndarray, laplacian: Literal["clique", "star"]
+) -> sp.csr_matrix:
     """Return the factors (sets, labels) by which the sums of rows are multiplied.
 
     Each set is a distinct set of labels that some rows have. The state stores the sum of these
-    rows. The product of the sums and the factors is the right-hand side XH of HSL. A set's factor
-    is 0 for labels outside the set. For a label e of the set it is [mathematics §3]:
+    rows. The product of the sums and the factors is the right-hand side of HSL. A set's factor is
+    0 for labels outside the set. For a label in the set, let n be the weight of all rows with this
+    label. The factor is [mathematics §3]:
 
-    * 1/√g with "clique", where g is the sum of n_e over the set's labels,
-    * 1/(n_e √g) with "star", where g is the sum of 1/n_e over the set's labels.
+    * 1/√g with "clique", where g is the sum of n over the set's labels,
+    * 1/(n √g) with "star", where g is the sum of 1/n over the set's labels.
 
     sets: codes of each set's labels.
-    n_e: (labels,), weight of the rows with each label. Labels of weight 0 are left out.
+    n_e: (labels,), weight of the rows with each label. Labels of weight 0 have the factor 0.
+    laplacian: "clique" or "star".
     """
     share = np.divide(1.0, n_e, out=np.zeros_like(n_e), where=n_e > 0)
     part, edge = (n_e, (n_e > 0).astype(float)) if laplacian == "clique" else (share, share)
     sizes = np.array([len(s) for s in sets], dtype=np.int64)
+
+    # Sum the degrees of each set. Entry i of `owner` is the set of the i-th code.
     codes = np.array([code for s in sets for code in s], dtype=np.int64)
     owner = np.repeat(np.arange(len(sets)), sizes)
     degree = np.bincount(owner, weights=part[codes], minlength=len(sets))
+
     root = np.divide(1.0, np.sqrt(degree), out=np.zeros(len(sets)), where=degree > 0)
     return sp.csr_matrix((edge[codes] * root[owner], (owner, codes)), shape=(len(sets), len(n_e)))

@@ -1,7 +1,8 @@
 """IncrementalSKM, the supervised Kampong measure updated row by row.
 
-The estimate of the first component converges to an exact eigenvector. The inner product of the two
-was measured as in figure 6 of [SKM] (python -m benchmarks.papers skm_figure_6):
+The estimate of the first component converges to an exact eigenvector. The inner product of the
+estimate and the eigenvector was measured as in figure 6 of [SKM] (python -m benchmarks.papers
+skm_figure_6):
 
 - On iris with a = 1 and a = 3, the inner product is 0.998 after 25 rows and 0.9999 after 100 rows.
 - On monks-1 and monks-3 with a = 1, the inner product is above 0.92 after 100 rows, and 0.997
@@ -52,19 +53,20 @@ class IncrementalSKM(Estimator):
         Number of components to look for, at most 2,000.
     a : float ≥ 0, default 1.0
         The larger a is, the closer together are the projected rows of one class. The directions
-        approach the eigenvectors of 2 Sb + (1 − a) Sw, where Sb is the scatter between classes and
-        Sw the scatter within classes.
+        converge to the eigenvectors of 2 Sb + (1 − a) Sw, where Sb is the scatter between classes
+        and Sw the scatter within classes.
     target : {"auto", "class"}, default "auto"
         Kind of targets. Both values mean one label a row.
     feature_map : dict or None, default None
         Spec of a feature map that is applied to the rows first.
     keep : {"positive", "all"}, default "positive"
         Components to return. "positive" returns only components that converge to an eigenvector of
-        positive eigenvalue. Left out are components whose vector (see Notes) is shorter than 1e-2
-        of the longest vector, and for a ≥ 1 all components past (classes − 1). "all" returns every
-        component started so far, as the paper does [SKM, table 1 (D), figure 4(f)]. Components
-        past (classes − 1) are then not orthogonal. For components of negative eigenvalue with
-        a ≠ 1, use `SKM` with n_components.
+        positive eigenvalue. It drops components whose vector (see Notes) is shorter than 1e-2 of
+        the longest vector. For a ≥ 1, it also drops all components past (classes − 1).
+
+        "all" returns every component started so far, as the paper does [SKM, table 1 (D),
+        figure 4(f)]. Components past (classes − 1) are then not orthogonal. For components of
+        negative eigenvalue with a ≠ 1, use `SKM` with n_components.
 
     Notes
     -----
@@ -77,12 +79,13 @@ class IncrementalSKM(Estimator):
     If 2 Sb + (1 − a) Sw has no positive eigenvalue, the directions do not converge, and there is
     no warning. `SKM` has no component in this case.
 
-    From dense rows, the first row is subtracted. From sparse rows, nothing is subtracted. So dense
+    The first row is subtracted from dense rows. Nothing is subtracted from sparse rows. So dense
     and sparse rows may give results of different sign. After few rows, the results also differ by
     about the influence of one row.
 
-    A label is a class from its first row on. There is no `min_class_rows` as in `SKM`, because
-    rows of a label that is not yet a class could not be learned later.
+    A label is a class from its first row on. `SKM` has the parameter `min_class_rows`, by which a
+    label becomes a class after several rows. IncrementalSKM does not have it, because the earlier
+    rows of the label could not be learned later.
 
     Learning a row costs O(nonzeros · (p + c) + p (c + 1)(p + c)) for p components and c classes.
     The state takes 8 · k · (d + 2 k) bytes for d features, with k = p + c rounded up to a multiple
@@ -116,6 +119,7 @@ class IncrementalSKM(Estimator):
         return make_accumulator(self.feature_map, self._recurrence, state)
 
     def _recurrence(self, state: SKMState | None) -> SKMAccumulator:
+        """Return an accumulator of rows that the feature map has already mapped."""
         return SKMAccumulator(self.n_components, self.a, state)
 
     def solve(self, state: State) -> Projection:
@@ -126,12 +130,17 @@ class IncrementalSKM(Estimator):
         return solve_mapped(state, self._unit_vectors)
 
     def _unit_vectors(self, state: SKMState) -> Linear:
+        """Return the projection of mapped rows, by the vectors scaled to length 1."""
         counts = state.basis.counts
         vectors = state.basis.vectors()
         mean = state.basis.means() @ (counts / max(counts.sum(), 1.0))
+
+        # For a ≥ 1, only (classes − 1) eigenvalues can be positive.
         positive = max(int(np.count_nonzero(counts)) - 1, 0) if self.a >= 1.0 else vectors.shape[1]
         if self.keep == "positive":
             return Linear(mean, *long_unit_columns(vectors[:, :positive], smallest=1e-2), "recurrence")
+
+        # Return every component that has started. The others have no positive eigenvalue.
         there = np.flatnonzero(np.any(vectors, axis=0))
         loadings, lengths = long_unit_columns(vectors[:, there], smallest=0.0)
         return Linear(mean, loadings, lengths * np.where(there < positive, 1.0, -1.0), "recurrence")
@@ -145,4 +154,5 @@ class IncrementalSKM(Estimator):
         return mapped_bytes(self.feature_map, self._basis_bytes, n_features, n_targets)
 
     def _basis_bytes(self, n_features: int, n_targets: int) -> int:
+        """Return the size of the state in bytes, for features after the feature map."""
         return basis_bytes(n_features, self.n_components, n_targets)

@@ -184,7 +184,8 @@ def numbers_of(array: pa.Array) -> np.ndarray:
 
     Costs O(1).
     """
-    # Make a view of the buffer, because `to_numpy` would release the interpreter lock for a moment.
+    # Make a view of the buffer, because `to_numpy` would release the interpreter lock for a
+    # moment.
     kind = _NUMBERS[array.type.id]
     if not len(array):
         return np.empty(0, kind)

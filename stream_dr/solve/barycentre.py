@@ -1,13 +1,14 @@
 """Locally linear embedding: rows as means of their neighbours.
 
-Each row is close to a weighted mean of its k nearest other rows. The embedding gives the rows
-coordinates such that each row's coordinates are the same weighted mean of the neighbours'
-coordinates. The weights (called barycentric) are the matrix W (r, r) for r rows. Each row of W
-sums to 1 [GLPLS eq. 2.31].
+Each row is close to a weighted mean of its k nearest other rows. The weights (called barycentric)
+are the matrix W (r, r) for r rows. Each row of W sums to 1 [GLPLS eq. 2.31]. The embedding chooses
+coordinates such that each row's coordinates are the mean of its neighbours' coordinates, with the
+weights W.
 
 The coordinates are eigenvectors of the matrix (I − W)ᵀ(I − W), scaled to length 1. The
-eigenvectors of the smallest eigenvalues are taken [eq. 2.34]. The matrix has one zero eigenvalue
-for each connected component of the neighbour graph. The eigenvectors of these zeros are skipped.
+eigenvectors of the smallest eigenvalues are taken [GLPLS eq. 2.34]. The matrix has one zero
+eigenvalue for each connected component of the neighbour graph. The eigenvectors of the eigenvalue
+zero are skipped.
 
 Costs, for r rows:
 
@@ -45,9 +46,9 @@ class BarycentricProjection(NamedTuple):
     """Locally linear embedding of landmarks (the rows of a reservoir).
 
     A reservoir is a random sample of the stream's rows. The coordinates of a new row are the
-    weighted mean of its nearest landmarks' coordinates. The weights sum to 1. They are chosen such
-    that the weighted mean of the nearest landmarks themselves is as close to the new row as
-    possible (barycentric weights).
+    weighted mean of its nearest landmarks' coordinates. The weights (called barycentric) sum to 1.
+    With these weights, the weighted mean of the nearest landmarks is as close to the new row as
+    possible.
 
     Attributes
     ----------
@@ -56,12 +57,15 @@ class BarycentricProjection(NamedTuple):
     places : (r, components) float64
         Coordinates of the r landmarks.
     eigenvalues : (components,) float64
-        Eigenvalues of (I − W)ᵀ(I − W), ascending. W (r, r) holds the landmarks' own weights.
+        Eigenvalues of (I − W)ᵀ(I − W), ascending. Row i of W (r, r) has the weights of landmark
+        i's own neighbours.
     neighbours : int
         Number of landmarks that count as neighbours of a new row.
     reg : float
         Regularisation of the weights. `reg` times the trace of a row's Gram matrix is added to the
         diagonal of the Gram matrix.
+    solution : str
+        Name of the method of solution, one of SOLUTIONS in projection.py.
     """
 
     landmarks: SampledLandmarks
@@ -74,7 +78,8 @@ class BarycentricProjection(NamedTuple):
     def check(self) -> None:
         """Raise DamagedFile unless all arrays have one row per landmark."""
         check_one_of(self, "solution", SOLUTIONS)
-        r = self.landmarks.check()
+        self.landmarks.check()
+        r = self.landmarks.n_landmarks
         p = require_matrix(self, "places")[1]
         check_array_shapes(self, np.float64, places=(r, p), eigenvalues=(p,))
         check_finite_arrays(self, "places", "eigenvalues")
@@ -100,10 +105,10 @@ class BarycentricProjection(NamedTuple):
         return int(self.places.shape[1])
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> "BarycentricProjection":
-        """Return the embedding with its components reordered and their signs changed.
+        """Return the embedding with reordered components and changed signs.
 
-        order: (components,) indices of the components.
-        signs: (components,) of ±1.
+        order: (components,). Entry i is the present index of the new component i.
+        signs: (components,) of ±1, factors of the reordered components.
         """
         places = np.ascontiguousarray(self.places[:, order] * signs)
         return self._replace(places=places, eigenvalues=self.eigenvalues[order])
@@ -111,16 +116,19 @@ class BarycentricProjection(NamedTuple):
     def apply(self, X: Rows) -> np.ndarray:
         """Return the coordinates (rows, components) of new rows.
 
-        X: (rows, features), dense or CSR. Raises WidthMismatch if dense rows have another width.
+        X: (rows, features), dense or CSR.
+
+        Raises WidthMismatch if dense rows do not have `n_features` columns.
         """
         return places_of_rows(self.landmarks, self.places, X, self.mean_of_neighbours)
 
     def mean_of_neighbours(self, rows: Rows, squared: np.ndarray) -> np.ndarray:
-        """Return the weighted mean of the nearest landmarks' coordinates for each row.
+        """Return each row's coordinates (rows, components) from its nearest landmarks.
 
-        Landmarks are sampled rows of the stream. The weights are barycentric (see
-        `barycentric_weights`). The result is (rows, components).
+        Landmarks are sampled rows of the stream. A row's coordinates are the weighted mean of its
+        nearest landmarks' coordinates. `barycentric_weights` computes the weights.
 
+        rows: (rows, features), dense or CSR.
         squared: (rows, r) squared distances of the rows to the r landmarks.
         """
         near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]
@@ -132,23 +140,28 @@ class BarycentricProjection(NamedTuple):
 def locally_linear(
     rows: Rows, n_components: int, n_neighbors: int, reg: float, unit: bool = False
 ) -> BarycentricProjection:
-    """Return the embedding of rows (r, features) in at most `n_components` dimensions.
+    """Return the locally linear embedding of rows (r, features).
 
+    n_components: maximum number of components.
     n_neighbors: number of other rows that count as a row's neighbours. At most r − 1 are used.
     reg: regularisation of the weights. `reg` times the trace of a row's Gram matrix is added to
         the diagonal of the Gram matrix.
-    unit: if true, the coordinates are scaled to variance 1 along every component. Otherwise each
+    unit: if true, the coordinates are scaled to variance 1 along every component. If false, each
         component's coordinates (r,) have Euclidean length 1.
     """
+    # One row has no neighbours, so the embedding has no components.
     r = rows.shape[0]
     if r < 2:
         return BarycentricProjection(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), 1, reg)
+
+    # Each connected component of the graph has an eigenvalue 0, which is skipped.
     k = min(n_neighbors, r - 1)
     W = weight_matrix(rows, k, reg)
     parts = int(connected_components(W, directed=False)[0])
     last = min(parts + n_components, r)
     if last == parts:
         return BarycentricProjection(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), k, reg)
+
     values, places = eigh(lle_alignment(W).toarray(), subset_by_index=[parts, last - 1])
     places = with_fixed_signs(to_unit_variance(places) if unit else places)
     return BarycentricProjection(to_landmarks(rows), places, np.maximum(values, 0.0), k, reg)
@@ -157,12 +170,17 @@ def locally_linear(
 def weight_matrix(rows: Rows, n_neighbors: int, reg: float, codes: np.ndarray | None = None) -> sp.csr_matrix:
     """Return the barycentric weights W (r, r) of each row's neighbours, as CSR.
 
+    rows: (r, features), dense or CSR.
     n_neighbors: maximum number of neighbours of a row.
-    codes: (r,) class of each row, or None. With classes, only rows of the same class are
-        neighbours. A row that is alone in its class has weight 1 on itself.
+    reg: regularisation of the weights. `reg` times the trace of a row's Gram matrix is added to
+        the diagonal of the Gram matrix.
+    codes: (r,) class of each row, or None. If not None, only rows of equal class are neighbours,
+        and a row that is alone in its class has weight 1 on itself.
     """
+    # Search for neighbours within each class. Without classes, all rows are one group.
     r = rows.shape[0]
     groups = [np.arange(r)] if codes is None else [np.flatnonzero(codes == c) for c in np.unique(codes)]
+
     starts, ends, weights = [], [], []
     for group in groups:
         k = min(n_neighbors, len(group) - 1)
@@ -176,7 +194,9 @@ def weight_matrix(rows: Rows, n_neighbors: int, reg: float, codes: np.ndarray | 
 def lle_alignment(W: sp.csr_matrix) -> sp.csr_matrix:
     """Return the matrix (I − W)ᵀ(I − W) of locally linear embedding, as CSR.
 
-    W (r, r) are the barycentric weights of r rows [GLPLS eq. 2.34].
+    The equation is [GLPLS eq. 2.34].
+
+    W: (r, r), barycentric weights, by which each of r rows is a mean of its neighbours.
     """
     M = sp.eye_array(W.shape[0], format="csr") - W
     return sp.csr_matrix(M.T @ M)
@@ -188,12 +208,16 @@ def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: floa
     Landmarks are sampled rows of the stream. Each row's weights sum to 1. With these weights, the
     weighted mean of the k landmarks is as close to the row as possible.
 
-    near: (rows, k) indices of each row's landmarks.
+    rows: (rows, features), dense or CSR.
+    landmarks: (r, features), dense or CSR.
+    near: (rows, k), indices of the k landmarks near each row.
     reg: regularisation. `reg` times the trace of a row's Gram matrix is added to the diagonal of
         the Gram matrix.
     """
     n, k = near.shape
     weights = np.empty((n, k))
+
+    # A chunk's Gram matrices and differences have at most about SEARCH_CHUNK values each.
     step = max(1, SEARCH_CHUNK // (k * max(k, landmarks.shape[1])))
     for start in range(0, n, step):
         part = slice(start, start + step)
@@ -210,12 +234,14 @@ def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: floa
 def _local_gram(rows: Rows, landmarks: Rows, near: np.ndarray) -> np.ndarray:
     """Return the Gram matrices (rows, k, k) of the landmarks near each row.
 
-    Matrix i has the inner products of k vectors. The vectors are the differences between the k
-    landmarks of row i and row i itself.
+    Matrix i has the inner products of k vectors. Each vector is the difference between row i and
+    one of the k landmarks near row i.
 
-    landmarks: (landmarks, features), sampled rows of the stream.
-    near: (rows, k), indices of each row's landmarks.
+    rows: (rows, features), dense or CSR.
+    landmarks: (landmarks, features), sampled rows of the stream, dense or CSR.
+    near: (rows, k), indices of the k landmarks near each row.
     """
+    # Dense landmarks allow one product for all rows. CSR rows have no three-dimensional form.
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows
         differences = landmarks[near] - dense[:, None, :]
@@ -224,7 +250,7 @@ def _local_gram(rows: Rows, landmarks: Rows, near: np.ndarray) -> np.ndarray:
     rows = sp.csr_matrix(rows)
     k = near.shape[1]
     out = np.empty((len(near), k, k))
-    for i, them in enumerate(near):
-        differences = landmarks[them] - sp.vstack([rows[i]] * k, format="csr")
+    for i, indices in enumerate(near):
+        differences = landmarks[indices] - sp.vstack([rows[i]] * k, format="csr")
         out[i] = (differences @ differences.T).toarray()
     return out

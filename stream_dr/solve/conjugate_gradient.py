@@ -10,12 +10,13 @@ Symbols:
 In each step, the caller computes the product of A and the current search directions, which reads
 the data once. The rest of a step costs O(features · r²), where r is the number of search
 directions. r is at most the rank of B. Between two steps, the state has three arrays
-(features, r): the solution, an orthonormal basis of the residual, and the search directions. It
-also has small matrices of at most k rows and columns.
+(features, r): the solution, an orthonormal basis of the residual, and the search directions. The
+state also has small matrices of at most k rows and columns.
 
-There is no preconditioner. Jacobi's preconditioner does not help on text. With γ = 0 it would also
-lead to a solution that is not of minimum norm. Without a preconditioner, a solve that starts from
-0 stays in the range of A, and so converges to the minimum-norm solution [mathematics §4].
+There is no preconditioner. Jacobi's preconditioner does not make the solve faster on text. With
+γ = 0, Jacobi's preconditioner would also lead to a solution that is not of minimum norm. Without a
+preconditioner, a solve that starts from 0 stays in the range of A. So it converges to the
+minimum-norm solution [mathematics §4].
 
 The method is Dubrulle's BCGrQ (*Retooling the method of block conjugate gradients*, ETNA 12,
 2001), changed so that the number of search directions may shrink:
@@ -29,14 +30,14 @@ P (features, r) are the search directions. The residual B − A W is stored as t
 (features, r) and C (r, k). a, s and z are small matrices of one step.
 
 The residual may lose rank, for example if two right-hand sides are equal or one has converged.
-Because the residual is stored as two factors, this causes no division by zero. If a singular value
-of the residual is only rounding error, Q and C are rotated to the singular vectors, and the
-direction is dropped.
+Because the residual is stored as two factors, the loss of rank causes no division by zero. If a
+singular value of the residual is only rounding error, Q and C are rotated to the residual's
+singular vectors, and the singular vector of the small value is dropped.
 
 The search directions are orthonormalised (the breakdown-free form of Ji and Li, BIT 57, 2017). If
-a combination of the directions lies in the null space of A, PᵀT then has a small eigenvalue, by
-which the combination is recognised and dropped. Dubrulle's own update P = Q + P zᵀ would hide the
-combination, because P may have large columns.
+a combination of the directions lies in the null space of A, the matrix PᵀT has a small eigenvalue.
+The combination is recognised by this eigenvalue and dropped. With Dubrulle's own update
+P = Q + P zᵀ, the columns of P may be large, and the small eigenvalue would not be recognised.
 
 `solve_step` takes the product A P as an array, so the caller decides where the rows come from. The
 caller may also save the state between two steps and continue in another process.
@@ -48,23 +49,24 @@ import numpy as np
 
 from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays, require_matrix
 from stream_dr.solve.singular import singular_values, thin_svd
+from stream_dr.solve.spectral import LoadingsAndEigenvalues
 from stream_dr.solve.subspace import orthonormal
 from stream_dr.solve.tall_qr import tall_qr
 from stream_dr.statistics.protocol import nested_state
 
 RANK_CUT = 1e-10
-"""Relative size up to which a value counts as zero.
+"""Relative size up to which a singular value or eigenvalue counts as zero.
 
-A singular value of the right-hand sides is compared with the largest singular value. A component's
-eigenvalue is compared with the largest eigenvalue.
+A singular value of the right-hand sides is divided by their largest singular value. A component's
+eigenvalue is divided by the largest eigenvalue.
 """
 
 NOISE = 1e-14
 """Size up to which a residual is rounding error, relative to the right-hand sides.
 
-The size is relative to the Frobenius norm ‖B‖ of the right-hand sides B. A direction of the
-residual is dropped if its singular value is smaller. The caller of `start_solve` may pass a larger
-relative size.
+The size is divided by the Frobenius norm ‖B‖ of the right-hand sides B. A singular vector of the
+residual is dropped if its singular value is at most this size. The caller of `start_solve` may
+pass a larger number.
 """
 
 
@@ -97,7 +99,8 @@ class BlockSolve(NamedTuple):
     steps : int
         Number of steps so far.
     guessing : bool
-        True if the search directions span the caller's guess and are not yet gradients.
+        True if the search directions span the caller's guess of the solution. False after the
+        first step, when the search directions are conjugate gradients.
     """
 
     solution: np.ndarray
@@ -112,9 +115,9 @@ class BlockSolve(NamedTuple):
     guessing: bool = False
 
     def check(self, features: int | None = None) -> None:
-        """Raise DamagedFile unless the arrays have the shapes of one solve.
+        """Raise DamagedFile unless the arrays' shapes fit together.
 
-        features: number of features, or None for the number of rows of `directions`.
+        features: expected number of features. None means the number of rows of `directions`.
         """
         features = len(self.directions) if features is None else features
         (r0, k), r = require_matrix(self, "expand"), require_matrix(self, "basis")[1]
@@ -130,19 +133,20 @@ class BlockSolve(NamedTuple):
 def start_solve(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | None = None) -> BlockSolve:
     """Return the first state of a conjugate gradient solve of A W = right.
 
-    A (features, features) is the matrix of the linear system and W (features, k) the solution,
-    which starts from 0. The columns of `right` may depend on each other. So the system is solved
+    A (features, features) is the matrix of the linear system. W (features, k) is the solution,
+    which starts from 0. The columns of `right` may be linearly dependent. So the system is solved
     for an orthonormal basis of their span, which has r ≤ k columns. If `right` is zero or has no
-    columns, there is nothing to solve. Costs O(features · k²).
+    columns, the solve has already ended. Costs O(features · k²).
 
     Parameters
     ----------
     right : (features, k)
         Right-hand sides B.
     noise : float
-        Relative size of the rounding errors in `right`. If `right` are sums over rows with mean x̄
-        and standard deviation σ, this size is 8·eps·max|x̄|/σ. The size matters if A is singular,
-        because rounding errors outside A's range would be divided by almost zero.
+        Size of the rounding errors in `right`, divided by the Frobenius norm of `right`. If
+        `right` are sums over rows with mean x̄ and standard deviation σ, pass 8·eps·max|x̄|/σ. The
+        number matters if A is singular, because rounding errors outside A's range would be
+        divided by almost zero.
     guess : (features, p) or None
         Columns that span a guess of the solution. The first step searches for W in this span.
         Later search directions are conjugate gradients.
@@ -166,6 +170,8 @@ def start_solve(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | Non
 
 def solve_step(state: BlockSolve, product: np.ndarray) -> BlockSolve:
     """Return the state after one more step of conjugate gradient.
+
+    If the solve has ended, the state is returned unchanged.
 
     product: (features, r), the product A @ state.directions, where A is the matrix of the linear
         system.
@@ -193,34 +199,33 @@ def solve_step(state: BlockSolve, product: np.ndarray) -> BlockSolve:
 def solve_residual(state: BlockSolve) -> float:
     """Return the relative residual ‖B − A W‖ / ‖B‖, or 0 if B is zero.
 
-    The linear system is A W = B. The residual B − A W is part of the state and is updated by each
-    step, so it is not computed from A and W here.
+    The linear system is A W = B. Each step updates the residual B − A W, which is part of the
+    state. So A and W are not needed here.
     """
     return float(np.linalg.norm(state.coefficients) / state.size) if state.size else 0.0
 
 
-def second_stage(
-    first: np.ndarray, right: np.ndarray, expand: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def second_stage(first: np.ndarray, right: np.ndarray, expand: np.ndarray | None = None) -> LoadingsAndEigenvalues:
     """Return loadings (features, p) and eigenvalues (p,), largest first.
 
-    This is the second stage of a two-stage method [2S, Algorithm 2]. The first stage is a linear
-    system with the solution `first` and the right-hand sides `right`. The second stage computes
-    the eigenvectors U (k, p) and eigenvalues of the small matrix firstᵀ right. The loadings are
-    first @ U, with each column divided by the square root of its eigenvalue.
+    This function is the second stage of a two-stage method [2S, Algorithm 2]. The first stage
+    solves a linear system. Let W1 (features, k) be its solution, and B (features, k) its
+    right-hand sides. The second stage computes the eigenvectors U (k, p) and eigenvalues of the
+    small matrix W1ᵀ B. The loadings are W1 U, with each column divided by the square root of its
+    eigenvalue.
 
-    Components whose eigenvalue is at most 1e-10 of the largest are dropped, because they may
-    consist of rounding errors [mathematics §3]. Costs O(features · k²).
+    Components whose eigenvalue is at most 1e-10 of the largest are dropped, because their loadings
+    may be only rounding errors [mathematics §3]. Costs O(features · k²).
 
     Parameters
     ----------
     first : (features, k), or (features, r0) with `expand`
-        Solution of the first stage. The solve need not have ended. firstᵀ right is positive
-        semidefinite for an approximate solution, too.
+        Solution W1 of the first stage. The solution may be approximate, from a solve that has not
+        ended, because W1ᵀ B is then positive semidefinite, too.
     right : (features, k)
-        Right-hand sides of the first stage.
+        Right-hand sides B of the first stage.
     expand : (r0, k) or None
-        If not None, the solution of the first stage is first @ expand, as in a BlockSolve.
+        If not None, W1 is the product `first` @ `expand`. A BlockSolve stores its solution so.
     """
     expand = np.eye(right.shape[1]) if expand is None else expand
     small = expand.T @ (first.T @ right)
@@ -228,23 +233,25 @@ def second_stage(
     values, vectors = values[::-1], vectors[:, ::-1]
 
     keep = values > RANK_CUT * max(float(values.max(initial=0.0)), 0.0)
-    return first @ (expand @ (vectors[:, keep] / np.sqrt(values[keep]))), values[keep]
+    return LoadingsAndEigenvalues(first @ (expand @ (vectors[:, keep] / np.sqrt(values[keep]))), values[keep])
 
 
 def largest_angle(before: np.ndarray, after: np.ndarray) -> float:
     """Return the largest principal angle between two column spans, in radians.
 
-    before, after: (features, p), orthonormal bases of the two spaces.
-
-    The angle is from 0 to π/2. If the shapes of the matrices differ, the angle is π/2. Costs
+    The angle is from 0 to π/2. If the shapes of the two bases differ, the result is π/2. Costs
     O(features · p²).
+
+    before: (features, p), orthonormal basis of the first space.
+    after: (features, p), orthonormal basis of the second space.
     """
     if before.shape != after.shape:
         return float(np.pi / 2)
     if after.shape[1] == 0:
         return 0.0
 
-    # Use the sine, because the cosine of a small angle is inexact [Björck, Golub 1973].
+    # Compute the angle from its sine, because the cosine of a small angle is inexact [Björck,
+    # Golub 1973].
     rest = after - before @ (before.T @ after)
     sine = np.sqrt(max(0.0, float(np.linalg.eigvalsh(rest.T @ rest)[-1])))
     return float(np.arcsin(min(1.0, sine)))
@@ -253,11 +260,12 @@ def largest_angle(before: np.ndarray, after: np.ndarray) -> float:
 def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: float) -> tuple[np.ndarray, float]:
     """Return the pseudo-inverse of PᵀAP and A's estimated largest eigenvalue.
 
-    A (features, features) is the matrix of the linear system and P are the search directions. The
-    pseudo-inverse is (r, r). It leaves out the eigenvectors of PᵀAP whose eigenvalue is at most
-    features · eps · (A's estimated largest eigenvalue). Such an eigenvalue is a rounding error of
-    zero, so the eigenvector's direction lies in the null space of A [mathematics §3, rule 1].
-    Division by the eigenvalue would amplify the rounding errors of the right-hand sides.
+    A (features, features) is the matrix of the linear system, and P (features, r) are the search
+    directions. The pseudo-inverse is (r, r). An eigenvalue of PᵀAP counts as zero if it is at most
+    features · eps · (A's estimated largest eigenvalue). Its eigenvector is left out of the
+    pseudo-inverse, because its direction lies in the null space of A [mathematics §3, rule 1].
+    Division by an eigenvalue of about zero would amplify the rounding errors of the right-hand
+    sides.
 
     directions: P (features, r), orthonormal.
     product: A P (features, r).
@@ -273,18 +281,20 @@ def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: fl
 def _new_residual(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
     """Return a new basis (features, r) and new coefficients (r, k) of the residual.
 
-    The residual (features, k) is rest @ coefficients. It equals the new orthonormal basis times
-    the new coefficients, except that directions whose singular value is at most `noise` are
-    dropped.
+    The residual (features, k) is the product of `rest` and `coefficients`. The new basis is
+    orthonormal, and the new basis times the new coefficients equals the residual. Only singular
+    vectors of the residual whose singular value is at most `noise` are dropped.
 
-    rest: (features, r0), not orthonormal.
-    coefficients: (r0, k).
+    rest: (features, r0), first factor of the residual, not orthonormal.
+    coefficients: (r0, k), second factor of the residual.
+    noise: norm up to which a singular value is rounding error.
     """
     basis, turn = tall_qr(rest)
     coefficients = turn @ coefficients
     if singular_values(coefficients).min(initial=np.inf) > noise:
         return basis, coefficients
 
+    # Rotate the factors to the residual's singular vectors, and drop the small ones.
     vectors, values, right = thin_svd(coefficients)
     keep = values > noise
     return basis @ vectors[:, keep], values[keep, None] * right[keep]

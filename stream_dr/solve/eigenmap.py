@@ -6,16 +6,17 @@ The nodes of the graph are r landmarks (sampled rows of the stream):
 * D (r, r) is the diagonal matrix of the degrees, which are the row sums of S.
 * L = D − S is the Laplacian.
 
-The coordinates z (r,) of a component solve L z = λ D z [GLPLS eq. 2.29] with zᵀ D z = 1 [eq.
-2.28]. λ is the component's eigenvalue. The eigenproblem that is solved is that of
-I − D^-1/2 S D^-1/2, which has the same eigenvalues.
+The coordinates z (r,) of a component solve L z = λ D z [GLPLS eq. 2.29] with zᵀ D z = 1 [GLPLS
+eq. 2.28]. λ is the component's eigenvalue. The program computes eigenvectors of the matrix
+I − D^-1/2 S D^-1/2, whose eigenvalues are λ, too.
 
-The graph has one zero eigenvalue for each of its connected components. The eigenvectors of these
-zeros only show in which connected component a row is, and are skipped by default.
+The graph has one zero eigenvalue for each of its connected components. The eigenvectors of the
+eigenvalue zero only show in which connected component a row is. They are skipped by default.
 
 The coordinates of a new row follow from Nyström's formula. The formula divides by μ = 1 − λ, so a
 component with μ ≤ 1e-6 is dropped. For a landmark, the formula gives exactly the landmark's own
-coordinates, because D⁻¹ S z = μ z. New rows get edges by the same rule as landmarks.
+coordinates, because D⁻¹ S z = μ z. The rule for edges between landmarks also gives the edges of a
+new row.
 
 Solving costs O(r³), because the eigenproblem is dense. Projecting a new row costs O(r · features).
 """
@@ -44,9 +45,9 @@ from stream_dr.solve.spectral import with_fixed_signs
 from stream_dr.statistics.protocol import nested_state
 
 SMALLEST_MU = 1e-6
-"""Smallest μ = 1 − λ of a component. λ is the component's eigenvalue.
+"""Value that μ = 1 − λ of a component must exceed. λ is the component's eigenvalue.
 
-Nyström's formula divides by μ, so components with a smaller μ are dropped.
+Nyström's formula divides by μ, so components with μ up to this value are dropped.
 """
 
 
@@ -74,9 +75,11 @@ class Eigenmap(NamedTuple):
         Parameter t of the heat kernel. 0 means that all edges have weight 1.
     parts : int
         Number of connected components of the graph.
+    solution : str
+        Name of the method of solution, one of SOLUTIONS in projection.py.
     one_sided : float
-        Factor for the weight of an edge between two rows if only one of the two rows has the other
-        as a neighbour.
+        Factor for the weight of a one-sided edge. An edge is one-sided if only one of its two rows
+        counts as a neighbour of the other row.
     """
 
     landmarks: SampledLandmarks
@@ -92,7 +95,8 @@ class Eigenmap(NamedTuple):
     def check(self) -> None:
         """Raise DamagedFile unless all arrays have one row per landmark."""
         check_one_of(self, "solution", SOLUTIONS)
-        r = self.landmarks.check()
+        self.landmarks.check()
+        r = self.landmarks.n_landmarks
         p = require_matrix(self, "places")[1]
         check_array_shapes(self, np.float64, places=(r, p), eigenvalues=(p,), radii=(r,))
         check_finite_arrays(self, "places", "eigenvalues")
@@ -119,10 +123,10 @@ class Eigenmap(NamedTuple):
         return int(self.places.shape[1])
 
     def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Eigenmap":
-        """Return the embedding with its components reordered and their signs changed.
+        """Return the embedding with reordered components and changed signs.
 
-        order: (components,) indices of the components.
-        signs: (components,) of ±1.
+        order: (components,). Entry i is the present index of the new component i.
+        signs: (components,) of ±1, factors of the reordered components.
         """
         places = np.ascontiguousarray(self.places[:, order] * signs)
         return self._replace(places=places, eigenvalues=self.eigenvalues[order])
@@ -130,29 +134,38 @@ class Eigenmap(NamedTuple):
     def apply(self, X: Rows) -> np.ndarray:
         """Return the coordinates (rows, components) of new rows.
 
-        X: (rows, features), dense or CSR. Raises WidthMismatch if dense rows have another width.
+        X: (rows, features), dense or CSR.
+
+        Raises WidthMismatch if dense rows do not have `n_features` columns.
         """
         return places_of_rows(self.landmarks, self.places, X, self.nystrom)
 
     def nystrom(self, rows: Rows, squared: np.ndarray) -> np.ndarray:
         """Return the coordinates (rows, components) of rows by Nyström's formula.
 
-        A row's coordinates are a weighted mean of the coordinates of the landmarks (sampled rows).
+        A row's coordinates are a weighted mean of the landmarks' coordinates, divided by 1 minus
+        each component's eigenvalue. Landmarks are sampled rows of the stream.
 
+        rows: (rows, features), dense or CSR.
         squared: (rows, r) squared distances of the rows to the r landmarks. A landmark at distance
             0 is the row itself, so the row has no edge to this landmark.
         """
         squared = np.where(squared > 0, squared, np.inf)
+
         # `ends` is 2 if row and landmark are neighbours of each other, 1 if only one of them is a
         # neighbour of the other, and 0 otherwise.
         ends = (squared <= self.radii).astype(np.float64)
         if self.neighbours:
             near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]
             ends[np.arange(len(ends))[:, None], near] += 1.0
+
+        # Weigh the edges. The heat kernel is divided by its largest value in each row, so that it
+        # does not underflow to 0 for all landmarks.
         edges = np.minimum(self.one_sided * ends, 1.0)
         if self.temperature:
             nearest = squared.min(axis=1, keepdims=True)
             edges *= np.exp((np.where(np.isfinite(nearest), nearest, 0.0) - squared) / self.temperature)
+
         total = edges.sum(axis=1, keepdims=True)
         return (edges @ self.places) / np.where(total > 0, total, 1.0) / (1.0 - self.eigenvalues)
 
@@ -162,17 +175,21 @@ def laplacian_eigenmaps(
 ) -> Eigenmap:
     """Return the Laplacian eigenmaps of rows (r, features).
 
+    rows: dense or CSR.
     graph: neighbourhood graph of the rows.
-
     n_components: maximum number of components.
-    unit: if true, coordinates have variance 1 along every component. If false, zᵀ D z = 1. z (r,)
-        are a component's coordinates, and D (r, r) is the diagonal matrix of the graph's degrees.
-    drop_first: if true, skip one zero eigenvector for each connected component of the graph.
+    unit: if true, coordinates have variance 1 along every component. If false, the sum of each
+        component's squared coordinates, weighted by the degrees of the graph, is 1.
+    drop_first: if true, skip the eigenvectors of the eigenvalue zero. Their number is the number
+        of connected components of the graph.
     """
+    # Choose the eigenvectors `first` to `last` - 1, in the order of ascending eigenvalues.
     r = rows.shape[0]
     parts = int(connected_components(graph.weights, directed=False)[0])
     first = parts if drop_first else 0
     last = min(first + n_components, r)
+
+    # Solve the symmetric eigenproblem. Division by the roots gives the coordinates.
     values, places = np.zeros(0), np.zeros((r, 0))
     if last > first:
         root = np.sqrt(np.where(graph.degrees > 0, graph.degrees, 1.0))
@@ -181,6 +198,7 @@ def laplacian_eigenmaps(
         places = with_fixed_signs(vectors / root[:, None])
         places = to_unit_variance(places) if unit else places
 
+    # Nyström's formula cannot place new rows in components with 1 − eigenvalue of about zero.
     keep = 1.0 - values > SMALLEST_MU
     eigenvalues, temperature = np.maximum(values[keep], 0.0), graph.temperature or 0.0
     return Eigenmap(

@@ -2,19 +2,19 @@
 
 The rows are a reservoir (a random sample of the stream). By default, an edge joins two rows if at
 least one of the two rows is among the k nearest rows of the other row. If a radius is set, an edge
-instead joins two rows whose distance is at most the radius.
+joins two rows if their distance is at most the radius.
 
 The weight of an edge is 1 [GLPLS eq. 2.25] or the heat kernel exp(−|x_i − x_j|²/t) [GLPLS eq.
 2.35] for the rows x_i and x_j and a parameter t.
 
 An edge is one-sided if row j is among the k nearest rows of row i, but row i is not among the k
-nearest rows of row j. The parameter `edges` decides the weight of one-sided edges:
+nearest rows of row j. A parameter decides the weight of one-sided edges:
 
 * "average" halves the weight. A row counts as the first of its own k nearest rows. scikit-learn's
-  SpectralEmbedding does the same, so the results can be compared.
+  SpectralEmbedding has this rule, so the results can be compared.
 * "or" does not change the weight. A row does not count as one of its own k nearest rows.
 
-If there are classes, edges between rows of different classes are removed. After the search for
+If the rows have classes, edges between rows of different classes are removed. After the search for
 neighbours, the graph of r rows costs O(r k features).
 """
 
@@ -27,9 +27,10 @@ from stream_dr.rows.block import Rows
 from stream_dr.solve.neighbours import nearest_landmarks, pair_distances, pairs_within
 
 Edges = Literal["average", "or"]
-"""Weight of an edge between two rows if only one has the other among its nearest rows.
+"""Rule for the weight of one-sided edges in a neighbourhood graph.
 
-"average" halves the weight of this edge. "or" does not change the weight.
+An edge is one-sided if only one of its two rows is among the nearest rows of the other row.
+"average" halves the weight of one-sided edges. "or" does not change the weight.
 """
 
 SLACK = 1.0 + 1e-9
@@ -40,7 +41,7 @@ Without this factor, a rounding error could exclude a row whose distance equals 
 
 
 class Graph(NamedTuple):
-    """Neighbourhood graph of r rows, with what is needed to join new rows to it.
+    """Neighbourhood graph of r rows, and the rule by which new rows get edges.
 
     Attributes
     ----------
@@ -49,16 +50,16 @@ class Graph(NamedTuple):
     degrees : (r,) float64
         Row sums of the weights.
     radii : (r,) float64
-        Squared distance of each row to the farthest of its k nearest rows. If the graph was made
-        with a radius, every value is the squared radius.
+        Squared distance of each row to the farthest of its k nearest rows, enlarged by 1e-9 of
+        itself. If the graph was made with a radius, every value is the squared radius.
     temperature : float or None
         Parameter t of the heat kernel. None means that all edges have weight 1.
     neighbours : int
-        Number of neighbours of a row, without the row itself. This is k with edges "or", k − 1
-        with edges "average", and 0 if the graph was made with a radius.
+        Number of neighbours of a row, without the row itself. The number is k with the edge rule
+        "or" and k − 1 with the edge rule "average". It is 0 if the graph was made with a radius.
     one_sided : float
-        Factor for the weight of an edge between two rows if only one of the two rows has the other
-        as a neighbour.
+        Factor for the weight of a one-sided edge. An edge is one-sided if only one of its two rows
+        counts as a neighbour of the other row.
     """
 
     weights: sp.csr_matrix
@@ -94,8 +95,9 @@ def neighbourhood_graph(
     codes : (r,) int or None
         Class of each row. Edges between different classes are removed.
     edges : {"average", "or"}
-        Decides the weight of an edge between two rows if only one of the two rows is among the k
-        nearest rows of the other. "average" halves the weight. "or" does not change the weight.
+        Rule for the weight of one-sided edges. An edge is one-sided if only one of its two rows is
+        among the k nearest rows of the other row. "average" halves the weight. "or" does not
+        change the weight.
     radius : float or None
         If not None, an edge joins two rows that are at most this far apart, and n_neighbors is
         ignored.
@@ -104,6 +106,8 @@ def neighbourhood_graph(
     average = edges == "average" and radius is None
     if r < 2:
         return Graph(sp.csr_matrix((r, r)), np.zeros(r), np.zeros(r), None, 0, 0.5 if average else 1.0)
+
+    # Search for the pairs of rows, and compute their squared distances.
     k = min(n_neighbors, r if average else r - 1)
     starts, ends = (
         pairs_within(rows, radius) if radius is not None else _edge_pairs(nearest_landmarks(rows, k, with_self=average))
@@ -111,7 +115,7 @@ def neighbourhood_graph(
     lengths = pair_distances(rows, starts, ends)
     radii = np.full(r, radius**2) if radius is not None else lengths.reshape(r, k).max(axis=1) * SLACK
 
-    # Edges of a row to itself are removed.
+    # Remove the edges of a row to itself, and weigh the other edges.
     others = starts != ends
     starts, ends, lengths = starts[others], ends[others], lengths[others]
     t = _temperature(lengths, temperature) if heat else None
@@ -119,6 +123,7 @@ def neighbourhood_graph(
     if codes is not None:
         weights = weights * (codes[starts] == codes[ends])
 
+    # Make the graph symmetric. Each one-sided edge is halved or copied, according to the rule.
     directed = sp.csr_matrix((weights, (starts, ends)), shape=(r, r))
     graph = (0.5 * (directed + directed.T) if average else directed.maximum(directed.T)).tocsr()
     graph.eliminate_zeros()
@@ -128,7 +133,7 @@ def neighbourhood_graph(
 
 
 def _edge_pairs(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the start and the end of each edge, two arrays (r · k,) of row indices.
+    """Return two index arrays (r · k,), the first and second row of each edge.
 
     near: (r, k), indices of each row's k nearest rows.
     """
@@ -139,7 +144,7 @@ def _temperature(lengths: np.ndarray, temperature: float | None) -> float:
     """Return the heat kernel's parameter t.
 
     lengths: (edges,) squared lengths of the edges.
-    temperature: t, or None for the mean of `lengths`.
+    temperature: value of t, or None. If None, t is the mean of `lengths`, or 1 if the mean is 0.
     """
     if temperature is not None:
         return float(temperature)

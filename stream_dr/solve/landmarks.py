@@ -2,9 +2,11 @@
 
 Landmarks are the rows of a reservoir (a random sample of the stream). `places` are the landmarks'
 own coordinates in the projection. A new row that equals a landmark gets the landmark's
-coordinates. The coordinates of any other row follow from the method's rule. `Eigenmap`
-(eigenmap.py) uses Nyström's formula, and `BarycentricProjection` (barycentre.py) the weighted
-mean of the nearest landmarks' coordinates.
+coordinates. The coordinates of any other row are computed by the projection's own rule:
+
+* `Eigenmap` (eigenmap.py) uses Nyström's formula.
+* `BarycentricProjection` (barycentre.py) uses the weighted mean of the nearest landmarks'
+  coordinates.
 
 Placing a row costs O(r · features), for the row's distances to all r landmarks. Dense landmarks
 take 8 · r · features bytes. Landmarks are stored as plain arrays, so that a projection can be
@@ -39,8 +41,10 @@ class SampledLandmarks(NamedTuple):
     ----------
     values : (r, features) float64, or (entries,) for CSR rows
         Values of the r landmarks.
-    indices, indptr : arrays or None
-        Arrays of CSR rows. None for dense rows.
+    indices : (entries,) int32 or None
+        Column of each entry of CSR rows. None for dense rows.
+    indptr : (r + 1,) int64 or None
+        Start of each CSR row in `values` and `indices`. None for dense rows.
     width : int
         Number of features.
     middle : (features,) float64
@@ -56,18 +60,18 @@ class SampledLandmarks(NamedTuple):
     middle: np.ndarray = np.zeros(0)
     same: float = 0.0
 
-    def check(self) -> int:
-        """Return the number of landmarks.
-
-        Raises DamagedFile unless the arrays are rows of `width` features.
-        """
+    def check(self) -> None:
+        """Raise DamagedFile unless the arrays are rows of `width` features."""
         check_within(self, 0, WIDEST, "width")
-        rows = len(self.values) if self.indptr is None else max(len(self.indptr) - 1, 0)
-        check_csr_arrays(self, rows, self.width)
+        check_csr_arrays(self, self.n_landmarks, self.width)
         check_array_shapes(self, np.float64, middle=(self.width if len(self.middle) else 0,))
         check_finite_arrays(self, "middle")
         check_at_least(self, 0.0, "same")
-        return rows
+
+    @property
+    def n_landmarks(self) -> int:
+        """Number of landmarks."""
+        return len(self.values) if self.indptr is None else max(len(self.indptr) - 1, 0)
 
     @property
     def rows(self) -> Rows:
@@ -79,17 +83,19 @@ class SampledLandmarks(NamedTuple):
 
 
 def to_landmarks(rows: Rows) -> SampledLandmarks:
-    """Return rows (r, features) as landmarks.
+    """Return sampled rows (r, features) as landmarks.
 
-    Landmarks are the rows with which a projection compares new rows.
+    Landmarks are the rows with which a projection compares new rows. The arrays of `rows` are used
+    without a copy.
     """
+    # The tolerance `same` allows for a feature map that returns one row with different last
+    # digits. Its root is 1e-10 of the landmarks' root mean square distance from the medians.
     if not rows.shape[0]:
         medians, same = np.zeros(rows.shape[1]), 0.0
     else:
         medians = column_medians(rows)
-        # A feature map may return the same row with different last digits, so allow a tolerance.
-        # It is 1e-10 of the landmarks' root mean square distance from the column medians.
         same = 1e-20 * float(squared_norms(subtract_shift(rows, medians)).mean())
+
     if sp.issparse(rows):
         return SampledLandmarks(
             rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64), rows.shape[1], medians, same
@@ -100,8 +106,7 @@ def to_landmarks(rows: Rows) -> SampledLandmarks:
 def to_unit_variance(places: np.ndarray) -> np.ndarray:
     """Return coordinates scaled to variance 1 along each component.
 
-    places: (r, components), coordinates of r rows. A component that is constant is returned
-        unchanged.
+    places: (r, components), coordinates of r rows. A constant component is returned unchanged.
     """
     if not len(places):
         return places
@@ -110,10 +115,11 @@ def to_unit_variance(places: np.ndarray) -> np.ndarray:
 
 
 Rule = Callable[[Rows, np.ndarray], np.ndarray]
-"""Function that computes rows' coordinates from their distances to the landmarks.
+"""Function that computes new rows' coordinates from their distances to landmarks.
 
-Landmarks are sampled rows. The function's arguments are the new rows and their squared distances
-(rows, r) to the r landmarks. The function returns coordinates (rows, components).
+Landmarks are r sampled rows of the stream. The function's first argument are the new rows (rows,
+features). The second argument are their squared distances (rows, r) to the landmarks. The function
+returns coordinates (rows, components).
 """
 
 
@@ -121,12 +127,13 @@ def places_of_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, rul
     """Return the coordinates (rows, components) of new rows.
 
     Landmarks are sampled rows whose coordinates are known. A new row that equals a landmark gets
-    the landmark's coordinates. Any other row gets the coordinates that `rule` returns. Raises
-    WidthMismatch if dense rows have another width.
+    the landmark's coordinates. Any other row gets the coordinates that `rule` returns.
 
-    places: (r, components) coordinates of the r landmarks.
+    places: (r, components), coordinates of the r landmarks.
     X: (rows, features), dense or CSR.
     rule: function of rows and their squared distances to the landmarks.
+
+    Raises WidthMismatch if dense rows have another number of features than the landmarks.
     """
     if sp.issparse(X):
         X = fit_width(X, landmarks.width)
@@ -136,6 +143,8 @@ def places_of_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, rul
         return out
 
     for part, squared in distance_chunks(X, landmarks.rows, landmarks.middle):
+        # Copy the coordinates of the nearest landmark. Then replace the coordinates of the rows that
+        # differ from the landmark.
         closest = squared.argmin(axis=1)
         same = squared[np.arange(len(closest)), closest] <= landmarks.same
         chunk = places[closest]

@@ -1,27 +1,26 @@
 """Linear projections computed from a graph of rows.
 
-The estimator GraphWMV uses `largest_form`. The estimators LPP (locality preserving projections) and
-NPE (neighbourhood preserving embedding) use `locality_projection`.
+The estimator GraphWMV uses `largest_form`. The estimators LPP (locality preserving projections)
+and NPE (neighbourhood preserving embedding) use `locality_projection`.
 
-`locality_projection` finds directions w (features,) that minimise a ratio. X (r, features) are the
-centred rows, and w lies in the row space of X. The ratio is
+`locality_projection` computes directions w (features,) that minimise a ratio [mathematics §7]. X
+(r, features) are the centred rows, and w lies in the row space of X. The ratio, with two matrices
+A and B (r, r), is
 
     wᵀ Xᵀ A X w / wᵀ Xᵀ B X w
-
-with two matrices A and B (r, r) [mathematics §7]:
 
 * For LPP, A is the Laplacian of the neighbourhood graph, and B is the diagonal matrix of the
   graph's degrees.
 * For NPE, A is (I − W)ᵀ(I − W), and B is the identity. W (r, r) are barycentric weights, by which
   each row is a mean of its neighbours.
 
-A ridge ρ is added to the numerator and to the denominator. With a ridge in the denominator alone,
-a direction in which the rows do not vary would have the ratio 0/ρ, the best of all. With both
-ridges, this direction has the ratio 1, the worst of all.
+A ridge ρ is added to the numerator and to the denominator. Consider a direction in which the rows
+do not vary. With a ridge in the denominator alone, its ratio would be 0/ρ, the smallest possible
+ratio. With a ridge in the numerator and in the denominator, its ratio is 1, so it comes last.
 
 The solver computes the singular value decomposition X = U s Vᵀ and scales it by 1/√(s² + ρ), so
-that directions of small s lose no precision. Solving costs O(r features min(r, features)), and a
-dense eigenproblem of order min(r, features).
+that directions of small singular values s lose no precision. Solving costs
+O(r features min(r, features)), plus a dense eigenproblem of order min(r, features).
 """
 
 from collections.abc import Callable
@@ -37,12 +36,13 @@ from stream_dr.solve.singular import thin_svd
 from stream_dr.solve.spectral import EPS, with_fixed_signs
 
 SparseMatrix: TypeAlias = sp.spmatrix | sp.sparray
+"""Any sparse matrix or sparse array of scipy."""
 
 RIDGE = 1e-3
-"""Default ridge if there are at most as many rows as features.
+"""Default ridge for at most as many rows as features, as a share.
 
-The ridge is this share of the mean eigenvalue of Xᵀ B X. X (r, features) are the centred rows, and
-B (r, r) is the matrix of the denominator.
+The ridge is this number times the mean eigenvalue of Xᵀ B X. X (r, features) are the centred rows,
+and B (r, r) is the matrix in the denominator of the ratio that is minimised.
 """
 
 
@@ -55,7 +55,7 @@ def locality_projection(
 
         wᵀ(Xᵀ A X + ρI)w / wᵀ(Xᵀ B X + ρI)w
 
-    where X (r, features) are the centred rows and ρ is a ridge.
+    X (r, features) are the centred rows, and ρ is a ridge.
 
     Parameters
     ----------
@@ -66,8 +66,9 @@ def locality_projection(
     n_components : int
         Maximum number of directions.
     gamma : float
-        Ridge ρ in the units of Xᵀ B X. If gamma is 0 and r > features, there is no ridge. If gamma
-        is 0 and r ≤ features, the ridge is RIDGE times the mean eigenvalue of Xᵀ B X.
+        Ridge ρ in the units of Xᵀ B X. A ridge below the rounding error of Xᵀ B X is raised to the
+        rounding error. If gamma is 0 and r ≤ features, the ridge is RIDGE times the mean
+        eigenvalue of Xᵀ B X.
     unit : bool
         If true, directions are scaled such that projected rows have variance 1 along every
         component. If false, directions are scaled such that wᵀ(Xᵀ B X + ρI)w = 1.
@@ -81,6 +82,7 @@ def locality_projection(
     if total <= 0:
         return no_components(mean)
 
+    # Choose the ridge, and scale the problem so that small singular values lose no precision.
     share = RIDGE / len(s) if r <= d and not gamma else len(s) * EPS
     ridge = max(gamma, share * total)
     scale = np.sqrt(s**2 + ridge)
@@ -104,19 +106,19 @@ def largest_form(
 
     X (r, features) are the centred rows, and L (r, r) is a symmetric matrix. The leading
     eigenvectors have the largest eigenvalues by signed value, not by absolute value. Directions in
-    which the rows do not vary are left out. Costs O(r features min(r, features)).
+    which the rows do not vary are dropped. Costs O(r features min(r, features)).
 
     Parameters
     ----------
     rows : (r, features)
         Rows before centring, dense or CSR.
     product : function
-        Returns L @ columns (r, m) for columns (r, m).
+        Function that returns L @ columns (r, m) for columns (r, m).
     n_components : int
         Maximum number of directions.
     unit : bool
-        If true, projected rows have variance 1 along every component. Otherwise the components are
-        orthonormal.
+        If true, projected rows have variance 1 along every component. If false, the components
+        are orthonormal.
     """
     mean = np.asarray(rows.mean(axis=0)).ravel()
     U, s, V = _thin_svd(rows, mean)
@@ -144,8 +146,9 @@ class _ThinSvd(NamedTuple):
 def _thin_svd(rows: Rows, mean: np.ndarray) -> _ThinSvd:
     """Return the thin singular value decomposition of the centred rows.
 
-    Directions that are only rounding error are dropped.
+    Singular values that are only rounding error are dropped.
 
+    rows: (r, features) before centring, dense or CSR.
     mean: (features,), mean of the rows, which is subtracted.
     """
     r, d = rows.shape
@@ -160,18 +163,24 @@ def _thin_svd(rows: Rows, mean: np.ndarray) -> _ThinSvd:
 def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> _ThinSvd:
     """Return the thin singular value decomposition of centred rows with many features.
 
-    It is computed from the inner products of the rows, so CSR rows are never made dense.
+    The decomposition is computed from the inner products of the rows. So CSR rows are never made
+    dense. Singular values that are only rounding error are dropped.
 
+    rows: (r, features) before centring, dense or CSR.
     mean: (features,), mean of the rows, which is subtracted.
     """
     r = rows.shape[0]
     if not sp.issparse(rows):
         rows, mean = rows - mean, np.zeros_like(mean)
+
+    # Eigenpairs of the centred rows' inner products are U and the squared singular values.
     product = np.asarray((rows @ rows.T).toarray() if sp.issparse(rows) else rows @ rows.T)
     column = product.mean(axis=0)
     squares, U = np.linalg.eigh(product - column - column[:, None] + column.mean())
     keep = squares > r * EPS * max(float(np.trace(product)), 0.0)
     U, s = U[:, keep], np.sqrt(squares[keep])
+
+    # V = Xᵀ U / s, where X are the centred rows.
     V = np.asarray(rows.T @ U) - np.outer(mean, U.sum(axis=0))
     return _ThinSvd(U, s, V / s)
 
@@ -179,8 +188,8 @@ def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> _ThinSvd:
 def _rounding_cut(s: np.ndarray, r: int, offset: float) -> float:
     """Return the size up to which a singular value is rounding error.
 
-    Both the decomposition and the centring of the rows cause rounding errors. The error of the
-    centring grows with the rows' distance from zero.
+    The decomposition of the rows causes one rounding error, and the centring of the rows causes
+    another. The error of the centring grows with the rows' distance from zero.
 
     s: (k,) singular values.
     r: number of rows.
@@ -195,5 +204,8 @@ def _symmetric(matrix: np.ndarray) -> np.ndarray:
 
 
 def no_components(mean: np.ndarray) -> Linear:
-    """Return a projection to no components, of rows with this mean (features,)."""
+    """Return a linear projection without components.
+
+    mean: (features,), mean of the rows, which is stored in the projection.
+    """
     return Linear(mean, np.zeros((len(mean), 0)), np.zeros(0), "exact")

@@ -1,8 +1,8 @@
 """Nearest-mean classifier: assign each row to the class whose mean is nearest.
 
-The accuracy of this classifier is a score of a model while the model learns, and a score of a
-projection in an evaluation. For rows (rows, p), computing the means costs O(rows p). Computing the
-distances of the rows to k means costs O(rows k p).
+The accuracy of this classifier is one score of a model while the model learns. It is also one
+score of a projection in an evaluation. For rows (rows, p), computing the means costs O(rows p).
+Computing the distances of the rows to k means costs O(rows k p).
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ def means_by_class(Z: Rows, codes: np.ndarray, labels: int) -> np.ndarray:
     """Return the mean (labels, p) of each class.
 
     Z: (rows, p), dense or CSR.
-    codes: (rows,) number of each row's class, from 0 to labels − 1.
+    codes: (rows,), number of each row's class, from 0.
     labels: number of classes. The mean of a class without rows is NaN.
     """
     rows = len(codes)
@@ -44,11 +44,12 @@ def nearest_mean(Z: Rows, means: np.ndarray) -> np.ndarray:
     """Return the index (rows,) of the mean that is nearest to each row.
 
     Z: (rows, p).
-    means: (labels, p), one row per class. If several means are equally near, the first is taken.
+    means: (labels, p), one row per class. If several means are equally near, the first of these
+        means is taken.
     """
     return np.argmin(squared_distances(Z, means), axis=1)
 
 
 def _squared_lengths(Z: Rows) -> np.ndarray:
-    """Return the squared length (rows,) of each row."""
+    """Return the squared length (rows,) of each row of Z (rows, p)."""
     return np.asarray(Z.multiply(Z).sum(1)).ravel() if sp.issparse(Z) else np.einsum("ij,ij->i", Z, Z)

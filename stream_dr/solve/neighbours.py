@@ -3,7 +3,7 @@
 Landmarks are r sampled rows (r, features) of the stream, dense or CSR. All distances are
 Euclidean. Functions that return distances return squared distances.
 
-The nearest neighbours of a landmark are found by scikit-learn's `NearestNeighbors`. For a new row,
+scikit-learn's `NearestNeighbors` searches for the nearest neighbours of a landmark. For a new row,
 the distances to all landmarks are computed, because the new row may be nearer to a landmark than
 the landmark's own neighbours. The distances cost O(r · features) for a dense row and
 O(r · entries) for a sparse row. They are computed for a chunk of rows at a time, in at most 32 MB
@@ -11,8 +11,8 @@ of memory.
 
 Distances of dense rows x and y are sums of squared differences. Distances of sparse rows are
 computed as |x|² + |y|² − 2 xᵀy. This formula is inexact if the distance is small compared with the
-lengths of the rows. So a column in which at least half of the landmarks have a value is first
-shifted by its median, which makes the rows shorter.
+lengths of the rows. So the median is first subtracted from each column in which at least
+half of the landmarks have a value. The subtraction makes the rows shorter.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from sklearn.neighbors import NearestNeighbors
 from stream_dr.rows.block import Rows
 
 SEARCH_CHUNK = 1 << 20
-"""Maximum number of distances in memory at a time."""
+"""Maximum number of float64 values (8 MB) of one array of a chunk."""
 
 
 def nearest_landmarks(landmarks: Rows, k: int, with_self: bool) -> np.ndarray:
@@ -47,8 +47,11 @@ def nearest_landmarks(landmarks: Rows, k: int, with_self: bool) -> np.ndarray:
 def pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the pairs of landmarks (sampled rows) at most `radius` apart.
 
-    Returns two index arrays (pairs,), the first and the second landmark of each pair. Each pair
-    appears in both orders. No landmark is paired with itself.
+    Returns two index arrays (pairs,), the first and the second landmark of each pair. Landmarks i
+    and j appear as the pair (i, j) and as the pair (j, i). No landmark is paired with itself.
+
+    landmarks: (r, features), dense or CSR.
+    radius: maximum Euclidean distance.
     """
     landmarks = subtract_shift(landmarks, column_medians(landmarks))
     neighbours = NearestNeighbors(radius=radius).fit(landmarks).radius_neighbors(return_distance=False)
@@ -59,8 +62,10 @@ def pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray
 def pair_distances(landmarks: Rows, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     """Return the squared distance (pairs,) of each pair of landmarks (sampled rows).
 
-    i, j: (pairs,) indices of the first and the second landmark of each pair. Costs O(features) a
-        pair.
+    Costs O(features) a pair.
+
+    i: (pairs,), index of the first landmark of each pair.
+    j: (pairs,), index of the second landmark of each pair.
     """
     out = np.empty(len(i))
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[1]))
@@ -74,11 +79,13 @@ def column_medians(landmarks: Rows) -> np.ndarray:
     """Return the median (features,) of each column.
 
     If the number of rows is even, the larger of the two middle values is taken. For sparse rows,
-    the result is 0 in each column in which fewer than half of the rows have a value. Rows from
-    which the medians are subtracted then stay sparse.
+    the result is 0 in each column in which fewer than half of the rows have a value. So sparse
+    rows stay sparse if the medians are subtracted from them.
+
+    landmarks: (r, features), at least one row, dense or CSR.
     """
-    # If the number of rows is even, take the larger of the two middle values and not their mean.
-    # Medians of whole numbers are then whole numbers.
+    # With an even number of rows, take the larger of the two middle values and not their mean, so
+    # that medians of whole numbers are whole numbers.
     half = landmarks.shape[0] // 2
     if not sp.issparse(landmarks):
         return np.asarray(np.partition(landmarks, half, axis=0)[half])
@@ -90,7 +97,11 @@ def column_medians(landmarks: Rows) -> np.ndarray:
 
 
 def subtract_shift(rows: Rows, shift: np.ndarray) -> Rows:
-    """Subtract `shift` (features,) from rows (rows, features), dense or CSR."""
+    """Return rows (rows, features) minus `shift` (features,).
+
+    rows: dense or CSR. The result has the type of `rows`. If `shift` is zero, `rows` are returned
+        without a copy.
+    """
     if not shift.any():
         return rows
     if not sp.issparse(rows):
@@ -101,9 +112,10 @@ def subtract_shift(rows: Rows, shift: np.ndarray) -> Rows:
 def distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield the rows' squared distances to all landmarks, a chunk of rows at a time.
 
-    Each item is a slice, which selects the rows of the chunk, and their squared distances (rows of
-    the chunk, r) to the r landmarks.
+    Each item has a slice and an array. The slice selects the n rows of a chunk. The array (n, r)
+    has their squared distances to the r landmarks.
 
+    rows: (rows, features), dense or CSR.
     landmarks: (r, features), sampled rows of the stream.
     shift: (features,). If the landmarks are sparse, this vector is first subtracted from the
         landmarks and from the rows.
@@ -116,10 +128,10 @@ def distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[
 
 
 def fit_width(rows: Rows, width: int) -> Rows:
-    """Return sparse rows with as many columns as `width`.
+    """Return sparse rows with columns dropped or added.
 
-    Columns past `width` are dropped, and missing columns are zero. Dense rows are returned
-    unchanged.
+    width: number of columns of the result. Later columns are dropped, and missing columns are
+        added as zeros. Dense rows are returned unchanged, whatever their number of columns.
     """
     if not sp.issparse(rows) or rows.shape[1] == width:
         return rows
@@ -131,9 +143,10 @@ def fit_width(rows: Rows, width: int) -> Rows:
 def _all_distances(rows: Rows, landmarks: Rows, shift: np.ndarray) -> np.ndarray:
     """Return the squared distances (rows, r) of rows to r landmarks (sampled rows).
 
-    landmarks: (r, features). If sparse, the caller has already subtracted `shift` from them.
-    shift: (features,). If the landmarks are sparse, this function subtracts the vector from the
-        rows.
+    rows: (rows, features), dense or CSR.
+    landmarks: (r, features). If the landmarks are sparse, the caller has already subtracted
+        `shift` from them.
+    shift: (features,). If the landmarks are sparse, this function subtracts `shift` from the rows.
     """
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows.astype(np.float64, copy=False)
@@ -145,9 +158,10 @@ def _all_distances(rows: Rows, landmarks: Rows, shift: np.ndarray) -> np.ndarray
 
 
 def _distances_from_products(a: np.ndarray, b: np.ndarray, products: np.ndarray) -> np.ndarray:
-    """Return squared distances computed as |x|² + |y|² − 2 xᵀy.
+    """Return squared distances (rows, r), computed as |x|² + |y|² − 2 xᵀy.
 
-    Distances within rounding of zero are set to zero.
+    x is a row of one matrix, and y a row of another. Distances within rounding of zero are set to
+    zero.
 
     a: (rows, 1), squared length |x|² of each row x.
     b: (r,), squared length |y|² of each row y.
@@ -159,7 +173,7 @@ def _distances_from_products(a: np.ndarray, b: np.ndarray, products: np.ndarray)
 
 
 def squared_norms(rows: Rows) -> np.ndarray:
-    """Return the squared length (rows,) of each row."""
+    """Return the squared length (rows,) of each row of a matrix (rows, features)."""
     if not sp.issparse(rows):
         return np.einsum("ij,ij->i", rows, rows)
     return np.asarray(rows.multiply(rows).sum(axis=1)).ravel()

@@ -2,11 +2,12 @@
 
 The sign of an eigenvector is arbitrary. Two components of nearly equal eigenvalue may also change
 places from one solution to the next. `orient` chooses signs and order such that each component
-agrees best with the same component of the previous projection. Only components whose eigenvalues
-differ by at most 5 % are reordered.
+agrees best with the component of equal index in the previous projection. Only components whose
+eigenvalues differ by at most 5 % are reordered.
 
-`least_squares_map` returns the linear map by which one projection's components come closest to the
-other's. It describes the rotation that signs and order do not remove [mathematics §9].
+`least_squares_map` returns the linear map that brings one projection's components closest to
+another projection's components. This map describes the rotation that remains when signs and order
+agree [mathematics §9].
 
 Two components w and w' (features,) agree if the rows' projections onto them are correlated. The
 correlation is computed from wᵀ Cxx w', where Cxx (features, features) is the scatter of the
@@ -15,7 +16,7 @@ product of Cxx and p + q columns.
 """
 
 from collections.abc import Callable
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -25,10 +26,33 @@ from stream_dr.solve.eigenmap import Eigenmap
 from stream_dr.solve.spectral import largest_entries
 
 Product = Callable[[np.ndarray], np.ndarray]
-"""Function that multiplies columns (features, m) by the rows' scatter.
+"""Function that multiplies columns (features, m) by the scatter of the centred rows.
 
-The scatter (features, features) may be scaled by a constant factor.
+The scatter (features, features) may be scaled by a constant factor. The result is (features, m).
 """
+
+
+class ComponentOrder(NamedTuple):
+    """Order and signs of p components, for example from `orient`.
+
+    Attributes
+    ----------
+    order : (p,) int
+        Entry i is the present index of the new component i.
+    signs : (p,) float64
+        Factors ±1.0 of the reordered components.
+    """
+
+    order: np.ndarray
+    signs: np.ndarray
+
+
+class LeastSquaresMap(NamedTuple):
+    """Matrix M (q, p) that maps `old` to `new`, and the error ‖old M − new‖ / ‖new‖."""
+
+    matrix: np.ndarray
+    relative_error: float
+
 
 GAP = 0.05
 """Relative difference of two eigenvalues up to which their components may be swapped."""
@@ -36,11 +60,11 @@ GAP = 0.05
 
 def orient(
     loadings: np.ndarray, eigenvalues: np.ndarray, previous: np.ndarray | None, product: Product | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+) -> ComponentOrder:
     """Return the order and signs by which components agree best with `previous`.
 
-    The order (p,) are indices of components, and the signs (p,) are ±1.0. The components that
-    agree best are loadings[:, order] * signs.
+    The reordered components are loadings[:, order] * signs. The order (p,) are indices, and the
+    signs (p,) are ±1.0.
 
     Parameters
     ----------
@@ -50,8 +74,8 @@ def orient(
         Eigenvalues of the components.
     previous : (d', q) float64 or None
         Previous loadings of d' features in q components. If d and d' differ, the array with fewer
-        rows is extended by rows of zeros. If None, the signs make the entry of largest absolute
-        value in each component positive.
+        rows is extended by rows of zeros. If there are no previous loadings, the signs make the
+        entry of largest absolute value in each component positive.
     product : callable or None
         Function that multiplies columns (features, m) by the scatter (features, features) of the
         centred rows. Components are then compared by their correlation over the rows. If None, the
@@ -61,12 +85,14 @@ def orient(
     cosines = _cosines(previous, loadings, product) if previous is not None else np.zeros((0, p))
     order = _order(cosines, eigenvalues)
 
+    # A component without a previous component, or orthogonal to it, gets the sign that makes its
+    # entry of largest absolute value positive.
     shared = min(cosines.shape)
     towards = np.zeros(p)
     towards[:shared] = cosines[np.arange(shared), order[:shared]]
     if not towards.all():
         towards = np.where(towards != 0, towards, largest_entries(loadings)[order])
-    return order, np.where(towards < 0, -1.0, 1.0)
+    return ComponentOrder(order, np.where(towards < 0, -1.0, 1.0))
 
 
 def oriented(projection: Projection, previous: Projection | None, product: Product | None = None) -> Projection:
@@ -76,13 +102,15 @@ def oriented(projection: Projection, previous: Projection | None, product: Produ
     components of `previous`.
 
     * Two linear projections are compared by their loadings.
-    * Two projections that place rows by landmarks (r sampled rows) are compared by coordinates.
-      `previous` projects the landmarks of `projection`, which costs O(r² · features).
+    * Two projections that place rows by landmarks (r sampled rows) are compared by the coordinates
+      of the landmarks of `projection`. `previous` projects these landmarks, which costs
+      O(r² · features).
+    * If the two projections are of different kinds, or `previous` is None, only the signs change.
     * Any other projection is returned unchanged.
 
     product: function that multiplies columns (features, m) by the scatter (features, features) of
-        the rows from which `projection` was solved. If not None, components of linear projections are
-        compared by their correlation over these rows.
+        the rows from which `projection` was solved. If not None, components of linear projections
+        are compared by their correlation over these rows.
     """
     now, before = _compared_columns(projection, previous)
     if now is None:
@@ -96,9 +124,9 @@ def oriented(projection: Projection, previous: Projection | None, product: Produ
 def feature_places(previous: Projection, projection: Projection) -> np.ndarray:
     """Return the index (previous features,) in `projection` of each feature of `previous`.
 
-    Features are matched by name if both projections have a feature map that names its columns.
-    Otherwise feature i of one projection is feature i of the other. Features that `projection`
-    does not have get the indices after its last feature.
+    If both projections have a feature map that names its columns, features are matched by name. If
+    not, features are matched by index. A feature that `projection` does not have gets an index
+    after the last feature of `projection`.
     """
     old, new = _feature_names(previous), _feature_names(projection)
     if old is None or new is None:
@@ -112,9 +140,10 @@ def feature_places(previous: Projection, projection: Projection) -> np.ndarray:
 
 
 def move_rows(array: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return an array whose row i is moved to row at[i].
+    """Return an array with each row moved to another index.
 
-    Rows of the result to which no row is moved are zero.
+    Rows of the result to which no row is moved are zero. If no index changes, `array` is returned
+    without a copy.
 
     at: (rows,), new index of each row of `array`.
     """
@@ -130,9 +159,13 @@ def _compared_columns(
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Return the columns by which two projections are compared, one column per component.
 
-    The columns of a linear projection are its loadings. The columns of a projection by landmarks
-    (sampled rows) are the landmarks' coordinates. Returns the columns of `projection` and of
-    `previous`. For a projection of any other kind, None is returned instead of columns.
+    Returns the columns of `projection` and the columns of `previous`:
+
+    * Two linear projections are compared by their loadings.
+    * Two projections by landmarks (sampled rows) are compared by the coordinates of the landmarks
+      of `projection`.
+    * If the projections are of different kinds, or `previous` is None, the second result is None.
+    * If `projection` is of any other kind, both results are None.
     """
     now, before = linear_part(projection), linear_part(previous)
     if now is not None:
@@ -154,15 +187,16 @@ def _embedding(projection: Projection | None) -> Eigenmap | BarycentricProjectio
 
 
 def _feature_names(projection: Projection) -> tuple[str, ...] | None:
+    """Return the names of the feature map's columns, or None without a feature map."""
     return projection.feature_names if isinstance(projection, Mapped) else None
 
 
-def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, float]:
+def least_squares_map(old: np.ndarray, new: np.ndarray) -> LeastSquaresMap:
     """Return the least-squares map from `old` to `new`, and its relative error.
 
-    The map is the matrix M (q, p) that minimises ‖old @ M − new‖. The error is this norm divided
-    by ‖new‖. The error is 0 if the columns of `new` lie in the span of the columns of `old`. The
-    error is 1 if the two spans are orthogonal.
+    The map is the matrix M (q, p) that minimises ‖old @ M − new‖. The error is ‖old @ M − new‖
+    divided by ‖new‖. The error is 0 if the columns of `new` lie in the span of the columns of
+    `old`. The error is 1 if the two spans are orthogonal.
 
     old: (d', q) float64.
     new: (d, p) float64. If d and d' differ, the array with fewer rows is extended by rows of
@@ -170,8 +204,9 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, flo
     """
     old, new = same_rows(old, new)
     if not old.shape[1] or not new.shape[1]:
-        return np.zeros((old.shape[1], new.shape[1])), 1.0
+        return LeastSquaresMap(np.zeros((old.shape[1], new.shape[1])), 1.0)
 
+    # Scale the columns of `old` to length 1, so that long columns do not hide short ones.
     scales = column_norms(old)
     scales[scales == 0] = 1.0
     mapping = np.linalg.lstsq(old.T @ old / np.outer(scales, scales), old.T @ new / scales[:, None], rcond=None)[0]
@@ -179,7 +214,7 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, flo
 
     rest = float(np.linalg.norm(old @ mapping - new))
     size = float(np.linalg.norm(new))
-    return mapping, rest / size if size else 0.0
+    return LeastSquaresMap(mapping, rest / size if size else 0.0)
 
 
 def column_norms(array: np.ndarray) -> np.ndarray:
@@ -191,8 +226,8 @@ def column_norms(array: np.ndarray) -> np.ndarray:
 def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     """Return the order (p,) of components that agrees best with the previous components.
 
-    The order is an array of indices of components. Two components may be swapped only if the
-    relative difference of their eigenvalues is at most GAP.
+    Entry i of the order is the index of the component that becomes component i. Two components may
+    be swapped only if the relative difference of their eigenvalues is at most GAP.
 
     cosines: (q, p), cosine of the angle between each of q previous components and each of p
         components.
@@ -205,6 +240,9 @@ def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     shared = min(q, p)
     if shared < 2 or len(eigenvalues) != p:
         return order
+
+    # Assign components to previous components. A pair of distant eigenvalues gains so little that
+    # no assignment contains it if another is possible.
     values = np.asarray(eigenvalues[:shared], dtype=np.float64)
     near = np.abs(values[:, None] - values) <= GAP * np.maximum(np.abs(values[:, None]), np.abs(values))
     gain = np.where(near, np.abs(cosines[:shared, :shared]), -2.0 * shared)
@@ -213,27 +251,28 @@ def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
 
 
 def _cosines(old: np.ndarray, new: np.ndarray, product: Product | None = None) -> np.ndarray:
-    """Return the cosines (q, p) of the angles between columns of old and new.
+    """Return the cosines (q, p) of the angles between columns of `old` and of `new`.
 
     old: (d', q), previous loadings. Missing rows count as zeros.
     new: (d, p), loadings. Missing rows count as zeros.
-    product: function that multiplies columns by the rows' scatter. If not None, the correlations of
-        the rows' projections onto the columns are returned instead of the cosines.
+    product: function that multiplies columns by the scatter of the centred rows. If not None, the
+        correlations of the rows' projections onto the columns are returned, not the cosines.
     """
     old, new = same_rows(old, new)
     if product is None:
         sizes = np.outer(column_norms(old), column_norms(new))
         return (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
 
-    # The scatter reduces the influence of features of small variance, whose loadings are noisy.
+    # Correlations reduce the influence of features of small variance, whose loadings are noisy.
     q = old.shape[1]
     return correlations(np.hstack([old, new]), product)[:q, q:]
 
 
 def correlations(columns: np.ndarray, product: Product) -> np.ndarray:
-    """Return the correlations (m, m) of the rows' projections onto columns (d, m).
+    """Return the correlations (m, m) of the rows' projections onto m columns.
 
-    product: function that multiplies columns by the rows' scatter.
+    columns: (features, m), directions onto which the rows are projected.
+    product: function that multiplies columns by the scatter of the centred rows.
     """
     products = columns.T @ product(columns)
     lengths = np.sqrt(np.maximum(np.diagonal(products), 0.0))
@@ -243,12 +282,17 @@ def correlations(columns: np.ndarray, product: Product) -> np.ndarray:
 
 
 def same_rows(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return two arrays of columns, the shorter one with rows of zeros added."""
+    """Return both arrays, with rows of zeros added to the array of fewer rows.
+
+    old: (d', q).
+    new: (d, p).
+    """
     d = max(len(old), len(new))
     return _pad_rows(old, d), _pad_rows(new, d)
 
 
 def _pad_rows(array: np.ndarray, rows: int) -> np.ndarray:
+    """Return the array with rows of zeros added, up to a number of rows."""
     if len(array) == rows:
         return array
     wide = np.zeros((rows, array.shape[1]))

@@ -14,12 +14,14 @@ rotation r and a loading ℓ, each (features,), and changes S:
     ℓ = c / t;  S ← S − ℓ (rᵀ S)
 
 The sum is over the earlier components j. The scores are the centred rows times the rotations, so
-the rows are not read again. Cxx stays unchanged, because each rotation is orthogonal to the
-loadings of the earlier components.
+no earlier component must be subtracted from the rows. Cxx stays unchanged, because each rotation
+is orthogonal to the loadings of the earlier components.
 
-p components of d features cost O(p (d² + d k min(d, k))) with Cxx, and O(p d k min(d, k)) with its
-diagonal only. Memory is O(d k).
+p components of d features cost O(p (d² + d k min(d, k))) with Cxx, and O(p d k min(d, k)) with the
+diagonal of Cxx. Memory is O(d k).
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,13 +34,19 @@ The component's covariance is compared with the largest covariance of all compon
 """
 
 
-def pls_rotations(
-    spread: np.ndarray, cross: np.ndarray, most: int, noise: np.ndarray | float = 0.0
-) -> tuple[np.ndarray, np.ndarray]:
+class PLSComponents(NamedTuple):
+    """Rotations (features, p) and squared covariances (p,) of p components."""
+
+    rotations: np.ndarray
+    squared_covariances: np.ndarray
+
+
+def pls_rotations(spread: np.ndarray, cross: np.ndarray, most: int, noise: np.ndarray | float = 0.0) -> PLSComponents:
     """Return the rotations (features, p) and squared covariances (p,) of p components.
 
-    Centred rows times the rotations are the scores. There are fewer components than `most` if the
-    remaining cross sums, or the variance along the next rotation, are only rounding error.
+    The scores are the centred rows times the rotations. There are fewer components than `most` if
+    the remaining cross sums are only rounding error. There are also fewer if the variance along
+    the next rotation is only rounding error.
 
     Parameters
     ----------
@@ -63,11 +71,13 @@ def pls_rotations(
     sizes: list[float] = []
 
     for _ in range(most):
+        # Weight vector: the direction of largest covariance with the targets.
         S[np.linalg.norm(S, axis=1) <= noise] = 0.0
         w, sigma = _leading_singular(S)
         if sigma <= _SMALLEST * max([sigma, *sizes]):
             break
 
+        # Rotation: the weight vector, made orthogonal to the earlier loadings.
         r = w.copy()
         for load, earlier in zip(loads, vectors, strict=True):
             r -= (load @ r) * earlier
@@ -76,13 +86,14 @@ def pls_rotations(
         if t <= len(r) * EPS * largest * float(r @ r):
             break
 
+        # Loading, and the cross sums without this component.
         largest = max(largest, t / float(r @ r))
         load = c / t
         S -= np.outer(load, r @ S)
         vectors.append(r)
         loads.append(load)
         sizes.append(sigma)
-    return np.array(vectors).reshape(len(vectors), len(cross)).T, np.array(sizes) ** 2
+    return PLSComponents(np.array(vectors).reshape(len(vectors), len(cross)).T, np.array(sizes) ** 2)
 
 
 def _leading_singular(S: np.ndarray) -> tuple[np.ndarray, float]:

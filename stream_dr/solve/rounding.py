@@ -4,10 +4,11 @@ A centred sum is a sum over rows from which the mean was subtracted. The farther
 zero, the larger is the rounding error of this subtraction (`Rounding.shift`). Unlearning rows
 subtracts large sums, which causes a further error (`Rounding.lost`).
 
-A number that is smaller than its rounding error is treated as zero. Otherwise components would be
-computed from noise [mathematics §3, rules 1 and 3]. There are three kinds of such numbers:
+A number that is smaller than its rounding error is treated as zero, so that no component is
+computed from rounding errors [mathematics §3, rules 1 and 3]. Three kinds of numbers are compared
+with their rounding errors:
 
-* the scatter of a column, which then counts as constant,
+* the scatter of a column (the column counts as constant if its scatter is only rounding error),
 * an eigenvalue of the scatter,
 * a cross sum (the sum over the rows of a feature times a target).
 """
@@ -26,12 +27,13 @@ class Rounding(NamedTuple):
     Attributes
     ----------
     shift : (features,) float64
-        √N·|x̄| for the mean x̄ (features,) of the rows, a measure of the rows' distance from zero.
+        √N·|x̄|, where x̄ (features,) is the mean of the N rows. It measures how far the rows are
+        from zero.
     lost : float
         Relative error of the scatter caused by unlearning rows. 0 if no row was unlearned.
     cancelled : float
         Factor by which unlearning rows increased the error of the cross sums of features and
-        targets, √(number of rows before unlearning / number of rows now).
+        targets. The factor is √(number of rows before unlearning / number of rows now).
     """
 
     shift: np.ndarray
@@ -50,8 +52,9 @@ class Rounding(NamedTuple):
     def floor(self, diagonal: np.ndarray) -> float:
         """Return the size up to which eigenvalues of the scatter are rounding error.
 
-        The size matters if the rows' distance from zero is large compared with their standard
-        deviation. Otherwise it is smaller than the size that `spectral.rank_cut` returns.
+        The size is large if rows were unlearned, or if the rows' distance from zero is large
+        compared with their standard deviation. In other cases, `spectral.rank_cut` returns a
+        larger size, which counts.
 
         diagonal: (features,), diagonal of the scatter.
         """
@@ -62,12 +65,14 @@ class Rounding(NamedTuple):
     def cross_floor(self, target_size: float, diagonal: np.ndarray) -> float:
         """Return the norm up to which cross sums are rounding error [mathematics §3, rule 3].
 
-        Cross sums are products of features and targets, summed over the rows. For example, if
-        every row has the same class, all cross sums are only rounding error.
+        Cross sums are products of features and targets, summed over the rows. For example, all
+        cross sums are only rounding error if all rows are of one class.
 
         target_size: Frobenius norm of the targets (rows, k) before centring.
         diagonal: (features,), scatter of each column.
         """
+        # The error grows with the features' spread, with the error of unlearning rows, and with the
+        # rows' distance from zero.
         spread = float(np.sqrt(diagonal.sum()))
         offset = float(np.abs(self.shift).max(initial=0.0))
         scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
@@ -77,16 +82,17 @@ class Rounding(NamedTuple):
         """Return the rounding error (features,) of each column's cross sums.
 
         A cross sum is the sum over all rows of the column's value times a target. The returned
-        errors are for targets of norm 1. For other targets, multiply the errors by the norm of the
-        targets.
+        errors are for targets (rows, k) of Frobenius norm 1. For other targets, the caller
+        multiplies the errors by the norm of the targets.
 
         diagonal: (features,), scatter of each column.
         """
+        # `own` is the error of each column. The error of unlearning rows is equal in all columns.
         own = 1e-12 * np.sqrt(np.count_nonzero(self.varying(diagonal)) * diagonal) + 8 * EPS * np.abs(self.shift)
         return np.asarray(self.cancelled * (own + 8 * np.sqrt(EPS * self.lost * float(diagonal.sum()))))
 
     def cleaned(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
-        """Return the cross sums, with zeros for features that have only rounding error.
+        """Return the cross sums, with zeros for features of only rounding error.
 
         cross: (features, k), products of features and targets, summed over the rows.
         target_size: Frobenius norm of the targets (rows, k).
@@ -94,24 +100,26 @@ class Rounding(NamedTuple):
 
         Costs O(d k) for d features.
         """
-        # The error of a feature with large values may exceed the sums of one with small values.
+        # Compare each feature with its own error. The error of a feature with large values may be
+        # larger than the true sums of a feature with small values.
         shows = np.linalg.norm(cross, axis=1) > self.noise(diagonal) * target_size
         return cross if shows.all() else np.where(shows[:, None], cross, 0.0)
 
     def significant(self, cross: np.ndarray, target_size: float, diagonal: np.ndarray) -> np.ndarray:
-        """Return `cross` without combinations of targets that are rounding error.
+        """Return cross sums without combinations of targets that are rounding error.
 
         The result (features, r), r ≤ k, is `cross` times a matrix (k, r) of orthonormal columns.
-        Each column of this matrix is a combination of targets. A combination is dropped if its
-        cross sums with the features are not larger than their rounding errors. So
-        `result @ result.T` and `cross @ cross.T` are equal up to rounding. Costs O(d k min(d, k))
-        for d features.
+        Each column of this matrix is a linear combination of targets. A combination is dropped if
+        its cross sums with the features are at most their rounding errors. So the result times its
+        transpose equals `cross` times its transpose, up to rounding. If nothing is dropped,
+        `cross` is returned unchanged. Costs O(d k min(d, k)) for d features.
 
         cross: (features, k), products of features and targets, summed over the rows.
         target_size: Frobenius norm of the targets (rows, k).
         diagonal: (features,), scatter of each column.
         """
-        # Sums are divided by their feature's own error, so large features do not hide small ones.
+        # Divide each feature's sums by the feature's own error, so that features with large values
+        # do not hide features with small values.
         varying = self.varying(diagonal)
         noise = self.noise(diagonal)[varying]
         _, values, targets = thin_svd(cross[varying] / noise[:, None])
@@ -123,5 +131,7 @@ def exact_rounding(features: int) -> Rounding:
     """Return the rounding errors of centred sums over rows whose mean is zero.
 
     Subtracting a mean of zero causes no rounding error, so all errors are zero.
+
+    features: number of features.
     """
     return Rounding(np.zeros(features))

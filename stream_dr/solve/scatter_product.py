@@ -1,4 +1,4 @@
-"""Product of a scatter matrix and given columns, summed over blocks of rows.
+"""Product of a scatter matrix and some columns, summed over blocks of rows.
 
 The scatter matrix A (features, features) is the sum of w (x − x̄)(x − x̄)ᵀ over all rows x. w is
 the row's weight, and x̄ (features,) is the mean. P (features, r) are the columns. A is never
@@ -7,17 +7,17 @@ product A P [mathematics §4]:
 
     Xᵀ(w ∘ Z) − x̄ (wᵀZ),  where Z = X P − 1 (x̄ᵀP)
 
-The first term and wᵀZ (r,) are summed over the blocks. x̄ is multiplied by the second sum once, at
-the end.
+Xᵀ(w ∘ Z) and wᵀZ (r,) are each summed over the blocks. After the last block, x̄ is multiplied by
+the sum of wᵀZ.
 
-The left and the right factor of A are both centred. If only the right factor Z were centred, the
-error would grow with the square of the rows' distance from zero (9e-4 at a distance of 1e6). A
-would also not be positive semidefinite if x̄ is not exactly the rows' mean.
+Both factors (x − x̄) of A are centred, the left factor and the right factor. If only the right
+factor were centred, the error would grow with the square of the rows' distance from zero (9e-4 at
+a distance of 1e6). Also, A would not be positive semidefinite if x̄ is not exactly the rows' mean.
 
 A block costs O(entries · r), and sparse rows are never made dense. A compiled function adds each
-sparse row directly to the sum. `X.T @ Z` would allocate a (features, r) array for every block,
-which costs more than the product itself at 1,000 rows a block. Dense rows are centred before the
-product, CHUNK values at a time.
+sparse row directly to the sum. `X.T @ Z` would allocate an array (features, r) for every block,
+which costs more than the product itself if blocks have 1,000 rows. Dense rows are centred before
+the product, CHUNK values at a time.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,11 +33,11 @@ CHUNK = 1 << 20
 
 
 class ScatterProduct:
-    """Product of a scatter matrix and given columns, summed over blocks of rows.
+    """Product of a scatter matrix and some columns, summed over blocks of rows.
 
     The scatter matrix A (features, features) is the weighted sum of (x − x̄)(x − x̄)ᵀ over all
-    rows x, where x̄ is `mean`. A is never formed. Use an object of this class in a with-block, at
-    whose end the threads are stopped.
+    rows x, where x̄ is `mean`. A is never formed. Use an object of this class in a with-block. The
+    threads are stopped at the end of the with-block.
 
     Parameters
     ----------
@@ -46,11 +46,11 @@ class ScatterProduct:
     columns : (features, r)
         Columns by which A is multiplied.
     scale : (features,) or None
-        Factor of each feature. If not None, A is the scatter of the features times these factors, for
-        example of standardised features.
+        Factor of each feature. If not None, A is the scatter of the features times these factors,
+        for example of standardised features.
     threads : int
-        Number of threads, which take the blocks in turn. Each thread adds to its own sum
-        (features, r), so results with different numbers of threads differ by rounding errors.
+        Number of threads. The threads take the blocks in turn, and each thread adds to its own sum
+        (features, r). So results with different numbers of threads differ by rounding errors.
     """
 
     def __init__(
@@ -71,10 +71,12 @@ class ScatterProduct:
             self._pool.shutdown()
 
     def add(self, block: Block, weights: np.ndarray | None = None) -> None:
-        """Add the rows of one block.
+        """Add the rows of one block to the product.
+
+        With several threads, the block is added later, before `result` returns.
 
         block: block of rows. Sparse rows may have fewer features than `mean`.
-        weights: (rows,) weight of each row. None means 1 for each row.
+        weights: (rows,), weight of each row. None means 1 for each row.
         """
         if self._pool is None:
             self._parts[0].add(block, weights)
@@ -85,9 +87,9 @@ class ScatterProduct:
         self._adding[turn] = self._pool.submit(self._parts[turn].add, block, weights)
 
     def result(self) -> np.ndarray:
-        """Return the scatter matrix times the given columns, summed over all blocks so far.
+        """Return the product (features, r) of the scatter matrix and the columns.
 
-        The result is (features, r) float64.
+        The product is over all blocks that were added so far.
         """
         for turn in range(len(self._parts)):
             self._wait_for_turn(turn)
@@ -97,15 +99,19 @@ class ScatterProduct:
         return out if self._scale is None else out * self._scale[:, None]
 
     def _wait_for_turn(self, turn: int) -> None:
+        """Wait until one thread has added its last block. Raise the thread's error, if any.
+
+        turn: index of the thread's partial product.
+        """
         adding, self._adding[turn] = self._adding[turn], None
         if adding is not None:
             adding.result()
 
 
 class _PartialScatterProduct:
-    """Product of scatter matrix and columns, summed over one thread's blocks.
+    """Product of a scatter matrix and some columns, summed over one thread's blocks.
 
-    Two threads must not use the same object at the same time.
+    Two threads must not use one object at the same time.
     """
 
     def __init__(self, mean: np.ndarray, columns: np.ndarray) -> None:
@@ -122,7 +128,7 @@ class _PartialScatterProduct:
             self._add_dense(block.X, weights)
 
     def result(self) -> np.ndarray:
-        """Return the scatter matrix of the added blocks times the given columns (features, r)."""
+        """Return the product (features, r) of the added blocks' scatter matrix and the columns."""
         return self._out - np.outer(self._mean, self._total)
 
     def _add_sparse(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
@@ -137,19 +143,20 @@ class _PartialScatterProduct:
             z = centred @ self._columns
             if weights is not None:
                 z *= weights[at : at + rows, None]
-            # Sparse rows are not centred, and `_total` holds the correction for them.
-            # These rows are centred, so `_total` stays as it is.
+            # Dense rows are centred here. Sparse rows are not, and need a correction in `_total`.
             self._out += centred.T @ z
 
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
 def _add_sparse_product(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
-    """Add sparse rows to the sums for the product of a scatter matrix and columns.
+    """Add sparse rows to two sums of a scatter matrix times columns.
 
     The scatter matrix is never formed. Let x be a row with the weight w, and z = x @ columns −
     shift. The row adds w x zᵀ to `out` and w z to `total`.
 
-    indptr, indices, data: CSR arrays (rows + 1,), (entries,) and (entries,) of the rows.
+    indptr: (rows + 1,), start of each CSR row in `indices` and `data`.
+    indices: (entries,), column of each entry.
+    data: (entries,), value of each entry.
     weights: (rows,), weight of each row.
     columns: (features, r), the columns by which the scatter matrix is multiplied.
     shift: (r,), mean of the rows times the columns.
@@ -162,6 +169,8 @@ def _add_sparse_product(indptr, indices, data, weights, columns, shift, out, tot
     for i in range(len(indptr) - 1):
         if weights[i] == 0.0:
             continue
+
+        # z is the product of the centred row and the columns.
         for c in range(r):
             z[c] = -shift[c]
         for e in range(indptr[i], indptr[i + 1]):
@@ -169,6 +178,7 @@ def _add_sparse_product(indptr, indices, data, weights, columns, shift, out, tot
             for c in range(r):
                 z[c] += v * columns[j, c]
 
+        # Add the weighted products to the two sums.
         for c in range(r):
             z[c] *= weights[i]
             total[c] += z[c]

@@ -1,17 +1,18 @@
 """Symmetric eigenproblems and thin singular value decompositions.
 
-All arrays are float64. The functions share three conventions, so that no solver has to decide them
-again:
+All arrays are float64. The functions share three conventions:
 
 * Order: the largest values come first.
 * Signs: `with_fixed_signs` makes the entry of largest absolute value in each column positive.
 * Rank: for a matrix of order m, an eigenvalue up to m · eps times the largest eigenvalue is
-  treated as zero. It is only a rounding error of the sums from which the matrix was computed.
+  treated as zero. Such an eigenvalue is only a rounding error of the sums from which the matrix
+  was computed.
 
 numpy's linear algebra functions release the GIL, and return the same bits for the same input.
 """
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import qr, solve_triangular
@@ -22,19 +23,40 @@ EPS = float(np.finfo(np.float64).eps)
 """Distance from 1 to the next float64."""
 
 
-def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+class Eigenpairs(NamedTuple):
+    """Eigenvalues (r,) and eigenvectors (m, r) of a symmetric matrix (m, m)."""
+
+    values: np.ndarray
+    vectors: np.ndarray
+
+
+class LeftSingularPairs(NamedTuple):
+    """Left singular vectors (m, r) and singular values (r,) of a matrix (m, k)."""
+
+    vectors: np.ndarray
+    values: np.ndarray
+
+
+class LoadingsAndEigenvalues(NamedTuple):
+    """Loadings (features, p) and eigenvalues (p,) of p components."""
+
+    loadings: np.ndarray
+    eigenvalues: np.ndarray
+
+
+def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> Eigenpairs:
     """Return the nonzero eigenpairs of a positive semidefinite matrix.
+
+    Returns the eigenvalues (r,), largest first, and the eigenvectors (m, r). Costs O(m³).
 
     matrix: (m, m).
     floor: size up to which eigenvalues are dropped as rounding errors. Eigenvalues up to m · eps
-        times the largest are always dropped.
-
-    Returns the eigenvalues (r,), largest first, and the eigenvectors (m, r). Costs O(m³).
+        times the largest eigenvalue are always dropped.
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
     r = int(np.count_nonzero(values > rank_cut(values, floor)))
-    return values[:r], vectors[:, :r]
+    return Eigenpairs(values[:r], vectors[:, :r])
 
 
 def rank_cut(values: np.ndarray, floor: float = 0.0) -> float:
@@ -49,41 +71,44 @@ def rank_cut(values: np.ndarray, floor: float = 0.0) -> float:
     return max(floor, len(values) * EPS * max(float(values.max(initial=0.0)), 0.0))
 
 
-def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def left_singular(matrix: np.ndarray) -> LeftSingularPairs:
     """Return the left singular vectors (m, r) and singular values (r,) of a matrix.
 
-    The largest values come first. Singular values that are only rounding error are dropped, so r ≤
-    min(m, k). Costs O(m k min(m, k)).
+    The largest values come first. r ≤ min(m, k), because singular values that are only rounding
+    error are dropped. Costs O(m k min(m, k)).
 
     matrix: (m, k).
     """
     m, k = matrix.shape
     if min(m, k) == 0:
-        return np.zeros((m, 0)), np.zeros(0)
+        return LeftSingularPairs(np.zeros((m, 0)), np.zeros(0))
 
-    # For a large tall matrix, use the Gram matrix (k, k), which is faster.
-    # The result is None if the Gram matrix is not accurate enough.
+    # For a large tall matrix, try the Gram matrix (k, k), which is faster than a decomposition of
+    # the matrix. `pairs` is None if the Gram matrix is not accurate enough.
     pairs = _left_singular_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if pairs is None:
         vectors, values, _ = thin_svd(matrix)
     else:
         vectors, values = pairs
 
+    # Drop the singular values that are only rounding error.
     r = int(np.count_nonzero(values > max(m, k) * EPS * values[:1].sum()))
-    return vectors[:, :r], values[:r]
+    return LeftSingularPairs(vectors[:, :r], values[:r])
 
 
-def _left_singular_by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def _left_singular_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None:
     """Return left singular vectors (m, r) and singular values (r,), or None.
 
-    The matrix (m, k) is factorised as Q R by two Gram matrices (k, k). This method is called
-    CholeskyQR2, and makes Q orthonormal to 1e-15. Let R = u s vᵀ be the singular value
+    The matrix (m, k) is factorised as Q R with two Gram matrices (k, k). This method is called
+    CholeskyQR2. It makes Q orthonormal to 1e-15. Let R = u s vᵀ be the singular value
     decomposition of R. Then the left singular vectors of the matrix are Q u. Costs O(4 m k²).
 
     The eigenvalues of the Gram matrix are the squares of the singular values, so small singular
-    values lose digits in it. The result is None if a singular value is between 3e-7 and 1e-5 of
-    the largest, because it has lost too many digits. Smaller singular values count as zero and are
-    dropped. The result is also None if all singular values are zero.
+    values lose digits. The result is None in two cases:
+
+    * A singular value is between 3e-7 and 1e-5 of the largest, so it has lost too many digits.
+      Smaller singular values count as zero and are dropped.
+    * All singular values are zero.
     """
     values, vectors = np.linalg.eigh(matrix.T @ matrix)
     nonzero = values > 1e-10 * values[-1]
@@ -94,23 +119,23 @@ def _left_singular_by_gram(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] 
     first = matrix @ (vectors[:, nonzero] / roots)
     lower = np.linalg.cholesky(first.T @ first)
     u, s, _ = thin_svd(lower.T * roots)
-    return first @ solve_triangular(lower, u, lower=True, trans="T", check_finite=False), s
+    return LeftSingularPairs(first @ solve_triangular(lower, u, lower=True, trans="T", check_finite=False), s)
 
 
-def indefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+def indefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> Eigenpairs:
     """Return the nonzero eigenpairs of a symmetric indefinite matrix.
+
+    Returns the eigenvalues (r,) and the eigenvectors (m, r). The largest eigenvalue comes first,
+    and negative eigenvalues come last. Costs O(m³).
 
     matrix: (m, m).
     floor: absolute value up to which eigenvalues are dropped. Eigenvalues within rounding of zero
         are always dropped.
-
-    Returns the eigenvalues (r,) and the eigenvectors (m, r). The largest eigenvalue comes first,
-    and negative eigenvalues come last. Costs O(m³).
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
     keep = np.abs(values) > rank_cut(np.abs(values), floor)
-    return values[keep], vectors[:, keep]
+    return Eigenpairs(values[keep], vectors[:, keep])
 
 
 def canonical_basis(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
@@ -119,23 +144,25 @@ def canonical_basis(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray
     loadings: (features, components).
     eigenvalues: (components,).
 
-    If several components have the same eigenvalue, any basis of their span is a solution. Rounding
-    errors would then decide which basis a solver returns. For example, LDA of perfectly separated
-    classes has only eigenvalues 1.
+    If several components have equal eigenvalues, any basis of their span is a solution. Rounding
+    errors would then decide which basis a solver returns. For example, all eigenvalues of LDA are
+    1 if the classes are perfectly separated.
 
-    The unique basis is found by a QR decomposition with pivoting. Of the components with the same
-    eigenvalue, only the first has a loading on the feature with the longest row of loadings. Only
-    the first two have a loading on the next feature, and so on.
+    The unique basis comes from a QR decomposition with pivoting. In a group of components with
+    equal eigenvalues, only the first component has a loading on the feature with the longest row
+    of loadings. Only the first two components have a loading on the next feature, and so on.
 
-    Two eigenvalues count as equal if their relative difference is less than 1e-9, or if their
-    difference is less than the rounding error of the largest eigenvalue. Costs O(d m²) for d
-    features and m equal eigenvalues.
+    Two eigenvalues count as equal if their relative difference is at most 1e-9. They also count as
+    equal if their difference is at most the rounding error of the largest eigenvalue. Costs
+    O(d m²) for d features and m equal eigenvalues.
     """
+    # True where an eigenvalue equals the next eigenvalue.
     gap = np.abs(np.diff(eigenvalues))
     equal = gap <= np.maximum(1e-9 * np.abs(eigenvalues[:-1]), 100 * EPS * np.abs(eigenvalues[:1]).sum())
     if not equal.any():
         return loadings
 
+    # Rotate each group of components with equal eigenvalues.
     out = loadings.copy()
     bounds = [0, *(np.flatnonzero(~equal) + 1).tolist(), len(eigenvalues)]
     for start, stop in pairwise(bounds):
@@ -158,14 +185,17 @@ def with_fixed_signs(loadings: np.ndarray) -> np.ndarray:
 def largest_entries(loadings: np.ndarray) -> np.ndarray:
     """Return the entry (p,) of largest absolute value in each column, with its sign.
 
-    If several entries of a column have the same absolute value, the first is returned. If there
-    are no rows, 0 is returned for each column. The cost is two passes over the loadings, without a
-    copy.
+    If the largest absolute value occurs several times in a column, its first entry is returned. If
+    there are no rows, 0 is returned for each column. The cost is two passes over the loadings,
+    without a copy.
 
-    loadings: (d, p), d features and p columns.
+    loadings: (features, p).
     """
     if len(loadings) == 0:
         return np.zeros(loadings.shape[1])
+
+    # The largest absolute value is that of the minimum or of the maximum. If both are equally far
+    # from zero, look for the first entry.
     low = _column_extremes(np.minimum, loadings)
     high = _column_extremes(np.maximum, loadings)
     largest = np.where(high > -low, high, low)

@@ -3,17 +3,17 @@
 PCA, SKM, MMC and PLSDA can be solved by passes over the rows without forming the scatter Cxx
 (features, features) of the centred rows. The state is an orthonormal basis V (features, m), called
 a block Krylov basis, and the product Cxx V. In each step, the caller computes the product of Cxx
-and some new directions, and the directions are added to V.
+and some new directions. Then the directions become columns of V.
 
-The small scatter VᵀCxxV (m, m) is exact. Each method is solved with the small scatter, as if the
-columns of V were the features. So the method needs no second solver.
+The small scatter VᵀCxxV (m, m) is exact. The method's usual solver is applied to the small
+scatter, as if the columns of V were the features. So no method needs a second solver.
 
 Let X (features, p) be the method's solution, whose columns lie in the span of V. The part of Cxx X
 outside this span shows how far the solution is from exact, and in which directions V must grow.
 PLSDA with p components is exact after p steps. The other methods converge [mathematics §4].
 
-When m reaches a maximum, the caller cuts the basis down to the span of the solution and continues
-(thick restart).
+When m reaches a maximum, the caller replaces the basis by a basis of the solution's span and
+continues. This is called thick restarting.
 """
 
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from stream_dr.statistics.protocol import nested_state
 _NOISE = 1e-13
 """Length up to which a new direction is rounding error.
 
-The direction is computed from columns that are scaled to length 1 first.
+The columns from which the direction is computed have length 1.
 """
 
 
@@ -45,8 +45,8 @@ class Subspace(NamedTuple):
         Product Cxx V.
     directions : (features, r) float64
         Orthonormal vectors, orthogonal to V, which `extend_basis` adds to the basis. The caller
-        passes the product of Cxx and these vectors to `extend_basis`. If r = 0, the basis cannot
-        grow, and solutions in the span of V are exact.
+        computes the product of Cxx and these vectors for `extend_basis`. If r = 0, the basis
+        cannot grow, and solutions in the span of V are exact.
     """
 
     basis: np.ndarray
@@ -54,9 +54,9 @@ class Subspace(NamedTuple):
     directions: np.ndarray
 
     def check(self, features: int | None = None) -> None:
-        """Raise DamagedFile unless the arrays have the shapes of one basis.
+        """Raise DamagedFile unless the arrays' shapes fit together.
 
-        features: number of features, or None for the number of rows of `directions`.
+        features: expected number of features. None means the number of rows of `directions`.
         """
         features = len(self.directions) if features is None else features
         m, r = require_matrix(self, "basis")[1], require_matrix(self, "directions")[1]
@@ -65,15 +65,18 @@ class Subspace(NamedTuple):
 
     @property
     def scatter(self) -> np.ndarray:
-        """Scatter (m, m) of the rows after projection onto the basis."""
+        """Scatter (m, m) of the rows' coordinates in the basis of m vectors."""
         small = self.basis.T @ self.images
         return (small + small.T) / 2
 
 
 def start_basis(columns: np.ndarray) -> Subspace:
-    """Return a basis without vectors, whose `directions` span the given columns.
+    """Return an empty basis, which will first grow to the columns' span.
 
-    columns: (features, k). Directions in which the columns have only rounding error are dropped.
+    The basis has no vectors, and its `directions` are orthonormal vectors that span the columns.
+    Directions in which the columns have only rounding error are dropped.
+
+    columns: (features, k).
     """
     d = len(columns)
     return Subspace(np.zeros((d, 0)), np.zeros((d, 0)), orthonormal(columns, np.zeros((d, 0))))
@@ -94,8 +97,8 @@ def extend_basis(state: Subspace, product: np.ndarray) -> Subspace:
 def restart(state: Subspace, answer: np.ndarray) -> Subspace:
     """Return a smaller basis, which spans only a solution.
 
-    The `directions` of the result span the part of Cxx X that lies outside the new basis. X
-    (features, p) is the solution, and Cxx (features, features) the scatter of the centred rows.
+    Let X (features, p) be the solution, and Cxx (features, features) the scatter of the centred
+    rows. The `directions` of the result span the part of Cxx X that lies outside the new basis.
 
     answer: (m, p), the solution as coefficients of the m vectors of the old basis.
     """
@@ -110,13 +113,14 @@ def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
 
     The residual is ‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖, the part of Cxx X outside the span of the basis.
     V (features, m) is the basis, Cxx (features, features) is the scatter of the centred rows, and
-    X (features, p) is the solution, made orthonormal. If p = 0, the result is 1 while the basis
-    can grow, and then 0.
+    X (features, p) is an orthonormal basis of the solution's span. If p = 0, the result is 1 if
+    the basis can still grow, and 0 if it cannot grow.
 
     answer: (m, p), the solution as coefficients of the m vectors of the basis.
     """
     if answer.shape[1] == 0:
-        # MMC may have no positive eigenvalue on a small basis and one on a larger basis.
+        # A larger basis may have a solution. For example, MMC may have no positive eigenvalue on a
+        # small basis, but a positive eigenvalue on a larger basis.
         return 1.0 if state.directions.shape[1] else 0.0
     image = state.images @ np.linalg.qr(answer)[0]
     size = float(np.linalg.norm(image))
@@ -126,7 +130,8 @@ def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
 def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
     """Return orthonormal vectors that together with `basis` span `columns`.
 
-    The vectors (features, r) are orthogonal to `basis`. r is at most the rank of the columns.
+    The vectors (features, r) are orthogonal to `basis`. r is at most the rank of the columns,
+    because directions that are only rounding error are dropped.
 
     columns: (features, k).
     basis: (features, m), orthonormal.
@@ -134,7 +139,8 @@ def orthonormal(columns: np.ndarray, basis: np.ndarray) -> np.ndarray:
     size = np.linalg.norm(columns, axis=0)
     rest = columns[:, size > 0] / size[size > 0]
 
-    # Subtract twice, because the first time leaves rounding errors along `basis` [Parlett].
+    # Subtract the part along `basis` twice, because rounding errors along `basis` remain after the
+    # first subtraction [Parlett].
     for _ in range(2):
         rest = rest - basis @ (basis.T @ rest)
         vectors, values, _ = thin_svd(rest)

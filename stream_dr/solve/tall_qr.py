@@ -2,13 +2,13 @@
 
 The method is CholeskyQR2 (Fukaya, Nakatsukasa, Yanagisawa, Yamamoto 2014). For a matrix M (m, n),
 the Cholesky factor R of the Gram matrix MᵀM gives Q = M R⁻¹. A second round, with Q instead of M,
-makes Q orthonormal to eps if the condition number of M is below 1e8. Matrix products take a
-fraction of the time of Householder's reflections. Householder's method is used only if the columns
-are (nearly) dependent.
+makes Q orthonormal to eps if the condition number of M is below 1e8. The matrix products of
+CholeskyQR2 take a fraction of the time of Householder's reflections. Householder's method is used
+only if the columns are (nearly) dependent.
 
-Conjugate gradient orthonormalises two tall matrices in each step. With Householder's method, this
-took longer than reading the rows of a stream of 20,000 rows. The matrices are nearly always well
-conditioned.
+Conjugate gradient orthonormalises two tall matrices in each step. With Householder's method, the
+orthonormalisation took longer than reading the rows of a stream of 20,000 rows. The matrices are
+nearly always well conditioned.
 """
 
 import numpy as np
@@ -18,14 +18,14 @@ SAFE = 1e-6
 """Smallest diagonal entry of a Cholesky factor with which CholeskyQR2 is used.
 
 The columns are scaled to length 1 before the Cholesky factor is computed. If a diagonal entry is
-smaller than this number, the columns are nearly dependent.
+smaller than this number, the columns are nearly dependent, and Householder's method is used.
 """
 
 INDEPENDENT = 0.3
 """Smallest diagonal entry of a Cholesky factor with which one factorisation is enough.
 
-The columns are scaled to length 1 first. With entries at least this large, Q is orthonormal to
-about 1e-14 after the first factorisation.
+The columns are scaled to length 1 first. If all diagonal entries are larger than this number, Q is
+orthonormal to about 1e-14 after the first factorisation, and the second is skipped.
 """
 
 
@@ -48,15 +48,19 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """Return Q and R from one Cholesky factorisation, and R's smallest scaled diagonal entry.
+    """Return Q, R and a diagonal entry from one Cholesky factorisation, or None.
 
-    The result is None if the columns of the matrix are (nearly) dependent.
+    The third result is the smallest diagonal entry of the Cholesky factor of the matrix whose
+    columns are scaled to length 1. The result is None if the columns are (nearly) dependent.
+
+    matrix: (m, n), m ≥ n.
     """
     gram = matrix.T @ matrix
     lengths = np.sqrt(np.diagonal(gram))
     if gram.size == 0 or not np.all(lengths > 0):
         return None
 
+    # The Gram matrix is divided by the columns' lengths, which scales its diagonal to 1.
     try:
         factor = cholesky(gram / lengths / lengths[:, None], check_finite=False)
     except np.linalg.LinAlgError:
@@ -65,5 +69,6 @@ def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | N
     if smallest < SAFE:
         return None
 
+    # Undo the scaling. Q is the matrix times the inverse of R.
     inverse = solve_triangular(factor, np.eye(len(factor)), check_finite=False) / lengths[:, None]
     return matrix @ inverse, factor * lengths, smallest

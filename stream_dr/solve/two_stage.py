@@ -1,6 +1,6 @@
 """Two-stage solution of generalised eigenproblems [2S, Algorithms 1 and 2; mathematics §3].
 
-LDA, CCA, OPLS and similar methods are such eigenproblems. Symbols:
+LDA, CCA, OPLS and similar methods are generalised eigenproblems. Symbols:
 
 * Cxx (features, features) is the scatter of the centred rows, or a diagonal matrix.
 * γ is a ridge.
@@ -24,24 +24,32 @@ computed from the eigenvectors of Cxx whose eigenvalues are more than rounding e
 For d features, a solution with the whole Cxx costs O(d³ + d k min(d, k)) time and O(d²) memory. A
 solution with the diagonal of Cxx costs O(d k min(d, k)) time and O(d k) memory.
 
-The rounding error is about eps times the condition number of Cxx + γI. A QR factorisation of the
-centred rows would have a smaller error if γ ≈ 0 and the data is badly conditioned, but would need
-all rows. `condition_number` shows whether this is the case.
+The rounding error is about eps times the condition number of Cxx + γI, which `condition_number`
+returns. If γ ≈ 0 and the condition number is large, a QR factorisation of the centred rows would
+have a smaller error, but it would need all rows.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dpocon
 
 from stream_dr.solve.rounding import Rounding, exact_rounding
-from stream_dr.solve.spectral import EPS, left_singular, rank_cut, semidefinite_eigenpairs, with_fixed_signs
+from stream_dr.solve.spectral import (
+    EPS,
+    LoadingsAndEigenvalues,
+    left_singular,
+    rank_cut,
+    semidefinite_eigenpairs,
+    with_fixed_signs,
+)
 
 _SMALLEST = 1e-10
 """Relative eigenvalue up to which a component is dropped [mathematics §3, rule 4].
 
-The component's eigenvalue is compared with the largest eigenvalue.
+The component's eigenvalue is divided by the largest eigenvalue.
 """
 
 WELL_CONDITIONED = 1e-5
@@ -55,7 +63,7 @@ is singular.
 
 def two_stage(
     scatter: np.ndarray, xh: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+) -> LoadingsAndEigenvalues:
     """Return loadings (features, components) and eigenvalues (components,).
 
     The component of the largest eigenvalue comes first. There are at most min(rank of scatter, k)
@@ -77,10 +85,12 @@ def two_stage(
     roots = _inverse_root_of_diagonal if scatter.ndim == 1 else _inverse_root
     root, root_t = roots(scatter, gamma, rounding)
 
+    # Eigenvalues are the squared singular values. Components of only rounding error are dropped.
+
     vectors, values = left_singular(root_t(xh))
     eigenvalues = values**2
     p = int(np.count_nonzero(eigenvalues > _SMALLEST * eigenvalues.max(initial=0.0)))
-    return with_fixed_signs(root(vectors[:, :p])), eigenvalues[:p]
+    return LoadingsAndEigenvalues(with_fixed_signs(root(vectors[:, :p])), eigenvalues[:p])
 
 
 def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None) -> float:
@@ -100,11 +110,46 @@ def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding
 
 
 Apply = Callable[[np.ndarray], np.ndarray]
-"""Function that multiplies the columns of an array by a matrix."""
+"""Function that multiplies a matrix by an array of columns, and returns the product."""
 
 
-def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
-    """Return functions that multiply by M and by Mᵀ, for a diagonal scatter.
+class InverseRoot(NamedTuple):
+    """Matrix M for which M Mᵀ is the inverse of a scatter plus a ridge.
+
+    M is not stored as an array. It may have fewer columns than rows.
+
+    Attributes
+    ----------
+    multiply : function
+        Returns M @ columns.
+    multiply_transposed : function
+        Returns Mᵀ @ columns.
+    """
+
+    multiply: Apply
+    multiply_transposed: Apply
+
+
+class VaryingPart(NamedTuple):
+    """Scatter of the features that vary, without constant features.
+
+    Attributes
+    ----------
+    indices : (v,) int
+        Indices of the v features that vary.
+    scatter : (v, v) float64
+        Scatter of these features.
+    rounding : Rounding
+        Rounding errors of `scatter`.
+    """
+
+    indices: np.ndarray
+    scatter: np.ndarray
+    rounding: Rounding
+
+
+def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
+    """Return functions that multiply by a matrix M and by Mᵀ.
 
     M is the diagonal matrix (diagonal + gamma)^(−1/2), with zeros for features that do not vary.
 
@@ -115,47 +160,46 @@ def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Roun
     varying = rounding.varying(diagonal)
     root = np.zeros((len(diagonal), 1))
     root[varying, 0] = 1.0 / np.sqrt(diagonal[varying] + gamma)
-    return (lambda p: root * p), (lambda b: root * b)
+    return InverseRoot(lambda p: root * p, lambda b: root * b)
 
 
-def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
+def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
     """Return functions that multiply by a matrix M and by Mᵀ.
 
-    M Mᵀ is the inverse of scatter + gamma · I, on the range of `scatter`.
+    M Mᵀ is the inverse of `scatter` plus the ridge `gamma`, on the range of `scatter`.
 
     scatter: (features, features), scatter of the centred rows.
     gamma: ridge.
     rounding: rounding errors of `scatter`. They decide which features do not vary.
     """
     varying, part, rounding = varying_part(scatter, rounding)
-    root, root_t = _inverse_root_by_cholesky(part, gamma, rounding) or _inverse_root_by_eigenpairs(
-        part, gamma, rounding
-    )
+    root = _inverse_root_by_cholesky(part, gamma, rounding) or _inverse_root_by_eigenpairs(part, gamma, rounding)
     if part is scatter:
-        return root, root_t
+        return root
 
-    def widened(p: np.ndarray) -> np.ndarray:
+    # M has rows of zeros for features that do not vary.
+    def multiply_all_features(p: np.ndarray) -> np.ndarray:
         out = np.zeros((len(scatter), p.shape[1]))
-        out[varying] = root(p)
+        out[varying] = root.multiply(p)
         return out
 
-    return widened, lambda b: root_t(b[varying])
+    return InverseRoot(multiply_all_features, lambda b: root.multiply_transposed(b[varying]))
 
 
-def varying_part(scatter: np.ndarray, rounding: Rounding) -> tuple[np.ndarray, np.ndarray, Rounding]:
+def varying_part(scatter: np.ndarray, rounding: Rounding) -> VaryingPart:
     """Return the indices of the features that vary, their scatter and its rounding errors.
 
-    If all features vary, the scatter is not copied.
+    If all features vary, the result has `scatter` itself and not a copy.
 
     scatter: (features, features), scatter of the centred rows.
     rounding: rounding errors of `scatter`.
     """
     varying = np.flatnonzero(rounding.varying(np.diagonal(scatter)))
     part = scatter if len(varying) == len(scatter) else scatter[np.ix_(varying, varying)]
-    return varying, part, rounding._replace(shift=rounding.shift[varying])
+    return VaryingPart(varying, part, rounding._replace(shift=rounding.shift[varying]))
 
 
-def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply]:
+def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
     """Return functions that multiply by a matrix M and by Mᵀ, from eigenpairs.
 
     M is V (e + gamma)^(−1/2), with eigenvectors V (features, r) and eigenvalues e (r,) of
@@ -167,17 +211,18 @@ def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rou
     """
     values, vectors = semidefinite_eigenpairs(scatter, rounding.floor(np.diagonal(scatter)))
     M = vectors / np.sqrt(values + gamma)
-    return (lambda p: M @ p), (lambda b: M.T @ b)
+    return InverseRoot(lambda p: M @ p, lambda b: M.T @ b)
 
 
-def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> tuple[Apply, Apply] | None:
+def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot | None:
     """Return functions that multiply by a matrix M and by Mᵀ, or None.
 
-    M Mᵀ is the inverse of A = scatter + gamma · I. M is computed from the Cholesky factor L of
-    D A D as M = D L⁻ᵀ. The diagonal matrix D scales A to unit diagonal.
+    M Mᵀ is the inverse of the matrix A, which is `scatter` plus the ridge `gamma` on the diagonal.
+    The diagonal matrix D scales A to unit diagonal. Let L be the Cholesky factor of D A D. Then
+    M = D L⁻ᵀ.
 
     M is wrong if the scatter is only rounding error in some direction. So the result is None
-    unless M is certainly right. It is, if one of these conditions holds:
+    unless M is certainly right. M is certainly right if one of these conditions holds:
 
     * The correlation matrix of the features certainly has full rank [mathematics §3].
     * D A D is so well conditioned that rounding errors of the scatter contribute less than 1e-10.
@@ -194,6 +239,8 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     if factor is None:
         return None
 
+    # `certain` is the reciprocal condition number that proves full rank in spite of rounding
+    # errors. The correlation matrix is the scaled scatter without a ridge.
     noise = EPS * float((rounding.shift / np.sqrt(diagonal)).max()) + rounding.lost
     certain = 1e3 * max(d * EPS, noise)
     if (
@@ -203,7 +250,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
         return None
 
     scale = 1.0 / np.sqrt(diagonal + gamma)[:, None]
-    return (
+    return InverseRoot(
         lambda p: scale * solve_triangular(factor, p, lower=True, trans="T", check_finite=False),
         lambda b: solve_triangular(factor, scale * b, lower=True, check_finite=False),
     )
@@ -212,9 +259,10 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
 def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | None, float]:
     """Return a Cholesky factor and a reciprocal condition number.
 
-    The factor (features, features) is lower triangular. The factorised matrix is scatter +
-    gamma · I, scaled to unit diagonal. LAPACK estimates the matrix's reciprocal condition number.
-    If the factorisation fails, the results are None and 0. Costs O(d³/3) for d features.
+    The factor (features, features) is lower triangular. The factorised matrix is `scatter` plus
+    the ridge `gamma` on the diagonal, scaled to unit diagonal. LAPACK estimates the reciprocal
+    condition number of this matrix. If the factorisation fails, the results are None and 0. Costs
+    O(d³/3) for d features.
 
     scatter: (features, features), scatter of the centred rows.
     gamma: ridge.
@@ -223,6 +271,7 @@ def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | No
     matrix = scatter * scale[:, None] * scale
     matrix[np.diag_indices_from(matrix)] = 1.0
 
+    # Compute the norm first, because the factorisation overwrites the matrix.
     norm = float(np.abs(matrix).sum(axis=0).max())
     try:
         factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
