@@ -78,8 +78,8 @@ class GraphWMV(NeighbourhoodMethod):
     are the sampled rows, C (reservoir, reservoir) are the weights, D is the diagonal matrix of the
     row sums of C, and L = D − C.
 
-    A row has about k edges (k is `n_neighbors`), but a weight from labels with every other labelled
-    row. For equal influence of edges and labels, μ should be (number of labelled rows) / k times
+    A row has about k edges, where k is `n_neighbors`. But it has a weight from labels with every
+    other labelled row. For equal influence of edges and labels, μ should be (number of labelled rows) / k times
     as large as α and β.
 
     Learning a row costs O(1), or O(entries) if the row is sampled. Solving costs O(reservoir ·

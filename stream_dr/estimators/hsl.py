@@ -51,7 +51,7 @@ class HSL(TwoStage):
     - "clique": the divisor is √(Σ n_e) over the row's labels, and the factor is 1.
     - "star": the divisor is √(Σ 1/n_e) over the row's labels, and the factor is 1/n_e.
 
-    The degrees of the graph's rows include edges from a row to itself (the diagonal of I − L). Rows
+    The degrees of the vertices include edges from a row to itself (the diagonal of I − L). Rows
     with an empty list of labels influence only the mean and Cxx.
 
     n_e is known only at the end of the stream. So "clique" and "star" store one sum of rows for
@@ -144,7 +144,7 @@ class HSL(TwoStage):
         The norm decides which part of XH is only rounding error.
         """
         k = len(moments.label_weights)
-        # If each row has one label, all three Laplacians are the same, and no label sets are needed.
+        # If each row has one label, all three Laplacians are equal and need no sets of labels.
         if self.laplacian == "zhou" or moments.kind == "class" or k == 0:
             return RightHandSide(moments.cross / np.sqrt(moments.label_weights), k**0.5)
 

@@ -23,7 +23,10 @@ from stream_dr.statistics.feature_counts import FeatureCountAccumulator, Feature
 from stream_dr.statistics.protocol import Accumulator, State
 
 _CHUNK = 1 << 20
-"""Maximum number of counts (one for a feature and a label) that are processed at a time."""
+"""Maximum number of counts that are processed at a time.
+
+Each feature has one count for each label.
+"""
 
 
 @dataclass(eq=False, repr=False)
@@ -37,9 +40,9 @@ class InformationGain(AdditiveEstimator):
     >>> InformationGain(n_components=1).fit([[1, 0], [1, 2], [0, 3]], ["a", "a", "b"]).columns_
     array([0])
 
-    Targets are one or several labels a row. States can be merged and rows can be unlearned, both
-    exactly. Use PLSDA or CCA if targets are numbers, or if the values of features matter and not
-    only their presence.
+    Targets are one or several labels a row. States can be merged exactly, and rows can be
+    unlearned exactly. Use PLSDA or CCA if targets are numbers. Use them also if the values of
+    features matter and not only their presence.
 
     Parameters
     ----------
@@ -63,8 +66,8 @@ class InformationGain(AdditiveEstimator):
     Notes
     -----
     The information gain of a feature is the mutual information of the feature's presence and the
-    label. With t for "the feature is present", ¬t for "it is absent", the entropy H and the
-    probability P, the gain in nats is
+    label. Let t mean "the feature is present" and ¬t "the feature is absent". With the entropy H
+    and the probability P, the gain in nats is
 
         IG = H(label) − P(t) H(label | t) − P(¬t) H(label | ¬t)
 
@@ -92,7 +95,7 @@ class InformationGain(AdditiveEstimator):
     feature_map: JsonDict | None = None
 
     def check_parameters(self) -> None:
-        """Raise InvalidParameter unless n_components ≥ 1 and target is known."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         check_positive_int("n_components", self.n_components)
         check_choice("target", self.target, ("auto", "class", "multilabel"))
         check_feature_map(self.feature_map)
@@ -102,13 +105,11 @@ class InformationGain(AdditiveEstimator):
         return make_accumulator(self.feature_map, FeatureCountAccumulator, state)
 
     def solve(self, state: State) -> Projection:
-        """Return the projection that selects the most informative features.
-
-        These are the features with the largest information gain.
-        """
+        """Return the projection that selects the features of largest information gain."""
         return solve_mapped(state, self._best_columns)
 
     def _best_columns(self, state: FeatureCounts) -> Columns:
+        """Return the selection of the features of largest information gain, best first."""
         scores = information_gain(state)
         best = np.argsort(-scores, kind="stable")[: self.n_components].astype(np.int64)
         return Columns(best, scores[best], state.n_features)
@@ -135,9 +136,9 @@ class InformationGain(AdditiveEstimator):
 
         If there is a feature map, the mask is for the columns that the map returns.
 
-        indices: if true, return the indices (components,) of the selected features instead, in
-            ascending order. `columns_` has the same indices in the order of `transform`, best
-            first.
+        indices: if true, return the indices (components,) of the selected features in ascending
+            order, and not a mask. `columns_` has the same indices in the order of `transform`,
+            best first.
         """
         if indices:
             return np.sort(self.columns_)
@@ -159,7 +160,7 @@ class InformationGain(AdditiveEstimator):
 
     @property
     def eigenvalues_(self) -> np.ndarray:
-        """Information gain (components,) float64 of each component, the same as `scores_`."""
+        """Information gain (components,) float64 of each component, equal to `scores_`."""
         return self.scores_
 
     @property
@@ -177,11 +178,11 @@ class InformationGain(AdditiveEstimator):
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
         """Return the names of the selected features, best first.
 
-        input_features: names of all features. If None, the names of the learned table's columns
-            are used. If there is a feature map, the names of the map's columns are used in any
-            case.
+        If there is a feature map, the names are the names of the map's columns. Features without
+        names are called x0, x1 and so on by their indices.
 
-        Without names, feature i is called x0, x1 and so on by its index.
+        input_features: names of all features. None means the names of the learned table's columns.
+            Ignored if there is a feature map.
         """
         names = self.fitted().names if input_features is None else input_features
         if self.feature_map is not None:
@@ -201,6 +202,7 @@ def information_gain(state: FeatureCounts) -> np.ndarray:
     gains = np.zeros(state.n_features)
     if state.weight <= 0 or not len(state.labels):
         return gains
+
     step = max(1, _CHUNK // len(state.labels))
     for start in range(0, state.n_features, step):
         part = slice(start, start + step)
@@ -211,6 +213,8 @@ def information_gain(state: FeatureCounts) -> np.ndarray:
 
 def _class_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
     """Return the mutual information (features,) of each feature's presence and the class.
+
+    The information is in nats.
 
     both: (features, classes), weight of the rows of each class in which the feature is present.
     present: (features,), weight of the rows in which the feature is present.
@@ -225,8 +229,8 @@ def _class_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total
 def _label_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
     """Return the information gain (features,) for rows with several labels.
 
-    The gain of a feature is a sum over labels. Each summand is the mutual information of the
-    feature's presence and whether a row has the label.
+    The gain of a feature, in nats, is a sum over labels. Each summand is the mutual information of
+    the feature's presence and whether a row has the label.
 
     both: (features, labels), weight of the rows with each label in which the feature is present.
     present: (features,), weight of the rows in which the feature is present.
@@ -241,22 +245,29 @@ def _label_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total
 
 
 def _count_bytes(n_features: int, n_targets: int) -> int:
+    """Return the size of the counts in bytes, for features after the feature map."""
     return 8 * (n_features * (n_targets + 1) + 2 * n_targets)
 
 
 def _entropy_terms(both: np.ndarray, marginal: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
-    """Return each feature's part (features,) of the mutual information.
+    """Return each feature's part (features,) of a mutual information times `total`.
 
-    For a feature, the part is the sum over classes of both · log(both · total / (marginal ·
-    labels)), where 0 log 0 = 0. The part is exactly 0 if `marginal` equals `total`.
+    The part is about the rows that are counted for the feature, which are either the rows with the
+    feature or the rows without it. Let b be the weight of the counted rows of a class, m the
+    weight of the counted rows of all classes, n the weight of all rows of the class, and N
+    `total`. The part is the sum over classes of b log(b N / (m n)), where 0 log 0 = 0. The part is
+    exactly 0 if all rows are counted.
 
     both: (features, classes), weight of the rows of each class that are counted for the feature.
     marginal: (features,), weight of the rows of all classes that are counted for the feature.
     labels: (classes,), weight of the rows of each class.
     total: weight of all rows.
     """
+    # If all rows are counted, the ratio is set to exactly 1, without a rounding error.
     always = (marginal == total)[:, None]
     expected = np.where(always, labels, marginal[:, None] * (labels / total))
+
+    # Terms with a weight of 0 are 0. Their logarithm is not computed.
     there = (both > 0) & (expected > 0)
     ratio = np.where(there, both, 1.0) / np.where(there, expected, 1.0)
     return (both * np.log(ratio)).sum(1)

@@ -45,7 +45,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     n_neighbors : int ≥ 1, default 1
-        Number of neighbours k. If the sample has fewer rows, all of them are neighbours.
+        Number of neighbours k. If the sample has fewer rows, all sampled rows are neighbours.
     reservoir : int ≥ 1, default 2000
         Maximum number of rows in the sample.
     random_state : int or None, default None
@@ -69,8 +69,8 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    The classifier stores a uniform sample, because a whole stream is too large. In the sample,
-    every part of the stream is represented by its share of the rows.
+    The classifier stores a uniform sample, because a whole stream is too large. Every row of the
+    stream has the same probability to be in the sample.
 
     Learning a row costs O(1), or O(entries) if the row is sampled. Predicting costs one
     scikit-learn neighbour search over the sample. The state of dense rows takes 8 · reservoir ·
@@ -117,7 +117,8 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     def fit(self, X: RowsLike, y: TargetsLike) -> Self:
         """Forget all learned rows, then learn rows X with one label a row.
 
-        X: (rows, features). y: (rows,).
+        X: (rows, features).
+        y: (rows,), labels.
         """
         self.check_parameters()
         return self._learn(new_fitted_state(self), X, y, refuse_empty=True)
@@ -129,8 +130,8 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
 
         X: (rows, features).
         y: (rows,), labels.
-        classes: ignored, because new labels may come at any time. The argument exists for code
-            written for scikit-learn's classifiers.
+        classes: ignored, because new labels may come at any time. The parameter exists for code
+            that was written for scikit-learn's classifiers.
         """
         self.check_parameters()
         fitted = self.fitted_ if "fitted_" in vars(self) else new_fitted_state(self)
@@ -141,7 +142,8 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         """Return the most frequent label (rows,) among each row's neighbours.
 
         If several labels are equally frequent, the first in `classes_` is returned. Raises
-        NotFitted before any row is learned, and WidthMismatch if X has another number of features.
+        NotFitted if no row was learned so far, and WidthMismatch if X has another number of
+        features than the rows learned.
         """
         rows = self._rows(X)
         return self.classes_[self._search().predict(rows)]
@@ -164,8 +166,8 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : rows (rows, features) or None, default None
-            Rows whose neighbours are searched. None means the sampled rows themselves. In this
-            case no row is its own neighbour.
+            Rows whose neighbours are searched. None means the sampled rows themselves, of which
+            none is its own neighbour.
         n_neighbors : int or None, default None
             Number of neighbours k. None means the estimator's parameter n_neighbors.
         return_distance : bool, default True
@@ -177,7 +179,9 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     def merge(self, other: "KNearest") -> Self:
         """Replace the sample by a sample of both estimators' streams.
 
-        `other` is unchanged. Raises CannotMerge if the parameters or the feature names differ.
+        other: another KNearest, which is not changed.
+
+        Raises CannotMerge if the parameters or the feature names of the two estimators differ.
         """
         if type(other) is not type(self) or other.get_params() != self.get_params():
             raise CannotMerge(f"{other!r} cannot be merged into {self!r}: merge samples of one set of parameters.")
@@ -188,9 +192,11 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return self
 
     def save(self, path: FileName) -> None:
-        """Write parameters and sample to one file.
+        """Write the parameters and the sample to one file.
 
         `stream_dr.load` reads the file and returns a classifier that is equal bit by bit.
+
+        path: path of the file.
         """
         import stream_dr
 
@@ -200,7 +206,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     def state_(self) -> Reservoir:
         """Sampled rows with their labels, immutable.
 
-        Raises NotFitted before any row is learned.
+        Raises NotFitted if no row was learned so far.
         """
         return cast(Reservoir, self.fitted().accumulator.freeze())
 
@@ -221,9 +227,9 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
 
     @property
     def feature_names_in_(self) -> np.ndarray:
-        """Names of the features, if the first batch was a table of named columns.
+        """Names (features,) of the features, from a table of named columns.
 
-        Raises AttributeError otherwise.
+        Raises AttributeError if the rows learned had no named columns.
         """
         names = self.fitted().names
         if names is None:
@@ -239,9 +245,9 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return tags
 
     def fitted(self) -> FittedState:
-        """Return the FittedState, which holds the sample and the feature names.
+        """Return the FittedState, which has the sample and the feature names.
 
-        Raises NotFitted before any row is learned.
+        Raises NotFitted if no row was learned so far.
         """
         if "fitted_" not in vars(self) or not self.fitted_.accumulator.rows:
             raise NotFitted(f"This {type(self).__name__} instance is not fitted yet: it has learned no row so far.")
@@ -251,8 +257,8 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     def _rows(self, X: RowsLike) -> Any:
         """Return the rows to classify, with columns in the order of the learned rows.
 
-        Raises WidthMismatch if the columns differ from the columns learned, and EmptyInput if
-        there is no row.
+        Raises WidthMismatch if the columns differ from the learned rows' columns, and EmptyInput
+        if there is no row.
         """
         rows, _ = self._in_order(self.fitted(), X)
         if not rows.shape[0]:
@@ -262,8 +268,9 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
     def _in_order(self, fitted: FittedState, X: RowsLike) -> tuple[Any, tuple[str, ...] | None]:
         """Return rows with columns in the order of the learned rows, and the columns' names.
 
-        If no row was learned yet, the order does not change. Raises WidthMismatch if the names or
-        the number of the columns differ from those of the learned rows.
+        If no row was learned so far, the order does not change. The names are None for rows
+        without named columns. Raises WidthMismatch if the names or the number of the columns
+        differ from the learned rows.
         """
         rows, names = as_rows(X)
         learned = fitted.accumulator.n_features
@@ -292,6 +299,11 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return fitted.neighbour_search
 
     def _learn(self, fitted: FittedState, X: RowsLike, y: TargetsLike, refuse_empty: bool = False) -> Self:
+        """Learn one batch, and store `fitted` as the state of this estimator.
+
+        refuse_empty: if true, raise EmptyInput for a batch without rows or features, and
+            TargetsRequired for a batch without labels.
+        """
         rows, names = self._in_order(fitted, X)
         if refuse_empty and 0 in rows.shape:
             what = "sample" if not rows.shape[0] else "feature"

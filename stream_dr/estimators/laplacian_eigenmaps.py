@@ -33,8 +33,9 @@ class LaplacianEigenmaps(Embedding, NeighbourhoodMethod):
     weights : {"heat", "binary"}, default "binary"
         Weight of an edge. "binary" is 1. "heat" is exp(−r²/t) for two rows at the distance r.
     drop_first : bool, default True
-        Leave out the eigenvectors of eigenvalue 0. There is one for each connected component of
-        the graph. Set drop_first to False to find k clusters by the first k eigenvectors.
+        Leave out the eigenvectors of eigenvalue 0. The graph has one such eigenvector for each of
+        its connected components. Set drop_first to False to find k clusters by the first k
+        eigenvectors.
     scaling : {"unit", "source"}, default "unit"
         With "unit", the sampled rows have variance 1 along every component. With "source",
         zᵀ D z = 1 (see Notes), as in scikit-learn.
@@ -44,9 +45,9 @@ class LaplacianEigenmaps(Embedding, NeighbourhoodMethod):
     eigenvalues_ : ndarray (components,), float64
         Eigenvalues λ of the normalised Laplacian, ascending.
     parts_ : int
-        Number of connected components of the sample's graph. If there are several, the coordinates
+        Number of connected components of the sample's graph. If the number is not 1, coordinates
         of rows in different connected components cannot be compared. Increase n_neighbors until
-        there is one.
+        the number is 1.
 
     Notes
     -----
@@ -72,7 +73,7 @@ class LaplacianEigenmaps(Embedding, NeighbourhoodMethod):
         check_choice("drop_first", self.drop_first, (False, True))
 
     def solve_sample(self, state: Reservoir) -> Eigenmap:
-        """Return the embedding of the sampled rows, by which other rows are projected."""
+        """Return the embedding of the sampled rows. The embedding can project other rows, too."""
         return laplacian_eigenmaps(
             state.kept, self.sample_graph(state), self.n_components, self.scaling == "unit", self.drop_first
         )
@@ -81,7 +82,7 @@ class LaplacianEigenmaps(Embedding, NeighbourhoodMethod):
     def parts_(self) -> int:
         """Number of connected components of the sample's graph.
 
-        If there are several, the coordinates of rows in different connected components cannot be
-        compared. Increase n_neighbors until there is one.
+        If the number is not 1, coordinates of rows in different connected components cannot be
+        compared. Increase n_neighbors until the number is 1.
         """
         return cast(Eigenmap, inner_projection(self.projection())).parts

@@ -1,7 +1,7 @@
 """LDA (linear discriminant analysis) by the two-stage method."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,17 +16,24 @@ from stream_dr.solve.spectral import left_singular
 from stream_dr.statistics.moments.accumulator import MomentState
 
 NO_SPREAD = 1e-9
-"""Share of the total variance up to which a within-class variance counts as rounding.
+"""Share of the total variance up to which a within-class variance counts as zero.
 
-A component with so small a within-class variance is scaled by its total variance instead.
+A component whose within-class variance counts as zero is scaled by its total variance.
 """
 
 CERTAIN = 1e-10
-"""Smallest within-class variance in a likelihood, relative to the total variance.
+"""Smallest within-class variance in a likelihood, as a share of the total variance.
 
-A smaller within-class variance is replaced by this share of the total variance, because a variance
-of 0 would make the likelihood infinite.
+A smaller within-class variance is replaced by this share of the total variance. A variance of 0
+would make the likelihood infinite.
 """
+
+
+class _MeansAndPriors(NamedTuple):
+    """Means (classes, features) and prior probabilities (classes,) of the classes."""
+
+    means: np.ndarray
+    priors: np.ndarray
 
 
 @dataclass(eq=False, repr=False)
@@ -56,15 +63,16 @@ class LDA(LinearClassifier, TwoStage):
         along every component, with the sum of weights as divisor [mathematics §3a]. If gamma=0,
         `transform` then returns the same as scikit-learn's LinearDiscriminantAnalysis with
         solver="svd", up to signs. (Earlier releases of scikit-learn use another divisor.) If the
-        within-class variance along a component is 0, the total variance is 1 instead. With
-        "source", the paper's condition Wᵀ(Cxx + γI)W = I holds for the components W, and projected
-        rows shrink as 1/√N for N rows.
+        within-class variance along a component is 0, the component is scaled to total variance 1.
+        With "source", the paper's condition Wᵀ(Cxx + γI)W = I holds for the components W, and
+        projected rows shrink as 1/√N for N rows.
     priors : list of float or None, default None
         Probabilities of all learned labels, in the order of the sorted labels. None means the
-        classes' shares of the rows. If a label has fewer rows than `min_class_rows` and is not yet
-        a class, its probability is divided among the classes in proportion. Priors are weights of
-        the class means in the between-class scatter and in the centre. `predict` uses priors, too.
-        The within-class scatter does not depend on priors, as in scikit-learn's solver "svd".
+        classes' shares of the rows. A label with fewer rows than `min_class_rows` is not yet a
+        class. Its probability is divided among the classes, in proportion to their priors. Priors
+        are weights of the class means in the between-class scatter and in the centre. `predict`
+        uses priors, too. The within-class scatter does not depend on priors, as in scikit-learn's
+        solver "svd".
 
     Attributes
     ----------
@@ -73,8 +81,8 @@ class LDA(LinearClassifier, TwoStage):
     means_ : ndarray (classes, features), float64
         Class means.
     xbar_ : ndarray (features,), float64
-        Point that rows are centred on. If `priors` is set, it is the mean of the class means,
-        weighted by the priors. Otherwise it is the mean of the rows.
+        Point that rows are centred on. If `priors` is set, the point is the mean of the class
+        means, weighted by the priors. If `priors` is None, the point is the mean of the rows.
     scalings_ : ndarray (features, min(classes − 1, rank)), float64
         Directions of all components, also of components that n_components excludes, as in
         scikit-learn.
@@ -129,11 +137,11 @@ class LDA(LinearClassifier, TwoStage):
             raise InvalidParameter(f"priors={self.priors!r} add up to {sum(self.priors):g}; they must add up to 1.")
 
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
-        """Return the right-hand side (features, classes) and the norm of its targets.
+        """Return the right-hand side (features, classes) and the class indicators' norm.
 
-        The right-hand side is the product of the centred rows and the class indicators, with the
-        indicators of class j divided by the square root of the class's weight. The norm of these
-        indicators decides which part of the product is only rounding error.
+        The right-hand side is the product of the centred rows and the class indicators. The
+        indicators of each class are divided by the square root of the class's weight. The norm of
+        the divided indicators decides which part of the product is only rounding error.
         """
         return RightHandSide(_weighted_means(moments), len(moments.label_weights) ** 0.5)
 
@@ -147,7 +155,8 @@ class LDA(LinearClassifier, TwoStage):
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return at most (classes − 1) directions and their eigenvalues.
 
-        If `priors` is set, the directions are rotated within their span.
+        If `priors` is set, the directions are rotated within their span, to the directions in
+        which the class means, weighted by the priors, differ most.
         """
         loadings, eigenvalues = super().directions(moments, state)
         most = max(len(moments.label_weights) - 1, 0)
@@ -159,8 +168,9 @@ class LDA(LinearClassifier, TwoStage):
     def _turned_by_priors(self, loadings: np.ndarray, eigenvalues: np.ndarray, moments: Moments) -> Directions:
         """Return the directions in which the class means, weighted by the priors, differ most.
 
-        The directions are linear combinations of the given q directions, because priors change
-        neither the within-class scatter nor the ridge. The eigenproblem is of order q.
+        Returns also their eigenvalues. The returned directions are linear combinations of the q
+        directions `loadings`, because priors change neither the within-class scatter nor the
+        ridge. The eigenproblem is of order q.
 
         loadings: (features, q), directions without priors.
         eigenvalues: (q,), eigenvalues of these directions.
@@ -169,11 +179,14 @@ class LDA(LinearClassifier, TwoStage):
         # change their within-class scatter.
         share = self.ridge_terms(moments)[0]
         unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, CERTAIN))
+
+        # Rotate to the axes along which the weighted class means differ most.
         priors = self._priors(moments)
         centres = (moments.cross / moments.label_weights).T @ unit
         apart = np.sqrt(moments.weight * priors)[:, None] * (centres - priors @ centres)
         turn, values = left_singular(apart.T)
 
+        # Scale back, so that the total scatter with the ridge is 1.
         ratio = values**2
         eigenvalues = ratio / (1.0 + share * ratio)
         return (unit @ turn) * np.sqrt(1.0 - share * eigenvalues), eigenvalues
@@ -181,8 +194,8 @@ class LDA(LinearClassifier, TwoStage):
     def centre(self, moments: Moments) -> np.ndarray:
         """Return the point (features,) that rows are centred on.
 
-        If `priors` is set, the point is the mean of the class means, weighted by the priors.
-        Otherwise the point is the mean of the rows.
+        If `priors` is set, the point is the mean of the class means, weighted by the priors. If
+        `priors` is None, the point is the mean of the rows.
         """
         if self.priors is None or not moments.labels:
             return moments.mean
@@ -202,7 +215,9 @@ class LDA(LinearClassifier, TwoStage):
         centres = moments.offsets.T @ (loadings / moments.scale[:, None])
         apart = centres - priors @ centres
         between = priors @ apart**2
-        # The within-class variance is between / eigenvalue (total variance) − share · between.
+
+        # The total variance is between / eigenvalue. The within-class variance is the total
+        # variance minus share · between.
         variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, CERTAIN)
         return class_readout(moments, apart, variances, priors)
 
@@ -229,9 +244,8 @@ class LDA(LinearClassifier, TwoStage):
         """Return the between-class scatter (p,) along each component.
 
         The value is a sum over classes. Each summand is the class's weight times the squared
-        distance, along the component, of the class mean from the mean of all rows. A refined
-        solution with `priors` was computed with the priors as weights, so here the priors are the
-        weights, too.
+        distance, along the component, of the class mean from the mean of all rows. For a refined
+        solution, `priors` replace the classes' weights, because the solution was computed so.
         """
         centres = (moments.cross / moments.label_weights).T @ loadings
         if self.priors is None or solution != "refined":
@@ -257,6 +271,7 @@ class LDA(LinearClassifier, TwoStage):
                 "order of the sorted labels, or leave priors out until all of them have been learned."
             )
 
+        # Select the labels that are classes, and divide the other labels' probabilities.
         by_label = dict(zip(known, self.priors, strict=True))
         priors = np.array([by_label[label] for label in moments.labels], dtype=float)
         if moments.labels and not priors.any():
@@ -269,12 +284,12 @@ class LDA(LinearClassifier, TwoStage):
     @property
     def priors_(self) -> np.ndarray:
         """Probabilities (classes,) float64 of the classes, in the order of `classes_`."""
-        return self._classes()[1]
+        return self._classes().priors
 
     @property
     def means_(self) -> np.ndarray:
         """Class means (classes, features) float64, in the order of `classes_`."""
-        return self._classes()[0]
+        return self._classes().means
 
     @property
     def xbar_(self) -> np.ndarray:
@@ -302,12 +317,12 @@ class LDA(LinearClassifier, TwoStage):
         shares = priors @ (centres * self._readout().weights.T)
         return shares[:rank] / shares.sum() if shares.sum() > 0 else shares[:rank]
 
-    def _classes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return means (classes, features) and priors (classes,), sorted by label."""
+    def _classes(self) -> _MeansAndPriors:
+        """Return class means (classes, features) and priors (classes,), sorted by label."""
         moments = self.moments(self.state_)
         order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
         means = moments.mean + (moments.offsets / moments.scale[:, None]).T
-        return means[order], self._priors(moments)[order]
+        return _MeansAndPriors(means[order], self._priors(moments)[order])
 
 
 def _weighted_means(moments: Moments) -> np.ndarray:

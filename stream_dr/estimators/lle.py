@@ -10,7 +10,7 @@ from stream_dr.statistics.reservoir import Reservoir
 
 @dataclass(eq=False, repr=False)
 class LLE(Embedding):
-    """Find coordinates in which each row stays the same mean of its neighbours.
+    """Find coordinates that preserve each row's weighted mean of its neighbours.
 
     Locally linear embedding of a uniform sample of the rows. The coordinates of a row outside the
     sample are a weighted mean of the coordinates of the row's nearest sampled rows. The method is
@@ -40,13 +40,14 @@ class LLE(Embedding):
     Attributes
     ----------
     eigenvalues_ : ndarray (components,), float64
-        Eigenvalues of (I − W)ᵀ(I − W), ascending. W are the weights of the Notes.
+        Eigenvalues of (I − W)ᵀ(I − W), ascending. The weights W are explained in the Notes.
 
     Notes
     -----
     Every sampled row is approximated by a weighted mean of its neighbours. The weights W
     (reservoir, reservoir) are called barycentric. The coordinates are chosen such that each row's
-    coordinates are the same weighted mean of the neighbours' coordinates [GLPLS eq. 2.31-2.34].
+    coordinates are the mean of its neighbours' coordinates, with the weights W [GLPLS eq.
+    2.31-2.34].
     With scaling="source", the sampled rows get the same coordinates as by scikit-learn's
     LocallyLinearEmbedding.
 
@@ -68,5 +69,5 @@ class LLE(Embedding):
         check_number("reg", self.reg, 0.0)
 
     def solve_sample(self, state: Reservoir) -> BarycentricProjection:
-        """Return the embedding of the sampled rows, by which other rows are projected."""
+        """Return the embedding of the sampled rows. The embedding can project other rows, too."""
         return locally_linear(state.kept, self.n_components, self.n_neighbors, self.reg, self.scaling == "unit")

@@ -12,7 +12,7 @@ from stream_dr.statistics.moments.accumulator import MomentState
 
 @dataclass(eq=False, repr=False)
 class MMC(ClosedForm):
-    """Find directions with large scatter between classes and small scatter within.
+    """Find directions of large scatter between classes and small scatter within classes.
 
     Maximum margin criterion. The directions maximise the scatter between classes minus the scatter
     within classes, so no matrix is inverted.
@@ -35,8 +35,8 @@ class MMC(ClosedForm):
     Components are the orthonormal eigenvectors of Sb − alpha · Sw, largest eigenvalue first (Li,
     Jiang, Zhang; [WMV]; mathematics §2). Sb is the between-class scatter, with the classes'
     shares of the rows as weights. Sw is the within-class scatter, divided by the number of rows.
-    These are the definitions of Li, Jiang and Zhang. The lecture [WMV] prints an unweighted Sb and
-    an undivided Sw, which have other first eigenvectors (cosine 0.74-0.81). SKM with
+    Sb and Sw are defined as by Li, Jiang and Zhang. The lecture [WMV] prints an unweighted Sb and
+    an undivided Sw. With these, the first eigenvector is another (cosine 0.74-0.81). SKM with
     a = 1 + 2 · alpha has the same components and twice the eigenvalues.
 
     Above 4,096 features only the diagonal of the rows' scatter may be stored (see `scatter`).
@@ -59,7 +59,7 @@ class MMC(ClosedForm):
         super().check_parameters()
 
     def reads_scatter(self) -> bool:
-        """True if the method needs the rows' scatter matrix, which is so unless alpha = 0."""
+        """True if the method needs the rows' scatter matrix. False if alpha = 0."""
         return float(self.alpha) != 0.0
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:

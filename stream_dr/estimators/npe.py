@@ -16,7 +16,7 @@ from stream_dr.statistics.reservoir import Reservoir
 
 @dataclass(eq=False, repr=False)
 class NPE(ReservoirMethod):
-    """Find linear directions along which rows stay means of their neighbours.
+    """Find linear directions that preserve each row's mean of its neighbours.
 
     Neighbourhood preserving embedding, the linear form of LLE (locally linear embedding). The
     projection is computed from a uniform sample of the rows.
@@ -87,6 +87,8 @@ class NPE(ReservoirMethod):
         if r < 2:
             mean = np.asarray(state.kept.mean(axis=0)).ravel() if r else np.zeros(d)
             return no_components(mean)
+
+        # Without classes, all rows count as one class.
         codes = state.codes if self.label_aware else np.zeros(r, dtype=np.int32)
         W = weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
         return locality_projection(

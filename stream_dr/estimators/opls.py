@@ -25,8 +25,8 @@ class OPLS(TargetRegression, TwoStage):
 
     Targets are one or several labels a row, or numbers. Labels are learned as indicators (columns
     of 0 and 1). There are at most as many components as labels or columns of numbers. States can
-    be merged, and rows can be unlearned. Fitted attributes have the names of scikit-learn's
-    PLSRegression.
+    be merged, and rows can be unlearned. Fitted attributes have the same names as in
+    scikit-learn's PLSRegression.
 
     Notes
     -----

@@ -38,15 +38,14 @@ class PCA(LinearGaussian, ClosedForm):
     Parameters
     ----------
     n_components : int, float in (0, 1) or None, default None
-        Number of components. A float from 0 to 1 is a share of the total variance. The smallest
-        number of components that explain more than this share is then taken. None means all
-        components.
+        Number of components. A float from 0 to 1 is a share of the total variance. It means the
+        smallest number of components that explain more than this share. None means all components.
     standardize : bool or None, default None
         True means to solve as if every feature had variance 1. None means False, except if the
-        rows are mapped by the feature map `table`. The columns of this map are scaled as in factor
-        analysis of mixed data. Numbers and dates get variance 1. The column of a category is
-        divided by the square root of the category's share of rows. Columns that mark missing
-        values are left out.
+        rows are mapped by the feature map `table`. With this map, None means to scale the map's
+        columns as in factor analysis of mixed data. Numbers and dates are scaled to variance 1.
+        The column of a category is divided by the square root of the category's share of rows.
+        Columns that mark missing values are multiplied by 0.
     whiten : bool, default False
         If true, `transform` returns components of variance 1, with the divisor N − 1 for N rows.
         `components_` stay orthonormal.
@@ -54,14 +53,14 @@ class PCA(LinearGaussian, ClosedForm):
     Notes
     -----
     Components are the orthonormal eigenvectors of the scatter Cxx = Σ w (x − x̄)(x − x̄)ᵀ
-    [mathematics §2]. The sum is over all rows x (features,). w is the row's weight, and x̄ the
+    [mathematics §2]. The sum is over all rows x (features,). w is the row's weight, and x̄ is the
     mean of the rows. `eigenvalues_` are the eigenvalues of Cxx. An eigenvalue divided by the sum
     of weights is the variance along the component.
 
-    Covariance and density do not depend on `whiten`. (In scikit-learn they do, because whitened
-    components are multiplied by the variances twice.) If columns are scaled (see `standardize`),
-    `explained_variance_` are variances of the scaled columns. Covariance and density are in the
-    columns' own units.
+    Covariance and density do not depend on `whiten`. (In scikit-learn they depend on `whiten`,
+    because whitened components are multiplied by the variances twice.) If columns are scaled (see
+    `standardize`), `explained_variance_` are variances of the scaled columns. Covariance and
+    density are in the units of the unscaled columns.
 
     The state has O(d²) numbers for d features. Learning a row costs O(d²), and solving costs
     O(d³).
@@ -107,18 +106,19 @@ class PCA(LinearGaussian, ClosedForm):
         if columns is None:
             return m
 
+        # Scale numbers to variance 1, divide categories, and remove the marks of missing values.
         numbers, categories, gaps = columns
         varying, present = numbers[m.rounding.varying(m.diagonal)[numbers]], categories[m.mean[categories] > 0.0]
         factor = np.ones(len(m.mean))
         factor[varying] = np.sqrt(m.weight / m.diagonal[varying])
-        # A category whose rows were all unlearned keeps the factor 0.
+        # The factor of a category is 0 if all of its rows were unlearned.
         factor[categories] = 0.0
         factor[present] = 1.0 / np.sqrt(m.mean[present])
         factor[gaps] = 0.0
         return scale_features(m, factor)
 
     def component_count(self, eigenvalues: np.ndarray, moments: Moments) -> int:
-        """Return the number of components of the projection.
+        """Return the number of components that the projection has.
 
         If n_components is a share of the variance, the result is the smallest number of components
         that explain more than this share.
@@ -131,9 +131,12 @@ class PCA(LinearGaussian, ClosedForm):
         return min(int(np.searchsorted(shares, self.n_components, side="right")) + 1, len(eigenvalues))
 
     def make_projection(self, moments: Moments, directions: Directions, solution: str) -> Linear:
-        """Return the projection to the given directions.
+        """Return the linear projection to some directions.
 
         If `whiten` is true, projected rows have variance 1 along every component.
+
+        directions: directions and their eigenvalues.
+        solution: name of the method of solution, for the projection's `solution`.
         """
         projection = super().make_projection(moments, directions, solution)
         if not self.whiten:
@@ -152,7 +155,8 @@ class PCA(LinearGaussian, ClosedForm):
     def components_std_(self) -> np.ndarray:
         """Standard error (components, features) float64 of each entry of `components_`.
 
-        With `whiten` it includes the uncertainty of the length by which components are divided.
+        With `whiten`, the standard error includes the uncertainty of the length by which
+        components are divided.
         """
         errors = super().components_std_
         return errors * np.sqrt(self.explained_variance_)[:, None] if self.whiten else errors
@@ -161,14 +165,16 @@ class PCA(LinearGaussian, ClosedForm):
     def singular_values_(self) -> np.ndarray:
         """Singular values (components,) of the centred rows.
 
-        Each row is multiplied by the square root of its weight first.
+        Before the decomposition, each row is multiplied by the square root of its weight.
         """
         return np.sqrt(self.eigenvalues_)
 
     def _unwhitened(self, Z: np.ndarray) -> np.ndarray:
+        """Return projected rows (rows, components) with the scaling by `whiten` undone."""
         return Z * np.sqrt(self.explained_variance_) if self.whiten else Z
 
     def _learned_gaussian(self) -> Gaussian:
+        """Return the Gaussian distribution of the rows that the components describe."""
         projection = self.linear_projection()
         m = self.moments(self.state_)
         variances = projection.eigenvalues / variance_divisor(m)

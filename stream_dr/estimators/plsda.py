@@ -36,9 +36,9 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     Parameters
     ----------
     n_components : int ≥ 1, "cv" or None, default 2
-        Number of components. None means as many components as have a covariance with the targets.
-        "cv" chooses a number from 1 to 25 by cross-validation on the folds, of which there are 5
-        unless `folds` is set.
+        Number of components. None means all components that have a covariance with the targets.
+        "cv" chooses a number from 1 to 25 by cross-validation. There are 5 folds unless `folds` is
+        set.
 
     Attributes
     ----------
@@ -56,9 +56,9 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     PLSRegression(scale=False) to 2e-13, if PLSRegression is run until convergence. (With its
     default tol, the difference is 4e-3.)
 
-    [GLPLS eq. 2.24] defines all components at once, as eigenvectors. This method is `SPCA`, which
-    has the same first component and at most (classes − 1) components. The components of PLSDA are
-    uncorrelated, and there may be more of them. The graph-Laplacian (global-local) PLS-DA in the
+    [GLPLS eq. 2.24] defines all components at once, as eigenvectors. The estimator `SPCA` has these
+    components. SPCA has the same first component as PLSDA, and at most (classes − 1) components.
+    The components of PLSDA are uncorrelated, and there may be more of them. The graph-Laplacian (global-local) PLS-DA in the
     chapter's title is not implemented, because the chapter does not give its objective.
 
     `standardize` scales only the rows, while scikit-learn's scale=True also scales the targets. If
@@ -88,15 +88,19 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the directions and their squared covariances with the targets.
 
-        There are at most n_components directions, and fewer if no covariance remains.
+        There are at most n_components directions. There are fewer if the remaining covariance is
+        only rounding error.
         """
         most = self.n_components
         return self.rotations(moments, most if isinstance(most, int) else len(moments.cross))
 
     def rotations(self, moments: Moments, most: int) -> Directions:
-        """Return at most `most` rotations and their squared covariances with the targets.
+        """Return rotations and their squared covariances with the targets.
 
-        There are fewer rotations if no covariance remains.
+        Centred rows times the rotations are the projected rows.
+
+        most: maximum number of rotations. There are fewer if the remaining covariance is only
+            rounding error.
         """
         noise = moments.rounding.noise(moments.diagonal) * moments.target_size
         return pls_rotations(moments.scatter_or_diagonal, moments.cross, most, noise)
@@ -111,7 +115,7 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
         """Return the product (features, m) of the rows' scatter and columns.
 
-        The inverted matrix is the scatter alone, because PLS-DA has no ridge.
+        Other methods add a ridge to the scatter. PLS-DA has no ridge.
 
         columns: (features, m).
         """
@@ -120,9 +124,10 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return the scatter (p,) of the rows along each component.
 
-        If the components come from `refine`, the values that `refine` measured are returned.
+        If `refine` computed the components, the values that `refine` measured are returned.
 
         loadings: (features, p), the components.
+        eigenvalues: (p,), ignored.
         """
         if moments.along is not None:
             return moments.along[: loadings.shape[1]]

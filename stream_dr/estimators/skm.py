@@ -34,7 +34,8 @@ class SKM(ClosedForm):
     a : float, default 1.0
         The larger a is, the closer together are the projected rows of one class.
     unlabelled : {"skip", "use"}, default "skip"
-        What to do with rows without a label. "use" learns them, for a < 1 (see Notes).
+        What to do with rows without a label. "skip" ignores these rows. "use" learns these rows
+        and needs a < 1 (see Notes).
 
     Notes
     -----
@@ -43,13 +44,14 @@ class SKM(ClosedForm):
     within-class scatter, divided by the number of rows. The paper defines its matrix by weights of
     pairs of rows instead [SKM eq. 16, 17]. The two matrices are equal to 6e-15 [mathematics §2].
 
-    - With a = 1 only Sb remains. It is exact after every row, while IncrementalSKM needs many rows
-      to converge.
+    - With a = 1 only Sb remains. The components are exact after every row, while IncrementalSKM
+      needs many rows to converge.
     - With a = 3 the matrix is twice the matrix of MMC.
     - SKM is weighted MMC with alpha = (a − 1)/2.
 
     The matrix is computed as (1 + a) Sb + (1 − a) St. St = Sb + Sw is the scatter of all rows,
-    divided by their number. With unlabelled="use", St is of all rows, and Sb of the labelled rows.
+    divided by their number. With unlabelled="use", St is computed from all rows, and Sb from the
+    labelled rows.
 
     Above 4,096 features only the diagonal of the rows' scatter may be stored (see `scatter`).
     `solution_` is then "diagonal". If a > 1, Sw is taken as diagonal. If a < 1, a diagonal Sw
@@ -81,7 +83,7 @@ class SKM(ClosedForm):
         super().check_parameters()
 
     def reads_scatter(self) -> bool:
-        """True if the method needs the rows' scatter matrix, which is so unless a = 1."""
+        """True if the method needs the rows' scatter matrix. False if a = 1."""
         return float(self.a) != 1.0
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:

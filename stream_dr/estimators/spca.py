@@ -16,16 +16,16 @@ from stream_dr.statistics.moments.encoding import Encoding, Fourier
 class KernelKinds:
     """Descriptor that returns the kinds of targets for which SPCA's kernel is defined.
 
-    If the attribute is read from the class and not from an estimator, it has all kinds.
+    If the attribute is read from the class and not from an estimator, all kinds are returned.
     """
 
     def __get__(self, spca: Any, owner: type) -> tuple[str, ...]:
         """Return the kinds of targets that the estimator's kernel allows.
 
-        - "delta": one label a row ("class").
-        - "rbf": one label a row ("class") and numbers ("continuous"). For labels, this kernel is
-          the delta kernel up to a factor.
-        - "linear": all kinds.
+        - The kernel "delta" allows one label a row ("class").
+        - The kernel "rbf" allows one label a row ("class") or numbers ("continuous"). For labels,
+          this kernel is the delta kernel times a factor.
+        - The kernel "linear" allows all kinds.
         """
         kernel = "linear" if spca is None else spca.kernel
         return {"delta": ("class",), "rbf": ("class", "continuous")}.get(
@@ -71,10 +71,11 @@ class SPCA(DependenceMethod):
     - "linear": the product of the numbers y and y'. For one label a row this is the delta kernel.
       For several labels a row it is the number of common labels, which is *not* the delta kernel
       of the sets of labels (directions are 50° apart on real data).
-    - "delta": 1 for equal labels, else 0. Only for one label a row, where "linear" is the same.
+    - "delta": 1 for equal labels, 0 for different labels. It needs one label a row. "linear" then
+      is the same kernel.
     - "rbf": exp(−|y − y'|²/(2 sigma²)) for numbers. The kernel is approximated by `n_fourier`
-      random Fourier features, whose seed is `random_state`. The error is 14 % with 100 features, 3
-      % with 1,000 and 0.6 % with 10,000. With this kernel, n_components=None means 10.
+      random Fourier features, whose seed is `random_state`. The error is 14 % with 100 features,
+      3 % with 1,000 and 0.6 % with 10,000. With this kernel, n_components=None means 10.
 
     If every row is a class of its own, SPCA is PCA. If the targets are p columns of random ±1,
     SPCA is randomised PCA with p components, in one pass and without a scatter matrix of the rows.
@@ -117,11 +118,13 @@ class SPCA(DependenceMethod):
 
         The directions are the left singular vectors of the cross-scatter of rows and targets. The
         eigenvalues are the squared singular values. Singular values that are only rounding error
-        are left out.
+        are dropped. If `null_space` is true, random directions of eigenvalue 0 may follow.
         """
         vectors, values = moments.reduced(moments.cross, moments.target_size)
         most = 10 if self.kernel == "rbf" and self.n_components is None else len(values)
         vectors, values = vectors[:, :most], values[:most] ** 2
+
+        # Add random directions, if `null_space` requires more.
         more = min(self.n_components or 0, len(vectors)) - len(values)
         if not self.null_space or more <= 0:
             return vectors, values
@@ -130,10 +133,12 @@ class SPCA(DependenceMethod):
     def _without_dependence(self, vectors: np.ndarray, count: int) -> np.ndarray:
         """Return random orthonormal directions (features, count) orthogonal to `vectors`.
 
+        vectors: (features, p), orthonormal.
         count: number of directions.
         """
         drawn = np.random.default_rng(self.random_state or 0).normal(size=(len(vectors), count))
-        # Subtract twice, because the first time leaves rounding errors in the span of `vectors`.
+        # Subtract the part in the span of `vectors` twice, because rounding errors in the span
+        # remain after the first subtraction.
         for _ in range(2):
             drawn = np.linalg.qr(drawn - vectors @ (vectors.T @ drawn))[0]
         return drawn

@@ -21,9 +21,9 @@ class SRP(DependenceMethod):
     """Project rows onto random combinations of directions that depend on the targets.
 
     Supervised random projections approximate SPCA without solving an eigenproblem. Each label
-    gives one direction. Each component is the sum of these directions with random signs. A label's
-    signs depend only on `random_state` and the label, so states learned on several machines can be
-    merged.
+    gives one direction. Each component is the sum of the labels' directions with random signs. The
+    signs of a label depend only on `random_state` and the label, so states learned on several
+    machines can be merged.
 
     >>> from stream_dr import SRP
     >>> SRP(n_components=2).fit([[0.0, 1.0], [0.0, 2.0], [4.0, 1.5]], ["a", "a", "b"]).components_.shape
@@ -101,8 +101,8 @@ class SRP(DependenceMethod):
         """Return the components (features, p) and their squared lengths (p,).
 
         If the targets are labels, the components are random combinations of the columns of the
-        cross-scatter of rows and targets. Otherwise the components are these columns. If the
-        cross-scatter is only rounding error, there are no components.
+        cross-scatter of rows and targets. If the targets are numbers, the components are the
+        columns themselves. If the cross-scatter is only rounding error, there are no components.
         """
         cross = moments.cleaned(moments.cross, moments.target_size)
         if not cross.any():
@@ -116,7 +116,8 @@ class SRP(DependenceMethod):
     def scale_loadings(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
         """Return loadings (features, p) at the length that `scaling` requires.
 
-        With scaling="unit", the loadings are divided by the weight of all rows.
+        With scaling="unit", the loadings are divided by the weight of all rows. With
+        scaling="source", the loadings do not change.
         """
         return loadings / moments.weight if self.scaling == "unit" and moments.weight > 0 else loadings
 
@@ -129,16 +130,17 @@ def differing_signs(labels: Sequence[Label], p: int, seed: int) -> np.ndarray:
     """Return p random signs for each label, centred and scaled, as an array (labels, p).
 
     Use these signs if each row has exactly one label. A column whose signs are all equal would be
-    zero after centring, so it is drawn again until its signs differ. Each label has the same signs
-    in whatever order the labels are given. For fewer than two labels, the result is zero. Costs
+    zero after centring, so it is drawn again until its signs differ. The signs of a label do not
+    depend on the order of the labels. For fewer than two labels, the result is zero. Costs
     O(labels · p).
 
     Let R be the result, H the centring matrix of the c labels, and E the expected value. Without
     scaling, E[R Rᵀ] would be H / (1 − 2^(1−c)), because columns of equal signs are excluded. The
     scale √(1 − 2^(1−c)) makes E[R Rᵀ] equal to H.
 
+    labels: distinct labels.
     p: number of columns.
-    seed: seed of the draws.
+    seed: seed of the random signs.
     """
     signs, draw = random_signs(labels, p, seed), 0
     if len(labels) < 2:
@@ -153,10 +155,12 @@ def differing_signs(labels: Sequence[Label], p: int, seed: int) -> np.ndarray:
 def random_signs(labels: Sequence[Label], p: int, seed: int, draw: int = 0) -> np.ndarray:
     """Return random signs (labels, p), each +1/√p or −1/√p.
 
-    The signs of a label depend only on the label, the seed and the number of the draw.
+    The signs of a label depend only on the label, on `seed` and on `draw`.
 
+    labels: distinct labels.
     p: number of signs per label.
-    draw: number of the draw. Another number gives other signs.
+    seed: seed of the random signs.
+    draw: number of the draw. Each number gives other signs.
     """
     redrawn = f":{draw}" if draw else ""
     rows = [_bits(f"{seed}{redrawn}:{type(label).__name__}:{label}", p) for label in labels]
@@ -164,8 +168,11 @@ def random_signs(labels: Sequence[Label], p: int, seed: int, draw: int = 0) -> n
 
 
 def _bits(key: str, p: int) -> np.ndarray:
-    """Return the first p bits of the SHAKE-256 hash of the key.
+    """Return the first bits (p,) of the SHAKE-256 hash of a text.
 
     The bits are the same on every machine and in every version of numpy.
+
+    key: text to hash.
+    p: number of bits.
     """
     return np.unpackbits(np.frombuffer(hashlib.shake_256(key.encode()).digest((p + 7) // 8), dtype=np.uint8))[:p]

@@ -13,7 +13,7 @@ from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
 from stream_dr.feature_maps.draws import finite_number
 from stream_dr.solve.discriminant import combined_eigenpairs_diagonal
-from stream_dr.solve.spectral import EPS, indefinite_eigenpairs
+from stream_dr.solve.spectral import EPS, Eigenpairs, indefinite_eigenpairs
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.class_scatter import ClassScatter
 from stream_dr.targets.label_codes import Label
@@ -43,14 +43,15 @@ class WMV(ClosedForm):
         Weight of two rows of different classes.
     pairs : {"equal", "share"}, default "equal"
         How alpha and beta become weights of pairs of rows. With "equal", alpha and beta are the
-        weights. With "share", every pair of rows has the weight beta / N for N rows. If both rows
-        are of the same class, alpha / n is added for a class of n rows.
+        weights. With "share", every pair of rows has the weight beta / N for N rows. A pair of
+        rows of the same class has the weight beta / N + alpha / n, for a class of n rows.
     pair_weights : list of (label, label, float) or None, default None
-        Weights of pairs of rows of the two classes, in any order of the labels. They replace the
-        weights computed from alpha, beta and pairs.
+        Weight of a pair of rows, one row of each of the two labels. The labels may be in any
+        order. These weights replace the weights computed from alpha, beta and pairs.
     unlabelled : {"skip", "use"}, default "skip"
-        What to do with rows without a label. "use" learns them. A pair of rows of which one has no
-        label has the weight of two rows of different classes.
+        What to do with rows without a label. "skip" ignores these rows. "use" learns these rows.
+        Then a pair of rows has the weight of two rows of different classes, if one of the two rows
+        has no label.
 
     Notes
     -----
@@ -68,8 +69,8 @@ class WMV(ClosedForm):
 
     Above 4,096 features only the diagonal of the rows' scatter may be stored (see `scatter`).
     `solution_` is then "diagonal". The method assumes that all classes have the same diagonal
-    scatter. If the weights are such that this scatter is maximised, single features would be the
-    components, so `transform` raises NeedsRefine.
+    scatter. If the weights would maximise the scatter within classes, the components would be
+    single features, so `transform` raises NeedsRefine.
 
     The state has a scatter matrix of all rows and one for each class, 8·(c + 1)·d² bytes for c
     classes and d features (170 MB for 20 classes and 1,000 features). With pairs="share" and
@@ -95,7 +96,7 @@ class WMV(ClosedForm):
 
         With pairs="equal", eigenvalues grow as N². With pairs="share", the weights of pairs are
         divided by numbers of rows, and eigenvalues grow as N. With pairs="share" and
-        `pair_weights`, eigenvalues are a sum of both.
+        `pair_weights`, eigenvalues have a part that grows as N and a part that grows as N².
         """
         return 1 if self.pairs == "share" else 2
 
@@ -115,15 +116,17 @@ class WMV(ClosedForm):
     def keeps_class_scatter(self) -> bool:
         """True if the state stores a scatter matrix for each class.
 
-        These matrices are needed if the scatters of the classes have different factors in the
-        matrix whose eigenvectors are the components.
+        The components are eigenvectors of a weighted sum of the classes' scatter matrices. The
+        state stores each matrix if the matrices may have different weights in this sum, or if
+        unlabelled="use".
         """
         return not self._equal_factors() or self.unlabelled == "use"
 
     def _equal_factors(self) -> bool:
-        """True if the scatters of all classes have the same factor.
+        """True if the scatter matrices of all classes have the same factor.
 
-        Factors are those in the matrix whose eigenvectors are the components.
+        The components are eigenvectors of a sum. In this sum, the scatter matrix of each class is
+        multiplied by a factor.
         """
         return self.pairs == "share" and not self.pair_weights
 
@@ -132,13 +135,16 @@ class WMV(ClosedForm):
 
         The matrix is symmetric.
 
-        moments: centred sums, with one more class for the rows without a label, if there are any.
+        moments: centred sums. Rows without a label are the last class, if there are such rows.
         """
+        # Fill in the weights from alpha and beta.
         n = moments.label_weights
         several = self.beta if self.pairs == "equal" else self.beta / n.sum()
         C = np.full((len(n), len(n)), float(several))
         classes = np.arange(len(moments.labels))
         C[classes, classes] = self.alpha if self.pairs == "equal" else several + self.alpha / n[classes]
+
+        # Replace the weights that `pair_weights` sets. Labels that are not classes are ignored.
         at: dict[Label, int] = {label: j for j, label in enumerate(moments.labels)}
         for a, b, weight in self.pair_weights or ():
             if a in at and b in at:
@@ -148,8 +154,8 @@ class WMV(ClosedForm):
     def row_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
         """Return the factor of each class's rows in the scatter that `refine` uses.
 
-        The key None is for rows without a label. If all classes have the same factor, labels with
-        fewer than `min_class_rows` rows get this factor, too.
+        The keys are labels, and None for rows without a label. If all classes have the same
+        factor, labels with fewer than `min_class_rows` rows get this factor, too.
         """
         moments = self._all_classes(moments)
         factors = (self.class_pairs(moments) @ moments.label_weights).tolist()
@@ -171,8 +177,8 @@ class WMV(ClosedForm):
         if not isinstance(state.class_scatter, ClassScatter):
             return self.directions_on(moments._replace(scatter=factors[0] * m.scatter), state)
 
-        # The scatter of the rows without a label is the scatter of all rows minus the scatters of
-        # the labels.
+        # Rows without a label have no scatter matrix of their own. Their scatter is the scatter of
+        # all rows minus the scatters of the labels.
         classes = len(m.labels)
         unlabelled = factors[-1] if len(factors) > classes else 0.0
         total = unlabelled * m.scatter
@@ -180,7 +186,8 @@ class WMV(ClosedForm):
         # The scatter of a class about the mean of all rows is its own scatter plus a rank-1 term.
         total += (m.cross * ((factors - unlabelled) / m.label_weights)) @ m.cross.T
 
-        # A label with too few rows to be a class has no factor, unless all classes have the same.
+        # A label with too few rows to be a class has the factor 0. If all classes have the same
+        # factor, the label has this factor, too.
         by_label = np.full(len(m.present), factors[0] if self._equal_factors() and classes else 0.0)
         by_label[m.present] = factors[:classes]
         for factor, scatter in zip(by_label - unlabelled, state.class_scatter.scatter, strict=True):
@@ -190,8 +197,9 @@ class WMV(ClosedForm):
     def directions_on(self, moments: Moments, state: MomentState) -> Directions:
         """Return directions and eigenvalues, largest eigenvalue first.
 
-        moments: centred sums of the rows. The caller has replaced their scatter by the sum of all
-            classes' scatters about the mean of all rows, each times the class's factor.
+        moments: centred sums of the rows. The caller has replaced the rows' scatter by a sum over
+            classes. Each summand is the scatter of the class about the mean of all rows, times the
+            class's factor.
         """
         moments = self._all_classes(moments)
         C = self.class_pairs(moments)
@@ -204,7 +212,7 @@ class WMV(ClosedForm):
     def _all_classes(self, m: Moments) -> Moments:
         """Return moments in which the rows without a label are one more class.
 
-        If no such rows were learned, the moments are returned unchanged.
+        If no rows without a label were learned, the moments are returned unchanged.
         """
         weight = m.weight - m.label_weights.sum()
         if self.unlabelled == "skip" or not weight > 1e-12 * m.weight:
@@ -219,6 +227,7 @@ class WMV(ClosedForm):
 
         factors: (classes,), factor of each class's scatter.
         """
+        # All classes are assumed to have the same diagonal scatter, with the mean factor `share`.
         n = moments.label_weights
         within = np.maximum(moments.diagonal - (moments.cross**2 / n).sum(axis=1), 0.0)
         share = float(factors @ n) / moments.weight
@@ -229,24 +238,27 @@ class WMV(ClosedForm):
                 "the classes themselves is to be large its axes would be single features. Call refine(source), give "
                 "scatter='exact', or choose a smaller alpha."
             )
+
+        # Solve for the between-class part plus the negative within-class part.
         G = vectors * np.sqrt(np.maximum(roots, 0.0))
         loadings, values = combined_eigenpairs_diagonal(G, 2.0, np.einsum("ij,ij->i", G, G) - share * within, -1.0)
         return loadings, values
 
 
-def _between_eigenpairs(moments: Moments, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _between_eigenpairs(moments: Moments, weights: np.ndarray) -> Eigenpairs:
     """Return eigenvalues (r,) and eigenvectors (features, r) of a product of three matrices.
 
-    The product is cross @ weights @ cross.T, where cross (features, classes) is the cross-scatter
-    of rows and class indicators in `moments`.
+    Let Cxy (features, classes) be the cross-scatter of rows and class indicators in `moments`. The
+    product is Cxy, times `weights`, times the transpose of Cxy.
 
     weights: (classes, classes), symmetric.
     """
     basis, _ = moments.reduced(moments.cross, moments.cross.shape[1] ** 0.5)
     inner = basis.T @ moments.cross
     roots, turn = np.linalg.eigh(inner @ weights @ inner.T)
-    return roots, basis @ turn
+    return Eigenpairs(roots, basis @ turn)
 
 
 def _is_pair(pair: Any) -> bool:
+    """Return True if `pair` is a list or tuple of two labels and a finite number."""
     return isinstance(pair, list | tuple) and len(pair) == 3 and finite_number(pair[2])

@@ -1,7 +1,7 @@
 """Division of a caller's input into batches.
 
-The input is one batch, or a stream of tables of which one at a time is in memory. The targets may
-be a column of X.
+The input is one batch or a stream of tables. One table of a stream is in memory at a time. The
+targets may be a column of the input X.
 """
 
 from collections.abc import Iterator
@@ -14,9 +14,11 @@ from stream_dr.rows.kinds import PANDAS, Kind, rows_kind
 
 
 def as_block(X: object, y: Any = None, weights: Any = None) -> Block:
-    """Return X as a Block with the given targets and weights.
+    """Return rows, targets and weights as one Block.
 
-    If X is a Block already, its own targets and weights are used unless others are given.
+    X: rows of any kind, or a Block.
+    y: targets. If None and X is a Block, the block's own targets are used.
+    weights: weights of the rows. If None and X is a Block, the block's own weights are used.
     """
     if not isinstance(X, Block):
         return Block(X, y, weights)
@@ -28,14 +30,15 @@ def as_block(X: object, y: Any = None, weights: Any = None) -> Block:
 def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
     """Yield the batches of a block whose X may be a stream of tables.
 
-    A stream yields one Block for each table. Any other block is yielded itself. If `y` is the name
-    of a column of X, this column becomes the targets. Empty batches of a stream are skipped unless
-    all are empty.
+    A stream yields one Block for each table. A block with other rows is yielded as one batch. If
+    the block's `y` is the name of a column of X, this column becomes the targets. Empty batches of
+    a stream are skipped. If all batches of a stream are empty, one empty batch is yielded.
 
-    Raises InvalidTargets if the targets of a stream are not given as a column name. Raises
-    SchemaMismatch if X has no such column.
-
+    block: block whose `y` may be the name of a column of X.
     kind: kind of the block's X as `rows_kind` returns it. If None, `rows_kind` is called.
+
+    Raises InvalidTargets if the `y` of a stream is neither None nor a string. Raises
+    SchemaMismatch if X has no column named `y`.
     """
     X, y = block.X, block.y
     kind = kind or rows_kind(X)
@@ -58,16 +61,16 @@ def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
         else:
             empty = batch
 
-    # If all batches are empty, one is yielded, because its columns can still be learned.
+    # If all batches are empty, yield one of them, because its columns can still be learned.
     if empty is not None and not any_rows:
         yield empty
 
 
 def split_targets(block: Block, kind: Kind | None = None) -> Block:
-    """Use a column of X as the targets, if `y` is the name of a column.
+    """Return the block with a column of X moved to its targets.
 
-    The column is removed from X. The block is returned unchanged if `y` is not a string or X is
-    not a table. Raises SchemaMismatch if X has no such column.
+    The column is the column that the block's `y` names. If `y` is not a string, or X is not a
+    table, the block is returned unchanged. Raises SchemaMismatch if X has no column named `y`.
 
     kind: kind of the block's X as `rows_kind` returns it. If None, `rows_kind` is called.
     """

@@ -3,10 +3,11 @@
 A Block is immutable, and its arrays are never written to. Its rows are a C-ordered ndarray or a
 scipy CSR matrix of float32 or float64. In a CSR matrix, the indices of each row are sorted and
 distinct. Sums of float32 rows are computed in float64, but the batch as a whole is not converted.
-Targets are a `Targets` object. A caller's own source may also pass anything that `parse_targets`
-reads.
+Targets are a `Targets` object. A caller's own source may also pass targets in any form that
+`parse_targets` reads.
 
-So numeric code never sees Arrow, files or pandas. A batch is not copied if its layout is suitable.
+So numeric code does not depend on Arrow, files or pandas. A batch is not copied if its layout is
+suitable.
 """
 
 from typing import Any, NamedTuple, cast
@@ -20,6 +21,7 @@ from stream_dr.rows.raw_rows import LARGEST, RawRows, refuse_table
 from stream_dr.rows.sparse_rows import check_indices, is_sparse
 
 Ids = list[str] | list[int]
+"""Ids of a batch's rows, one for each row."""
 
 Rows = Any
 """Rows (rows, features) as an ndarray or a CSR matrix.
@@ -39,9 +41,9 @@ class Block(NamedTuple):
         and `text`.
     y : Targets, unparsed targets of each row, or None
     weights : ndarray (rows,) or None
-        float64, each ≥ 0.
+        Weight of each row, float64, at least 0.
     ids : list of str or list of int, or None
-        Id of each row. `transform` returns them.
+        Id of each row. `transform` returns the ids.
     names : tuple of str or None
         Names of the features, in the order of the columns.
     width_stated : bool
@@ -49,8 +51,8 @@ class Block(NamedTuple):
     checked : bool
         True if these rows have already passed `check_rows`.
     hashes : ndarray (rows,) uint64 or None
-        Hash of each row or of its group, which decides the row's fold. None if it follows from the
-        row's values.
+        Hash of each row, or of the row's group. The hash decides the row's fold in a
+        cross-validation. None means that the hashes are computed from the rows' values.
 
     Examples
     --------
@@ -100,9 +102,9 @@ class Block(NamedTuple):
         return int(self.X.nbytes)
 
     def take(self, rows: np.ndarray) -> "Block":
-        """Return a block of some of the rows.
+        """Return a block of some of the rows, in the order of the indices.
 
-        The targets must be a `Targets` object or None.
+        The targets of this block must be a `Targets` object or None.
 
         rows: int64 indices of the rows.
         """
@@ -118,8 +120,11 @@ class Block(NamedTuple):
 def check_rows(block: Block) -> None:
     """Raise an error if compiled loops cannot use the rows.
 
-    Raises InvalidIndex or NotFinite. For RawRows (columns of a table), raises SchemaMismatch or
-    InvalidRows. A block with `checked` set is not read again.
+    If the block's `checked` is true, its values are not read again. Raises:
+
+    - InvalidIndex for sparse rows with an index out of range.
+    - NotFinite for a value that is NaN, infinite or too large.
+    - SchemaMismatch or InvalidRows for RawRows (columns of a table).
     """
     refuse_table(block.X)
     if block.checked:
@@ -132,8 +137,10 @@ def check_rows(block: Block) -> None:
 def check_finite(X: Rows) -> None:
     """Raise NotFinite if a value is NaN, infinite or larger than 1e100 in size.
 
-    The error names the first such row and column. Costs one pass over the values. If there is such
-    a value, it costs a second pass.
+    The error names the row and column of the first invalid value. Costs one pass over the values.
+    If a value is invalid, the search for it costs a second pass.
+
+    X: (rows, features), dense or CSR. RawRows are not checked.
     """
     # RawRows were checked when they were created. In RawRows, NaN is a missing value.
     if isinstance(X, RawRows):
@@ -142,7 +149,7 @@ def check_finite(X: Rows) -> None:
     if _is_bounded(values, LARGEST):
         return
 
-    # numpy would issue a warning for a signalling NaN.
+    # Search for the first invalid value. numpy would issue a warning for a signalling NaN.
     with np.errstate(invalid="ignore"):
         where = np.argwhere(~(np.abs(values.astype(np.float64)) <= LARGEST))[0]
     if is_sparse(X):
@@ -162,7 +169,7 @@ def check_finite(X: Rows) -> None:
 
 
 def _is_bounded(values: np.ndarray, most: float) -> bool:
-    """Return True if no value is larger than `most` in size, and none is NaN."""
+    """Return True if no value is larger than `most` in absolute value, and none is NaN."""
     if not values.size:
         return True
     # numpy would issue a warning for a signalling NaN.
@@ -174,7 +181,10 @@ def _is_bounded(values: np.ndarray, most: float) -> bool:
 def as_weights(weights: ArrayLike | None, rows: int) -> np.ndarray | None:
     """Return weights (rows,) as float64, or None if there are no weights.
 
-    A single number becomes the weight of every row. Raises InvalidWeights.
+    weights: weight of each row. A single number becomes the weight of every row.
+    rows: number of rows.
+
+    Raises InvalidWeights unless there is one finite number ≥ 0 for each row.
     """
     if weights is None:
         return None
@@ -198,6 +208,7 @@ def as_weights(weights: ArrayLike | None, rows: int) -> np.ndarray | None:
 def row_weights(weights: np.ndarray | None, rows: int) -> np.ndarray:
     """Return read-only weights (rows,) for compiled loops.
 
-    All weights are 1 if `weights` is None.
+    weights: (rows,), or None. If None, all weights are 1.
+    rows: number of rows.
     """
     return readonly(np.ones(rows) if weights is None else weights)

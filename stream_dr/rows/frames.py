@@ -1,11 +1,11 @@
 """Conversion of tables of other libraries to Arrow tables and to matrices.
 
-A stream of tables is converted one table after the other. `as_matrix` copies the data once. It
-copies nothing if the only column is a column of vectors of equal length.
+A stream of tables is converted one table after the other. `as_matrix` copies the data once. If the
+only column is a column of vectors of equal length, `as_matrix` copies nothing.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,11 +19,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def iter_tables(X: object) -> "Iterator[pa.Table]":
-    """Yield the Arrow tables of a stream, one after the other.
+class RowsAndNames(NamedTuple):
+    """Rows (rows, features), dense or CSR, and the names of their columns or None."""
 
-    Raises EmptyInput for a reader that has already been read to its end. Raises InvalidRows for a
-    lazy frame that cannot be read in batches.
+    rows: Any
+    names: tuple[str, ...] | None
+
+
+def iter_tables(X: object) -> "Iterator[pa.Table]":
+    """Yield the tables of a stream as Arrow tables, one after the other.
+
+    Raises EmptyInput for a reader that was already read to its end. Raises InvalidRows for a lazy
+    frame that cannot be read in batches.
+
+    X: stream of tables (an Arrow reader, data set or scanner, or a lazy frame).
     """
     import pyarrow as pa
 
@@ -38,8 +47,8 @@ def iter_tables(X: object) -> "Iterator[pa.Table]":
 def _iter_batches(X: object) -> Iterable[object]:
     """Return the batches of a stream without converting them.
 
-    A batch is an Arrow record batch, or a frame of the library that made the stream (for example
-    polars).
+    A batch is an Arrow record batch, or a frame of the library that created the stream (for
+    example polars). Raises InvalidRows if the stream cannot be read in batches.
     """
     import pyarrow as pa
 
@@ -63,6 +72,7 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
 
     kind: kind of X as `rows_kind` returns it. If None, `rows_kind` is called.
     """
+    # pyarrow and narwhals are imported only if X is a table.
     kind = kind or rows_kind(X)
     if kind is not Kind.DICTS and kind not in COLUMNAR:
         return None
@@ -76,6 +86,7 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
     if kind is Kind.STREAM:
         return pa.concat_tables(iter_tables(X))
 
+    # Frames and series of libraries that narwhals supports. Drop the index of a pandas frame.
     frame = narwhals.from_native(X, pass_through=True, allow_series=True)
     if isinstance(frame, narwhals.Series):
         return _vector_table(frame.to_arrow())
@@ -83,6 +94,7 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
         table = frame.to_arrow()
         return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
 
+    # Other objects with Arrow's interface.
     if isinstance(X, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(X.type):
         return _vector_table(X)
     return pa.table(X) if isinstance(X, ArrowStream | ArrowArray) else None
@@ -91,23 +103,24 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
 def _vector_table(column: "pa.Array | pa.ChunkedArray") -> "pa.Table | None":
     """Return a column of vectors as a table with one unnamed column.
 
-    None is returned for other columns.
+    Returns None if the column has no vectors.
     """
     import pyarrow as pa
 
     return pa.table([column], [""]) if pa.types.is_nested(column.type) else None
 
 
-def as_matrix(table: "pa.Table") -> tuple[np.ndarray, tuple[str, ...] | None]:
+def as_matrix(table: "pa.Table") -> RowsAndNames:
     """Return a table as a matrix (rows, features), and the names of the features.
 
     The matrix is float32 if all columns are float32, else float64. A missing number is NaN. A
-    column `v` of vectors of equal length becomes the features v0, v1, … If it is the only column,
+    column `v` of vectors of equal length becomes the features v0, v1, … If `v` is the only column,
     the names are None.
 
     Raises NotNumeric, which names the columns without numbers. Raises InvalidRows if two columns
-    have the same name, or if vectors differ in length.
+    have the same name, or if the vectors of a column differ in length.
     """
+    # Convert each column, and refuse the table if a column has no numbers.
     parts = {name: _as_numbers(table.column(i), name) for i, name in enumerate(table.column_names)}
     if repeated := repeated_name(table.column_names):
         raise repeated
@@ -119,10 +132,12 @@ def as_matrix(table: "pa.Table") -> tuple[np.ndarray, tuple[str, ...] | None]:
             "estimator learn them: feature_map=stream_dr.table()."
         )
 
+    # A single column of vectors is the matrix. Its array is not copied if it is C-ordered.
     numbers = {name: part for name, part in parts.items() if part is not None}
     if len(numbers) == 1 and next(iter(numbers.values())).ndim == 2:
-        return np.ascontiguousarray(next(iter(numbers.values()))), None
+        return RowsAndNames(np.ascontiguousarray(next(iter(numbers.values()))), None)
 
+    # Copy the columns into one matrix.
     names = [feature for name, part in numbers.items() for feature in _feature_names(name, part)]
     single = bool(numbers) and all(part.dtype == np.float32 for part in numbers.values())
     X = np.empty((table.num_rows, len(names)), np.float32 if single else np.float64)
@@ -131,14 +146,14 @@ def as_matrix(table: "pa.Table") -> tuple[np.ndarray, tuple[str, ...] | None]:
         width = 1 if part.ndim == 1 else part.shape[1]
         X[:, start : start + width] = part.reshape(-1, width)
         start += width
-    return X, tuple(names)
+    return RowsAndNames(X, tuple(names))
 
 
 def _feature_names(name: str, part: np.ndarray) -> list[str]:
     """Return the names of the features that a column is converted to.
 
     name: name of the column.
-    part: (rows,), or (rows, length) for a column of vectors.
+    part: the converted column, (rows,), or (rows, length) for a column of vectors.
     """
     return [name] if part.ndim == 1 else [f"{name}{j}" for j in range(part.shape[1])]
 
@@ -147,9 +162,12 @@ def _as_numbers(column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray |
     """Return a column as an array (rows,), or None if it has no numbers.
 
     A column of vectors is returned as (rows, length).
+
+    name: name of the column, for error messages.
     """
     import pyarrow as pa
 
+    # Replace extension types and dictionary-encoded columns by the values that they store.
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type)
@@ -171,8 +189,10 @@ def _as_numbers(column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray |
 def _numeric_vectors(list_column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray | None:
     """Return a column of vectors of equal length as an array (rows, length).
 
-    None is returned if the column has no vectors of numbers. Raises InvalidRows, which names the
+    Returns None if the vectors are not vectors of numbers. Raises InvalidRows, which names the
     first row whose vector is null or of another length.
+
+    name: name of the column, for error messages.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -189,6 +209,7 @@ def _numeric_vectors(list_column: "pa.Array | pa.ChunkedArray", name: str) -> np
             row=row,
         )
 
+    # Convert the numbers of all vectors at once.
     flat = _as_numbers(pc.list_flatten(list_column), name)
     declared = list_column.type.list_size if pa.types.is_fixed_size_list(list_column.type) else 0
     width = int(lengths[0]) if len(lengths) else declared

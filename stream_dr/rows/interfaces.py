@@ -1,6 +1,6 @@
 """Interfaces of tables of other libraries.
 
-With them a table is recognised without importing its library. isinstance only checks that an
+These protocols recognise a table without importing its library. isinstance only checks that an
 object has the attributes of a protocol.
 """
 

@@ -1,7 +1,7 @@
 """Kinds of input rows: arrays, sparse matrices, texts, frames, streams and so on.
 
-`rows_kind` is called once, where X is passed in. The result is then passed on with X. Each module
-decides how it handles each kind.
+`rows_kind` is called once, by the function to which a caller passes the rows X. The kind is then
+passed on with X. Each module decides how it handles each kind.
 """
 
 from collections.abc import Mapping, Sequence, Sized
@@ -71,7 +71,7 @@ COLUMNAR = (Kind.NUMBERS, Kind.FRAME, Kind.TABLE, Kind.COLUMN, Kind.STREAM)
 
 
 def rows_kind(X: object) -> Kind:
-    """Return the kind of the rows X: array, sparse matrix, texts, frame and so on.
+    """Return the kind of rows, such as array, sparse matrix, texts or frame.
 
     Costs O(1), or O(rows) for lists.
     """
@@ -91,7 +91,11 @@ def rows_kind(X: object) -> Kind:
 
 
 def _kind_of_list(X: np.ndarray | Sequence[object]) -> Kind:
-    """Return the kind of a list or an array: texts, dicts or array."""
+    """Return the kind of a list or an array.
+
+    The kind is TEXTS or DICTS if all rows are strings or all rows are dicts. In all other cases,
+    the kind is ARRAY.
+    """
     if not isinstance(X, np.ndarray) or X.ndim == 1:
         for kind, value in ((Kind.TEXTS, str), (Kind.DICTS, Mapping)):
             if len(X) and all(isinstance(row, value) for row in X):
@@ -100,10 +104,14 @@ def _kind_of_list(X: np.ndarray | Sequence[object]) -> Kind:
 
 
 def _kind_of_pandas(X: Any) -> Kind:
-    """Return the kind of a pandas frame or series: with numbers only, or not."""
+    """Return the kind of a pandas frame or series.
+
+    A frame is of the kind NUMBERS if all columns are numbers, and FRAME if not. A series is of the
+    kind ARRAY if it has numbers, and COLUMN if not.
+    """
     types = [X.dtype] if X.ndim == 1 else list(X.dtypes)
     numeric = all(isinstance(kind, np.dtype) and kind != np.dtype(object) for kind in types)
-    # A pandas frame has the attribute `sparse` only if all columns are sparse.
+    # A pandas frame has the attribute `sparse` only if all columns are sparse, so all are numbers.
     numeric = numeric or hasattr(X, "sparse")
 
     if X.ndim == 1:
@@ -112,10 +120,10 @@ def _kind_of_pandas(X: Any) -> Kind:
 
 
 def _kind_of_arrow(X: object) -> Kind:
-    """Return the kind of any other object: table, stream, column or array.
+    """Return the kind of a table, a stream, a column, or any other object.
 
     Tables, streams and columns are objects with Arrow's interface, or objects that narwhals
-    supports.
+    supports. All other objects are of the kind ARRAY.
     """
     is_stream = isinstance(X, ArrowStream)
     is_whole = is_stream or isinstance(X, ArrowArray)

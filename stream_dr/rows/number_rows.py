@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike
 
 from stream_dr.errors import InvalidRows, NotNumeric
 from stream_dr.rows.block import Rows, check_finite
-from stream_dr.rows.frames import as_matrix, as_table, type_name
+from stream_dr.rows.frames import RowsAndNames, as_matrix, as_table, type_name
 from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.raw_rows import refuse_table, repeated_name
 from stream_dr.rows.sparse_rows import as_csr, refuse_complex
 
 
-def as_rows(X: Any, kind: Kind | None = None) -> tuple[Rows, tuple[str, ...] | None]:
+def as_rows(X: Any, kind: Kind | None = None) -> RowsAndNames:
     """Return X as an ndarray or CSR (rows, features), and the names of its columns.
 
     X may be of any kind except a Block. Sparse matrices of any scipy format become CSR. Tables are
@@ -41,11 +41,14 @@ def as_rows(X: Any, kind: Kind | None = None) -> tuple[Rows, tuple[str, ...] | N
     else:
         rows = _as_float_matrix(X)
     check_finite(rows)
-    return rows, names
+    return RowsAndNames(rows, names)
 
 
 def _as_float_matrix(X: ArrayLike) -> np.ndarray:
-    """Return an array or nested lists as a C-ordered (rows, features) array of floats."""
+    """Return an array or nested lists as a C-ordered (rows, features) array of floats.
+
+    Raises InvalidRows or NotNumeric.
+    """
     try:
         array = np.asarray(X)
         # An array of lists becomes an array (rows, features).
@@ -54,6 +57,7 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
     except ValueError as e:
         raise InvalidRows(f"rows are not a table ({e}); give every row the same number of features.") from e
 
+    # Convert to floats. Texts and objects without numbers raise an error.
     if array.ndim == 0 and array.dtype.kind in "OSU":
         raise _no_rows_error(X)
     refuse_complex(array)
@@ -83,8 +87,9 @@ def _no_rows_error(X: object) -> NotNumeric:
 
 
 def _column_names(columns: Iterable[object]) -> tuple[str, ...] | None:
-    """Return the names of a frame's columns, or None if a name is not a string.
+    """Return the names of a frame's columns, or None without names.
 
+    A frame counts as having no names if it has no columns, or if a column's name is not a string.
     Raises InvalidRows if two columns have the same name.
     """
     names = [str(name) for name in columns if isinstance(name, str)]

@@ -387,9 +387,10 @@ def format_value(kind: str, value: float) -> str:
 
 
 def _parse_number_or_truth(text: str) -> float:
-    """Return the number that a text represents. "true" is 1 and "false" is 0.
+    """Return the number that a text represents.
 
-    Raises ValueError if the text is no number, if the number is NaN, or if its absolute value is
+    The text "true" is 1 and "false" is 0. Raises ValueError if the text is neither a number nor
+    one of these words, if the number is NaN, or if its absolute value is
     above LARGEST.
     """
     truth = {"true": 1.0, "false": 0.0}.get(text.strip().lower())

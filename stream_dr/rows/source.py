@@ -1,6 +1,7 @@
-"""Sources that yield a stream's batches again for each pass of a refine.
+"""Sources that yield a stream's batches again for each pass of `refine`.
 
-A source may be data in memory, shards, a directory's log, or any object with a method `events`.
+`refine` makes an approximate solution exact by passes over the rows. A source may be data in
+memory, shards, a directory's log, or any object with a method `events`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,31 +21,34 @@ class Source(Protocol):
     """Object that can yield the batches of a stream any number of times."""
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (position, Block) for the batches after one position, up to another.
+        """Yield (position, Block) for the batches of a range of positions.
 
         Positions are in ascending order.
 
-        after: position after which to begin.
-        until: last position. If None, all later batches are yielded.
+        after: position before the first batch to yield. −1 yields from the first batch on.
+        until: position of the last batch to yield. None yields up to the last batch.
         """
         ...
 
 
 class GivenBatches:
-    """Source of batches that a caller passes and that can be iterated any number of times.
+    """Source of an iterable of batches that can be read any number of times.
 
     A batch is a Block, (X, y) or (X, y, weights). X may also be a stream of tables that can be
-    read again, such as an Arrow data set or a LazyFrame. Then y is the name of the column of
-    targets.
+    read again, such as an Arrow data set or a LazyFrame. For a stream of tables, y is the name of
+    the column of targets.
     """
 
     def __init__(self, batches: Iterable[Batch]) -> None:
         self._batches = batches
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (position, Block) for the batches after one position, up to another.
+        """Yield (position, Block) for the batches of a range of positions.
 
-        The first batch has the position 0.
+        The first batch of the source has the position 0.
+
+        after: position before the first batch to yield.
+        until: position of the last batch to yield. None yields up to the last batch.
         """
         blocks = (_as_block(batch, number) for number, batch in enumerate(self._batches))
         for position, block in enumerate(part for whole in blocks for part in batches(whole)):
@@ -53,9 +57,11 @@ class GivenBatches:
 
 
 def _as_block(batch: Batch, position: int) -> Block:
-    """Return a batch as a Block. Raises InvalidParameter.
+    """Return a batch as a Block.
 
     position: position of the batch, for the error message.
+
+    Raises InvalidParameter unless the batch is a Block or a tuple or list of 1 to 3 values.
     """
     if isinstance(batch, Block):
         return batch
@@ -68,17 +74,19 @@ def _as_block(batch: Batch, position: int) -> Block:
 
 
 def as_source(source: object) -> Source:
-    """Return a Source of the data that a caller passes.
+    """Return data as a Source, which can be read once in each pass.
 
-    Raises InvalidParameter for other objects. An iterator is also refused, because it can be read
-    only once, and refine reads the stream once in each pass.
+    source: a Source, one batch as a tuple (X, y) or (X, y, weights), or an iterable of batches
+        that can be read again.
 
-    source: a Source, (X, y) or (X, y, weights), or an iterable of these that can be read again.
+    Raises InvalidParameter for other objects. An iterator is refused, because it can be read only
+    once.
     """
     if isinstance(source, Source):
         return source
 
     if isinstance(source, tuple) and 0 < len(source) <= 3 and not isinstance(source[0], tuple | Block):
+        # A tuple is one batch. If its X is an iterator, the error below names the iterator.
         if not isinstance(source[0], Iterator):
             return GivenBatches([source])
         source = source[0]

@@ -29,10 +29,15 @@ def is_sparse(X: object) -> bool:
 
 
 def as_csr(X: Any) -> "sp.csr_matrix":
-    """Return X as CSR with float32 or float64 values.
+    """Return a scipy matrix as CSR with float32 or float64 values.
 
-    The indices of each row are sorted and distinct. The caller's matrix is not changed. Raises
-    InvalidIndex or InvalidRows.
+    The indices of each row of the result are sorted and distinct. Values of equal index are
+    summed. The caller's matrix is not changed.
+
+    X: sparse matrix of any scipy format.
+
+    Raises InvalidIndex for an index out of range. Raises InvalidRows for complex numbers, or if X
+    does not have two dimensions.
     """
     refuse_complex(X)
     if X.ndim != 2:
@@ -59,13 +64,17 @@ def refuse_complex(X: Numeric) -> None:
 def check_indices(X: "sp.csr_matrix") -> bool:
     """Return True if the indices of every row are sorted and distinct.
 
-    Raises InvalidIndex, which names the row and the invalid index.
+    Raises InvalidIndex if an index is out of range. The error names the row and the index.
     """
     return _check_compressed(X.indptr, X.indices, len(X.data), X.shape, "row")
 
 
 def _to_csr(X: Any) -> "sp.csr_matrix":
-    """Return a matrix of another sparse format as CSR, after a check of its indices."""
+    """Return a matrix of another sparse format as CSR, after a check of its indices.
+
+    Raises InvalidIndex if an index is out of range.
+    """
+    # Formats other than CSC and BSR are converted to COO, whose row and column indices are checked.
     if X.format == "csc":
         _check_compressed(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
     elif X.format == "bsr":
@@ -85,10 +94,13 @@ def _to_csr(X: Any) -> "sp.csr_matrix":
 def _check_compressed(indptr: np.ndarray, indices: np.ndarray, entries: int, shape: tuple[int, int], what: str) -> bool:
     """Return True if the indices of every row are sorted and distinct.
 
-    The rows may also be the columns of a CSC matrix. Raises InvalidIndex for invalid arrays.
+    For a CSC matrix, a row here is a column of the matrix. Raises InvalidIndex if the arrays are
+    not valid.
 
+    indptr: (rows + 1,), start of each row in `indices`.
+    indices: index of each stored value.
     entries: number of stored values.
-    shape: number of rows, and number above all indices.
+    shape: number of rows, and number that every index must be below.
     what: word for a row in error messages.
     """
     if indptr.dtype.kind != "i" or indices.dtype.kind != "i" or len(indptr) != shape[0] + 1:
@@ -101,8 +113,8 @@ def _check_compressed(indptr: np.ndarray, indices: np.ndarray, entries: int, sha
         )
 
     used = indices[: indptr[-1]]
-    # As an unsigned integer, a negative index is very large.
-    # So one comparison finds negative indices as well as too large ones.
+    # As an unsigned integer, a negative index is very large. So one comparison finds negative
+    # indices and indices that are too large.
     unsigned = used.view(f"u{used.itemsize}")
     if len(used) and not unsigned.max() < shape[1]:
         at = np.flatnonzero((used < 0) | (used >= shape[1]))[0]
@@ -112,8 +124,8 @@ def _check_compressed(indptr: np.ndarray, indices: np.ndarray, entries: int, sha
             f"{what} {row} has the index {index}; it must be from 0 to {shape[1] - 1}.", row=row, index=index
         )
 
-    # All neighbouring indices are compared, also the last index of a row with the first index of
-    # the next row. The results of these comparisons between rows are then overwritten by True.
+    # Compare all neighbouring indices. The last index of a row is also compared with the first
+    # index of the next row. Overwrite the results of these comparisons between rows by True.
     ascends = used[1:] > used[:-1]
     if shape[0] > 1:
         starts = indptr[1:-1]

@@ -143,8 +143,8 @@ def places_of_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, rul
         return out
 
     for part, squared in distance_chunks(X, landmarks.rows, landmarks.middle):
-        # Copy the coordinates of the nearest landmark. Then replace the coordinates of the rows that
-        # differ from the landmark.
+        # Copy the coordinates of the nearest landmark. Then replace the coordinates of the rows
+        # that differ from the landmark.
         closest = squared.argmin(axis=1)
         same = squared[np.arange(len(closest)), closest] <= landmarks.same
         chunk = places[closest]

@@ -71,8 +71,8 @@ class Rounding(NamedTuple):
         target_size: Frobenius norm of the targets (rows, k) before centring.
         diagonal: (features,), scatter of each column.
         """
-        # The error grows with the features' spread, with the error of unlearning rows, and with the
-        # rows' distance from zero.
+        # The error grows with the features' spread, with the error of unlearning rows, and with
+        # the rows' distance from zero.
         spread = float(np.sqrt(diagonal.sum()))
         offset = float(np.abs(self.shift).max(initial=0.0))
         scale = (1e-12 + 8 * np.sqrt(EPS * self.lost)) * spread + 8 * EPS * offset
