@@ -52,8 +52,8 @@ class LPP(NeighbourhoodMethod):
     Solves Xᵀ L X w = λ Xᵀ D X w for the smallest λ [GLPLS eq. 2.35, 2.36]. X (reservoir, features)
     are the sampled rows, centred. The source does not centre the rows, so its first component may
     be only the mean of the rows. The neighbourhood graph of the sampled rows has the weights S
-    (reservoir, reservoir). D is the diagonal matrix of the row sums of S, and L = D − S is the graph's
-    Laplacian. Directions along which the sampled rows do not vary are left out.
+    (reservoir, reservoir). D is the diagonal matrix of the row sums of S, and L = D − S is the
+    graph's Laplacian. Directions along which the sampled rows do not vary are dropped.
 
     Learning a row costs O(1), or O(entries) if the row is sampled. Solving costs O(reservoir ·
     features · min(reservoir, features)), and transforming a row costs O(entries · components). The

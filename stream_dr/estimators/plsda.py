@@ -56,10 +56,11 @@ class PLSDA(TargetRegression, PredictsHeldOut):
     PLSRegression(scale=False) to 2e-13, if PLSRegression is run until convergence. (With its
     default tol, the difference is 4e-3.)
 
-    [GLPLS eq. 2.24] defines all components at once, as eigenvectors. The estimator `SPCA` has these
-    components. SPCA has the same first component as PLSDA, and at most (classes − 1) components.
-    The components of PLSDA are uncorrelated, and there may be more of them. The graph-Laplacian (global-local) PLS-DA in the
-    chapter's title is not implemented, because the chapter does not give its objective.
+    [GLPLS eq. 2.24] defines all components at once, as eigenvectors. These are the components of
+    `SPCA`. The first component of SPCA is also the first component of PLSDA. SPCA has at most
+    (classes − 1) components. The components of PLSDA are uncorrelated, and there may be more of
+    them. The graph-Laplacian (global-local) PLS-DA in the chapter's title is not implemented,
+    because the chapter does not give its objective.
 
     `standardize` scales only the rows, while scikit-learn's scale=True also scales the targets. If
     the targets are columns of numbers in different units, divide each column by its standard

@@ -6,12 +6,15 @@ estimators with the feature map `table` or `text` can learn from RawRows.
 
 A number takes 8 bytes, and a text 4 bytes. Each distinct text is stored once in addition.
 
-A feature map needs the distinct texts and the missing values of a column. Numeric code does not
-use Arrow, so they are stored here.
+Feature maps need the distinct texts and the missing values of a column. They do not use Arrow, so
+texts and missing values are stored here.
 
 The family of a column is "number", "date" or "text", or "" if all of its values are missing.
-Columns of one family can be compared, whatever their kinds: the kinds "number", "integer" and
-"boolean" are of the family "number", and "date" and "time" are of the family "date".
+Columns of one family can be compared, even if their kinds differ:
+
+* The kinds "number", "integer" and "boolean" are of the family "number".
+* The kinds "date" and "time" are of the family "date".
+* The kind "text" is of the family "text".
 """
 
 import re
@@ -26,7 +29,7 @@ from stream_dr.rows.interfaces import Shaped
 from stream_dr.rows.sparse_rows import is_sparse
 
 LARGEST = 1e100
-"""Largest allowed size of a value. Squares of larger values might overflow."""
+"""Largest allowed absolute value of a number. Squares of larger numbers might overflow."""
 
 Index = np.ndarray | slice
 """Index of rows: integers, a mask of booleans or a slice."""
@@ -38,6 +41,7 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d
 """Pattern of dates and times in the ISO format."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""Start of day 0 of dates and times."""
 
 NUMBERS = ("number", "integer", "boolean", "date", "time")
 """Kinds of columns whose values are float64.
@@ -52,8 +56,10 @@ class RawColumn(NamedTuple):
     Attributes
     ----------
     kind : one of NUMBERS, or "text"
+        Kind of the values. Dates and times are days since 1970-01-01 (UTC).
     values : ndarray (rows,)
-        float64, NaN if missing. For texts, int32 indices into `labels`, −1 if missing.
+        Value of each row. Numbers and dates are float64, NaN if missing. Texts are int32 indices
+        into `labels`, −1 if missing.
     labels : tuple of str
         Distinct texts. Empty for numbers and dates.
     """
@@ -68,7 +74,12 @@ class RawColumn(NamedTuple):
         return self.values < 0 if self.kind == "text" else np.isnan(self.values)
 
     def take(self, rows: Index) -> "RawColumn":
-        """Return the column of some rows. Texts that do not occur in these rows are dropped."""
+        """Return the values of some rows as a column.
+
+        Texts that do not occur in these rows are dropped from `labels`.
+
+        rows: integers, a mask or a slice.
+        """
         values = self.values[rows]
         if self.kind != "text":
             return self._replace(values=values)
@@ -80,14 +91,14 @@ class RawColumn(NamedTuple):
         return RawColumn("text", (codes - any_missing).astype(np.int32), labels)
 
     def json_values(self) -> list[JsonValue]:
-        """Return the value of each row, as it is written in JSON."""
+        """Return the value of each row as a value for JSON, None if missing."""
         rows = zip(self.values.tolist(), self.missing, strict=True)
         return [None if missing else self._json_value(value) for value, missing in rows]
 
     def _json_value(self, value: Any) -> JsonValue:
-        """Return a value as it is written in JSON.
+        """Return one value of the column as a value for JSON.
 
-        value: a number, or the index of a text.
+        value: a number, or the index of a text in `labels`.
         """
         if self.kind == "text":
             return self.labels[value]
@@ -99,10 +110,10 @@ class RawColumn(NamedTuple):
 
 
 class RawRows:
-    """Rows of a table, stored column by column. The arrays must not be written to.
+    """Rows of a table, stored column by column.
 
-    Raises InvalidRows if two columns have the same name. Raises NotFinite for a number that is
-    infinite or too large.
+    The arrays must not be written to. The constructor raises InvalidRows if two columns have the
+    same name. It raises NotFinite for a number that is infinite or too large.
 
     Attributes
     ----------
@@ -137,7 +148,10 @@ class RawRows:
         return sum(c.values.nbytes + sum(map(len, c.labels)) for c in self.columns)
 
     def __getitem__(self, rows: Index) -> "RawRows":
-        """Return some of the rows."""
+        """Return some of the rows.
+
+        rows: integers, a mask or a slice.
+        """
         chosen = np.arange(self.rows)[rows]
         return RawRows(self.names, tuple(c.take(chosen) for c in self.columns), len(chosen))
 
@@ -154,22 +168,22 @@ class RawRows:
         return self.columns[self.names.index(name)] if name in self.names else None
 
     def arranged(self, kinds: dict[str, str]) -> "RawRows":
-        """Return the rows with columns ordered and converted by `kinds`.
+        """Return the rows with columns in another order and of other families.
 
-        Columns that are in `kinds` and not in the rows are added, with missing values. Columns
-        that are not in `kinds` come last.
+        Columns that `kinds` names and the rows do not have are added, with missing values. Columns
+        that `kinds` does not name come last, without conversion.
 
-        kinds: kind of each column by its name. A kind is "number", "date" or "text", or "" for a
-            column that is not converted.
+        kinds: family of each column by name, in the order of the result. A family is "number",
+            "date" or "text", or "" for a column that is not converted.
 
-        Raises SchemaMismatch if the rows have none of these columns, or if a value cannot be
+        Raises SchemaMismatch if the rows have none of the named columns, or if a value cannot be
         converted.
         """
         others = {name: column for name, column in zip(self.names, self.columns, strict=True) if name not in kinds}
         if len(others) == len(self.names) and self.rows:
             raise columns_mismatch(tuple(kinds), self.names)
 
-        # There may be many absent columns. All absent columns of a family share one array.
+        # All absent columns of a family share one array, because there may be many absent columns.
         absent = {kind for name, kind in kinds.items() if name not in self.names}
         missing = {kind: missing_column(kind, self.rows) for kind in absent}
 
@@ -190,7 +204,10 @@ class RawRows:
 
 
 def repeated_name(names: Sequence[str]) -> InvalidRows | None:
-    """Return an error if two columns have the same name, else None."""
+    """Return an error if two columns have the same name, or None.
+
+    The error is returned and not raised.
+    """
     if len(set(names)) == len(names):
         return None
     repeated = next(name for i, name in enumerate(names) if name in names[:i])
@@ -206,13 +223,14 @@ def missing_row(kinds: dict[str, str]) -> RawRows:
 
 
 def kinds_with(kinds: dict[str, str], rows: RawRows) -> dict[str, str]:
-    """Return the family of each column, completed by some rows.
+    """Return the family of each column by name, completed by some rows.
 
-    The family is "number", "date" or "text". Raises SchemaMismatch if a value cannot be converted
-    to the known family of its column.
+    If the family of a column is not yet known, it becomes the family of the column in `rows`. The
+    family is "number", "date" or "text", or "" if it is still unknown. Raises SchemaMismatch if a
+    value cannot be converted to the known family of its column.
 
-    kinds: known family of each column by name, "" if not yet known. It must name all columns of
-        `rows`.
+    kinds: known family of each column by name, "" if not yet known. All columns of `rows` must be
+        named.
     """
     columns = dict(zip(rows.names, rows.columns, strict=True))
     for name, column in columns.items():
@@ -222,7 +240,7 @@ def kinds_with(kinds: dict[str, str], rows: RawRows) -> dict[str, str]:
 
 
 def parse_dates(rows: RawRows) -> RawRows:
-    """Return the rows with texts converted to dates where possible.
+    """Return the rows with columns of ISO texts converted to dates.
 
     A column is converted only if all of its texts are ISO dates or times.
     """
@@ -232,9 +250,10 @@ def parse_dates(rows: RawRows) -> RawRows:
 
 
 def _initial_family(column: RawColumn) -> str:
-    """Return the family ("number", "date" or "text") of a column's first values.
+    """Return the family of a column whose family is not yet known.
 
-    Texts that are all ISO dates or times are of the family "date".
+    The family is "number", "date" or "text", or "" if all values are missing. If all texts are ISO
+    dates or times, the family is "date".
     """
     return "date" if _is_iso(column) else family_of(column)
 
@@ -254,10 +273,13 @@ def _is_iso(column: RawColumn) -> bool:
 
 
 def refuse_table(rows: object) -> None:
-    """Raise an error if rows are RawRows, for callers that need numbers.
+    """Raise an error if rows are RawRows, which are columns of a table.
 
-    RawRows are the columns of a table. Raises SchemaMismatch, which names a column of texts or
-    dates. Raises InvalidRows if there is no such column.
+    Callers that need numbers call this function. If the rows have a column of texts or dates, the
+    error is SchemaMismatch and names the column. If all columns have numbers, the error is
+    InvalidRows.
+
+    rows: rows of any type. Rows of other types than RawRows raise no error.
     """
     if not isinstance(rows, RawRows):
         return
@@ -286,6 +308,7 @@ def raw_from_array(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
 
     RawRows are returned unchanged. Raises InvalidRows for sparse rows.
 
+    X: ndarray of numbers, or RawRows.
     names: names of the columns. If None, the names are x0, x1, …
     """
     if isinstance(X, RawRows):
@@ -319,7 +342,8 @@ def family_of(column: RawColumn) -> str:
 def missing_column(family: str, rows: int) -> RawColumn:
     """Return a column in which every value is missing.
 
-    family: "number", "date" or "text".
+    family: "number", "date" or "text". Any other family means "number".
+    rows: number of rows.
     """
     if family == "text":
         return RawColumn("text", np.full(rows, -1, np.int32))
@@ -327,14 +351,15 @@ def missing_column(family: str, rows: int) -> RawColumn:
 
 
 def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
-    """Convert a column to numbers, dates or texts, if nothing is lost.
+    """Return a column converted to numbers, dates or texts, if nothing is lost.
 
-    Examples are 3 and "3", or a day and its ISO text. Raises SchemaMismatch, which names the
-    column and the row.
+    For example, 3 can be converted to "3" and back, and a day to its ISO text and back. If a value
+    cannot be converted, SchemaMismatch is raised, which names the column and the row.
 
-    name: name of the column.
-    family: family of the result: "number", "date" or "text".
+    name: name of the column, for the error message.
+    family: family of the result, "number", "date" or "text".
     """
+    # Conversions that parse no texts.
     own_family = family_of(column)
     if own_family == family:
         return column
@@ -347,7 +372,8 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
     if own_family != "text":
         raise _type_error(name, column, int(np.flatnonzero(~column.missing)[0]), family)
 
-    # The last number stays NaN. The code −1 of missing texts is an index of this number.
+    # Parse each distinct text once. The last number stays NaN. The code −1 of missing texts is the
+    # index of this last number.
     parse = _parse_days if family == "date" else _parse_number_or_truth
     numbers = np.full(len(column.labels) + 1, np.nan)
     for i, text in enumerate(column.labels):
@@ -358,6 +384,7 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
             if len(rows):
                 raise _type_error(name, column, int(rows[0]), family) from e
 
+    # Dates without a time of day are whole days.
     if family == "number":
         return RawColumn("number", numbers[column.values])
     whole = np.all(np.isnan(numbers) | (numbers == np.rint(numbers)))
@@ -365,7 +392,7 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
 
 
 def _as_text(column: RawColumn) -> RawColumn:
-    """Convert a column of numbers or dates to texts.
+    """Return a column of numbers or dates converted to texts.
 
     3.0 becomes "3", true becomes "1", and a day becomes a text like "2024-02-29".
     """
@@ -377,7 +404,8 @@ def _as_text(column: RawColumn) -> RawColumn:
 def format_value(kind: str, value: float) -> str:
     """Return a number or date as text.
 
-    kind: kind of the value's column.
+    kind: kind of the value's column. It is not "text".
+    value: a number. For dates and times, the number of days since 1970-01-01 (UTC).
     """
     if kind == "date":
         return str(np.datetime64(int(value), "D"))
@@ -389,9 +417,8 @@ def format_value(kind: str, value: float) -> str:
 def _parse_number_or_truth(text: str) -> float:
     """Return the number that a text represents.
 
-    The text "true" is 1 and "false" is 0. Raises ValueError if the text is neither a number nor
-    one of these words, if the number is NaN, or if its absolute value is
-    above LARGEST.
+    The text "true" is 1, and "false" is 0. Raises ValueError for any other text that is no number,
+    for NaN, and for a number whose absolute value is above LARGEST.
     """
     truth = {"true": 1.0, "false": 0.0}.get(text.strip().lower())
     value = float(text) if truth is None else truth
@@ -401,11 +428,11 @@ def _parse_number_or_truth(text: str) -> float:
 
 
 def _parse_days(text: str) -> float:
-    """Return an ISO date or time as days since 1970.
+    """Return an ISO date or time as the number of days since 1970-01-01 (UTC).
 
-    A time without a zone is read as UTC. Raises ValueError.
+    A time without a zone is read as UTC. Raises ValueError if the text is no date or time.
     """
-    # In some time zones the first day of the calendar overflows.
+    # The conversion to UTC overflows for the first or last day of the calendar in some time zones.
     try:
         when = datetime.fromisoformat(text.strip())
         return ((when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)) - _EPOCH) / timedelta(days=1)
@@ -416,7 +443,9 @@ def _parse_days(text: str) -> float:
 def _type_error(name: str, column: RawColumn, row: int, family: str) -> SchemaMismatch:
     """Return the error for a value that cannot be converted.
 
-    family: family that the column must have ("number", "date" or "text").
+    name: name of the column.
+    row: index of the value's row.
+    family: family that the column must have, "number", "date" or "text".
     """
     if column.kind == "text":
         shown = column.labels[column.values[row]]

@@ -74,7 +74,8 @@ def _to_csr(X: Any) -> "sp.csr_matrix":
 
     Raises InvalidIndex if an index is out of range.
     """
-    # Formats other than CSC and BSR are converted to COO, whose row and column indices are checked.
+    # Formats other than CSC and BSR are converted to COO, whose indices of rows and columns are
+    # checked.
     if X.format == "csc":
         _check_compressed(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
     elif X.format == "bsr":

@@ -4,12 +4,12 @@ RawRows are the columns of a table for a feature map. A column may have numbers,
 timestamps or strings, dictionary-encoded or not, and nulls. Dates and timestamps become days since
 1970 (UTC). A column `v` of vectors of equal length becomes the columns v0, v1, …
 
-Costs one pass over each column in compiled functions of Arrow. Each distinct text becomes one
-Python string.
+The conversion costs one pass over each column, in compiled functions of Arrow. Each distinct text
+becomes one Python string.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,34 +22,52 @@ from stream_dr.rows.number_rows import as_rows
 from stream_dr.rows.raw_rows import RawColumn, RawRows, default_names, parse_dates, raw_from_array
 
 EXACT = 2**53
-"""Largest integer that is read as a number.
+"""Largest absolute value of an integer that is read as a number.
 
-Columns with larger integers become texts, because float64 cannot represent them exactly.
+A column with a larger integer becomes a column of texts, because float64 cannot represent all
+larger integers exactly.
 """
 
 LONGEST_VECTOR = 4096
 """Largest length of vectors in a table. Each number of a vector becomes a column."""
 
 _KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
+"""Names of the number types that Arrow and numpy share."""
+
 _NUMBERS = {getattr(pa, kind)().id: np.dtype(kind) for kind in _KINDS}
+"""Numpy type of each Arrow number type, by the id of the Arrow type."""
 
 _UNITS = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+"""Number of units of time in a day, by the name of the unit."""
+
+
+class _EncodedTexts(NamedTuple):
+    """Codes (rows,) int32 of a column's texts, and the distinct texts."""
+
+    codes: np.ndarray
+    distinct_texts: tuple[str, ...]
 
 
 def raw_from_arrow(batch: Any, beside: Sequence[str] = ()) -> RawRows:
     """Return a record batch or table as RawRows.
 
-    Raises SchemaMismatch, which names all columns of an unsupported type. Raises InvalidRows for a
-    frame that cannot be converted to Arrow. Raises NotFinite.
+    RawRows are the columns of a table for a feature map.
 
     batch: any object with Arrow's C stream or C array interface.
     beside: names of columns to skip.
+
+    Raises:
+
+    - SchemaMismatch if a column has an unsupported type. The error names all of these columns.
+    - InvalidRows for a frame that cannot be converted to Arrow.
+    - NotFinite for a number that is infinite or too large.
     """
     batch = batch if isinstance(batch, pa.RecordBatch) else _as_record_batch(batch)
     index = next((name for name in batch.schema.names if name.startswith("__index_level_")), None)
     if index is not None:
         raise SchemaMismatch(f"column {index} is a pandas index; convert with preserve_index=False.", column=index)
 
+    # Refuse columns of unsupported types.
     fields = [field for field in batch.schema if field.name not in beside]
     refused = [f"{field.name} is {field.type}" for field in fields if not is_supported(field.type)]
     if refused:
@@ -58,6 +76,7 @@ def raw_from_arrow(batch: Any, beside: Sequence[str] = ()) -> RawRows:
             column=refused[0].split(" is ")[0],
         )
 
+    # Convert the columns. A column of vectors becomes several columns.
     columns: list[tuple[str, RawColumn]] = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if field.name in beside:
@@ -69,15 +88,16 @@ def raw_from_arrow(batch: Any, beside: Sequence[str] = ()) -> RawRows:
 
 
 def arrow_from_raw(rows: RawRows) -> dict[str, pa.Array]:
-    """Return RawRows as Arrow columns by name, which `raw_from_arrow` can read.
+    """Return RawRows as Arrow columns by name.
 
-    Missing values become null. Texts become plain strings.
+    Missing values become null. Texts become strings without dictionary encoding. `raw_from_arrow`
+    converts a table of these columns back.
     """
     return dict(zip(rows.names, map(_as_arrow, rows.columns), strict=True))
 
 
 def is_supported(kind: pa.DataType) -> bool:
-    """Return True if a table may have columns of this Arrow type."""
+    """Return True if columns of this Arrow type can be converted to RawColumns."""
     if pa.types.is_dictionary(kind) or _is_vector(kind):
         kind = kind.value_type
     return bool(
@@ -92,10 +112,14 @@ def is_supported(kind: pa.DataType) -> bool:
 def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
     """Return a table, texts, dicts, a dense array or lists as RawRows.
 
-    Raises InvalidRows for sparse rows, and for objects that are not rows. Raises SchemaMismatch or
-    NotFinite.
-
+    X: rows of any kind that is not sparse.
     names: names of an array's columns. If None, the names are x0, x1, …
+
+    Raises:
+
+    - InvalidRows for sparse rows, and for objects that are not rows.
+    - SchemaMismatch if a column has an unsupported type, or values of different types.
+    - NotFinite for a number that is infinite or too large.
     """
     kind = rows_kind(X)
     if kind is Kind.DICTS:
@@ -110,6 +134,7 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
     if kind is Kind.RAW:
         return raw_from_array(X)
 
+    # Arrays of Python objects may have texts, so the type of each column is inferred.
     if kind is not Kind.SPARSE:
         dense = np.asarray(X)
         if dense.dtype == object and dense.ndim == 2:
@@ -118,7 +143,7 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
             return raw_from_arrow(pa.table(columns, list(names)))
         if dense.dtype.kind in "fiub" and dense.ndim == 2:
             return raw_from_array(dense, names)
-    # as_rows raises the error for everything else.
+    # For all other objects, `as_rows` raises the error.
     return raw_from_array(as_rows(X)[0], names)
 
 
@@ -130,8 +155,9 @@ def raw_from_texts(texts: Iterable[str]) -> RawRows:
 def raw_from_dicts(rows: Sequence[Mapping[str, Any]]) -> RawRows:
     """Return rows that are dicts as RawRows.
 
-    A value is missing if it is None or NaN, or if the row does not have the key. Raises
-    InvalidRows or SchemaMismatch.
+    The columns are the keys of all rows, in order of appearance. A value is missing if it is None
+    or NaN, or if the row does not have the key. Raises SchemaMismatch if a column has values of
+    different or unsupported types. Raises InvalidRows if a column has vectors of different length.
     """
     names = tuple(dict.fromkeys(str(name) for row in rows for name in row))
     columns = [_infer_column([row.get(name) for row in rows], name) for name in names]
@@ -141,8 +167,10 @@ def raw_from_dicts(rows: Sequence[Mapping[str, Any]]) -> RawRows:
 def _infer_column(values: list[Any], name: str) -> pa.Array:
     """Return Python values as an Arrow column.
 
-    Raises SchemaMismatch, which names the first row whose value has another type than earlier
-    values.
+    Raises SchemaMismatch if the values have no common type. The error names the first row whose
+    value has another type than the first value.
+
+    name: name of the column, for the error message.
     """
     try:
         return pa.array(values, from_pandas=True)
@@ -159,7 +187,10 @@ def _infer_column(values: list[Any], name: str) -> pa.Array:
 
 
 def _as_record_batch(X: Any) -> pa.RecordBatch:
-    """Return any table as one record batch."""
+    """Return any table as one record batch.
+
+    Raises InvalidRows if the object is no table.
+    """
     try:
         table = pa.table(X if isinstance(X, pa.Table) else as_table(X)).combine_chunks()
     except (pa.ArrowException, TypeError, ValueError, AttributeError) as e:
@@ -196,6 +227,7 @@ def numbers_of(array: pa.Array) -> np.ndarray:
 
 def _raw_column(column: pa.Array) -> RawColumn:
     """Return an Arrow array of a supported type as a RawColumn."""
+    # Texts, and dictionary-encoded columns.
     kind = column.type
     if pa.types.is_dictionary(kind) and not is_string_type(kind.value_type):
         return _raw_column(column.dictionary_decode())
@@ -203,6 +235,8 @@ def _raw_column(column: pa.Array) -> RawColumn:
         return RawColumn("number", np.full(len(column), np.nan))
     if pa.types.is_dictionary(kind) or is_string_type(kind):
         return RawColumn("text", *_encode_texts(column))
+
+    # Dates, times, booleans and numbers.
     if pa.types.is_date(kind):
         return RawColumn("date", _divided_numbers(column.cast(pa.date32(), safe=False).cast(pa.int32()), 1))
     if pa.types.is_timestamp(kind):
@@ -212,6 +246,7 @@ def _raw_column(column: pa.Array) -> RawColumn:
     if not pa.types.is_integer(kind):
         return RawColumn("number", _divided_numbers(column, 1))
 
+    # Integers, unless they are too large for float64.
     values = _divided_numbers(column, 1)
     if np.abs(np.nan_to_num(values)).max(initial=0.0) > EXACT:
         return RawColumn("text", *_encode_texts(column.cast(pa.string())))
@@ -219,20 +254,21 @@ def _raw_column(column: pa.Array) -> RawColumn:
 
 
 def _is_vector(kind: pa.DataType) -> bool:
-    """Return True if a column of this type holds lists of numbers."""
+    """Return True if a column of this Arrow type has lists of numbers."""
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return bool(lists and (is_numeric(kind.value_type) or pa.types.is_null(kind.value_type)))
 
 
 def _vector_columns(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
-    """Return a column of vectors as several columns of numbers.
+    """Return a column of vectors as several named columns of numbers.
 
-    Column i has number i of every vector. A null vector is missing in all of these columns. Raises
-    InvalidRows if vectors are too long. Also raises InvalidRows if vectors differ in length, and
-    names the first such row.
+    Column i has number i of every vector, and its name is `name` followed by i. If a row has no
+    vector, the row's values are missing in all columns. Raises InvalidRows if the vectors are too
+    long, or if they differ in length.
 
     name: name of the column of vectors.
     """
+    # Check that all vectors have the length of the first vector.
     present = column.is_valid().to_numpy(zero_copy_only=False)
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
     length = int(lengths[present.argmax()]) if present.any() else 0
@@ -252,6 +288,7 @@ def _vector_columns(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
             column=name,
         )
 
+    # Copy the numbers of all vectors to a matrix, and split the matrix into columns.
     values = np.full((len(column), length), np.nan)
     values[present] = _divided_numbers(pc.list_flatten(column).cast(pa.float64(), safe=False), 1).reshape(
         int(present.sum()), length
@@ -260,7 +297,10 @@ def _vector_columns(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
 
 
 def _divided_numbers(column: pa.Array, unit: int) -> np.ndarray:
-    """Return a column's numbers, divided by `unit`, as float64. Nulls become NaN."""
+    """Return a column's numbers (rows,) as float64, divided by `unit`.
+
+    Nulls become NaN.
+    """
     if not column.null_count:
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64) / unit
     values = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64) / unit
@@ -268,20 +308,21 @@ def _divided_numbers(column: pa.Array, unit: int) -> np.ndarray:
     return values
 
 
-def _encode_texts(column: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
+def _encode_texts(column: pa.Array) -> _EncodedTexts:
     """Return a code for each text, and the distinct texts in order of appearance.
 
     The codes (rows,) int32 are indices into the distinct texts, −1 for null.
     """
     # An Arrow dictionary may have nulls, unused texts or repeated texts, so its codes are
-    # renumbered. Texts may be long, so the text of each row is not encoded again.
+    # renumbered. Only the texts of the dictionary are encoded, because texts may be long.
     own: tuple[str, ...] | None = None
     if pa.types.is_dictionary(column.type):
         codes, own = _encode_texts(column.dictionary)
         column = pa.array(codes, mask=codes < 0).take(column.indices)
     encoded = column.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
-    return numbers_of(encoded.indices.fill_null(-1)), tuple(distinct if own is None else (own[i] for i in distinct))
+    texts = tuple(distinct if own is None else (own[i] for i in distinct))
+    return _EncodedTexts(numbers_of(encoded.indices.fill_null(-1)), texts)
 
 
 def _as_arrow(column: RawColumn) -> pa.Array:
@@ -292,6 +333,7 @@ def _as_arrow(column: RawColumn) -> pa.Array:
     if column.kind == "number":
         return pa.array(column.values, mask=missing)
 
+    # Arrow types without NaN. The value 0 of missing rows is masked.
     values = np.where(missing, 0.0, column.values)
     if column.kind == "boolean":
         return pa.array(values != 0.0, mask=missing)
