@@ -42,8 +42,8 @@ class CCA(TargetRegression, TwoStage):
     - Cxx (features, features) is the scatter of the centred rows, and γ is the ridge `gamma`.
     - Cyy (targets, targets) is the scatter of the centred targets. It is scaled to unit diagonal,
       and eigenvalues up to 1e-10 of the largest are dropped. The paper prints YYᵀ of targets that
-      are not centred. With uncentred targets, the directions would be others if there are fewer
-      components than targets.
+      are not centred. Uncentred targets would give other directions if there are fewer components
+      than targets.
     - Cxy (features, targets) is the cross-scatter of rows and targets.
 
     With γ = 0, each eigenvalue λ is a squared canonical correlation, from 0 to 1.

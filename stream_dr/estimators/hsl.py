@@ -120,8 +120,10 @@ class HSL(TwoStage):
     def held_out_error(self, other: Self) -> HeldOutError:
         """Return the error of this model on the rows that another model has learned.
 
-        This method is described at `LDA.held_out_error`. For HSL it needs laplacian="zhou", and
-        raises InvalidParameter with another Laplacian.
+        `LDA.held_out_error` describes the error and the result. HSL computes the error only with
+        laplacian="zhou". With another Laplacian, InvalidParameter is raised.
+
+        other: another HSL, which has learned the held-out rows.
         """
         if self.laplacian != "zhou":
             raise InvalidParameter(

@@ -140,7 +140,8 @@ class IncrementalSKM(Estimator):
         if self.keep == "positive":
             return Linear(mean, *long_unit_columns(vectors[:, :positive], smallest=1e-2), "recurrence")
 
-        # Return every component that has started. The others have no positive eigenvalue.
+        # Return every component that has started. Lengths of components past `positive` become
+        # negative.
         there = np.flatnonzero(np.any(vectors, axis=0))
         loadings, lengths = long_unit_columns(vectors[:, there], smallest=0.0)
         return Linear(mean, loadings, lengths * np.where(there < positive, 1.0, -1.0), "recurrence")

@@ -159,7 +159,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return shares
 
     def kneighbors(self, X: RowsLike = None, n_neighbors: int | None = None, return_distance: bool = True) -> Any:
-        """Return the distances (rows, k) and indices (rows, k) of the nearest sampled rows.
+        """Return distances (rows, k) and indices (rows, k) of the nearest sampled rows.
 
         The nearest row comes first. Indices refer to the rows of `state_.kept`.
 
@@ -255,7 +255,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return self.fitted_
 
     def _rows(self, X: RowsLike) -> Any:
-        """Return the rows to classify, with columns in the order of the learned rows.
+        """Return the rows to classify, in the learned order of columns.
 
         Raises WidthMismatch if the columns differ from the learned rows' columns, and EmptyInput
         if there is no row.
@@ -266,7 +266,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return rows
 
     def _in_order(self, fitted: FittedState, X: RowsLike) -> tuple[Any, tuple[str, ...] | None]:
-        """Return rows with columns in the order of the learned rows, and the columns' names.
+        """Return rows in the learned order of columns, and the columns' names.
 
         If no row was learned so far, the order does not change. The names are None for rows
         without named columns. Raises WidthMismatch if the names or the number of the columns
@@ -304,6 +304,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         refuse_empty: if true, raise EmptyInput for a batch without rows or features, and
             TargetsRequired for a batch without labels.
         """
+        # Check the rows and the labels. An error leaves the state unchanged.
         rows, names = self._in_order(fitted, X)
         if refuse_empty and 0 in rows.shape:
             what = "sample" if not rows.shape[0] else "feature"
@@ -321,6 +322,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
                 f"every row's target is absent; {type(self).__name__} has nothing to fit. Label some rows."
             )
 
+        # The cached classifier was fitted on the earlier sample.
         fitted.names = names
         fitted.neighbour_search = None
         self.fitted_ = fitted

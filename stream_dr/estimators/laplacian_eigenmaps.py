@@ -73,7 +73,10 @@ class LaplacianEigenmaps(Embedding, NeighbourhoodMethod):
         check_choice("drop_first", self.drop_first, (False, True))
 
     def solve_sample(self, state: Reservoir) -> Eigenmap:
-        """Return the embedding of the sampled rows. The embedding can project other rows, too."""
+        """Return the embedding of the sampled rows.
+
+        The embedding also projects rows that are not in the sample.
+        """
         return laplacian_eigenmaps(
             state.kept, self.sample_graph(state), self.n_components, self.scaling == "unit", self.drop_first
         )

@@ -110,7 +110,7 @@ class LDA(LinearClassifier, TwoStage):
     LinearDiscriminantAnalysis (solver "svd" without a ridge, "lsqr" with shrinkage). All
     components are used to predict, also components that n_components excludes. If only the
     diagonal of Cxx is stored, the features are taken as uncorrelated, so the predictions are
-    approximations, too. Along a component without within-class variance, 1e-10 of the total
+    approximations. Along a component without within-class variance, 1e-10 of the total
     variance is used.
 
     The state has O(d·(c + 2)) numbers for d features and c classes. Learning a row costs O(its

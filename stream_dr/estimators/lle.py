@@ -69,5 +69,8 @@ class LLE(Embedding):
         check_number("reg", self.reg, 0.0)
 
     def solve_sample(self, state: Reservoir) -> BarycentricProjection:
-        """Return the embedding of the sampled rows. The embedding can project other rows, too."""
+        """Return the embedding of the sampled rows.
+
+        The embedding also projects rows that are not in the sample.
+        """
         return locally_linear(state.kept, self.n_components, self.n_neighbors, self.reg, self.scaling == "unit")

@@ -35,7 +35,7 @@ class LPP(NeighbourhoodMethod):
     label_aware : bool, default False
         Remove edges between rows of different classes. Needs y.
     gamma : float ≥ 0, default 0.0
-        Ridge that is added to both Xᵀ L X and Xᵀ D X (see Notes). With gamma=0 there is no ridge,
+        Ridge that is added to Xᵀ L X and to Xᵀ D X (see Notes). With gamma=0 there is no ridge,
         except if the sample has at most as many rows as features. In this case the ridge is 1e-3
         of the mean eigenvalue of Xᵀ D X.
     scaling : {"unit", "source"}, default "unit"

@@ -127,12 +127,12 @@ class SRP(DependenceMethod):
 
 
 def differing_signs(labels: Sequence[Label], p: int, seed: int) -> np.ndarray:
-    """Return p random signs for each label, centred and scaled, as an array (labels, p).
+    """Return centred and scaled random signs (labels, p).
 
-    Use these signs if each row has exactly one label. A column whose signs are all equal would be
-    zero after centring, so it is drawn again until its signs differ. The signs of a label do not
-    depend on the order of the labels. For fewer than two labels, the result is zero. Costs
-    O(labels · p).
+    Each label has p signs. Use this function if each row has exactly one label. A column whose
+    signs are all equal would be zero after centring, so it is drawn again until its signs differ.
+    The signs of a label do not depend on the order of the labels. For fewer than two labels, the
+    result is zero. Costs O(labels · p).
 
     Let R be the result, H the centring matrix of the c labels, and E the expected value. Without
     scaling, E[R Rᵀ] would be H / (1 − 2^(1−c)), because columns of equal signs are excluded. The

@@ -21,7 +21,7 @@ from stream_dr.targets.label_codes import Label
 
 @dataclass(eq=False, repr=False)
 class WMV(ClosedForm):
-    """Find directions that draw some pairs of classes together and others apart.
+    """Find directions that draw some classes together and drive other classes apart.
 
     Weighted maximum variance. Every pair of classes has a weight. If the weight is negative, the
     projected rows of the two classes are drawn together. If the weight is positive, they are
@@ -92,7 +92,7 @@ class WMV(ClosedForm):
 
     @property
     def eigenvalue_growth(self) -> int:  # type: ignore[override]
-        """Exponent of the growth of the eigenvalues with the number N of rows.
+        """Exponent by which the eigenvalues grow with the number N of rows.
 
         With pairs="equal", eigenvalues grow as N². With pairs="share", the weights of pairs are
         divided by numbers of rows, and eigenvalues grow as N. With pairs="share" and
@@ -135,7 +135,7 @@ class WMV(ClosedForm):
 
         The matrix is symmetric.
 
-        moments: centred sums. Rows without a label are the last class, if there are such rows.
+        moments: centred sums. If rows without a label were learned, they are the last class.
         """
         # Fill in the weights from alpha and beta.
         n = moments.label_weights

@@ -28,7 +28,7 @@ def as_block(X: object, y: Any = None, weights: Any = None) -> Block:
 
 
 def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
-    """Yield the batches of a block whose X may be a stream of tables.
+    """Yield the batches of a block whose rows may be a stream of tables.
 
     A stream yields one Block for each table. A block with other rows is yielded as one batch. If
     the block's `y` is the name of a column of X, this column becomes the targets. Empty batches of
@@ -78,12 +78,14 @@ def split_targets(block: Block, kind: Kind | None = None) -> Block:
     if not isinstance(y, str):
         return block
 
+    # pandas frames are not converted to Arrow.
     kind = kind or rows_kind(X)
     pandas = kind in PANDAS
     table = X if pandas else as_table(X, kind)
     if table is None:
         return block
 
+    # Move the column from the rows to the targets.
     columns = list(table.columns) if pandas else table.column_names
     if y not in columns:
         raise SchemaMismatch(

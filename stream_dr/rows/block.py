@@ -169,7 +169,7 @@ def check_finite(X: Rows) -> None:
 
 
 def _is_bounded(values: np.ndarray, most: float) -> bool:
-    """Return True if no value is larger than `most` in absolute value, and none is NaN."""
+    """Return True if all absolute values are at most `most`. NaN counts as larger."""
     if not values.size:
         return True
     # numpy would issue a warning for a signalling NaN.
@@ -197,7 +197,7 @@ def as_weights(weights: ArrayLike | None, rows: int) -> np.ndarray | None:
     if array.shape != (rows,):
         raise InvalidWeights(f"sample_weight.shape == {array.shape}, expected ({rows},): pass one weight a row.")
 
-    # The comparisons are False for NaN, so NaN is invalid, too.
+    # The comparisons are False for NaN, so NaN counts as invalid.
     valid = (array >= 0) & (array <= LARGEST)
     if not valid.all():
         row = int(np.flatnonzero(~valid)[0])

@@ -16,17 +16,24 @@ from stream_dr.rows.sparse_rows import as_csr, refuse_complex
 
 
 def as_rows(X: Any, kind: Kind | None = None) -> RowsAndNames:
-    """Return X as an ndarray or CSR (rows, features), and the names of its columns.
+    """Return rows as an ndarray or CSR, and the names of their columns.
 
-    X may be of any kind except a Block. Sparse matrices of any scipy format become CSR. Tables are
-    converted through Arrow. float32 stays float32, and all other types become float64. A C-ordered
-    array of floats is not copied. The names are None unless X is a table with named columns.
+    Sparse matrices of any scipy format become CSR. Tables are converted through Arrow. float32
+    stays float32, and all other types become float64. A C-ordered array of floats is not copied.
+    The names are None unless X is a table with named columns.
 
-    Raises NotNumeric, InvalidRows, InvalidIndex or NotFinite. Raises SchemaMismatch if X was
-    prepared for a feature map and has columns of texts or dates.
-
+    X: rows (rows, features) of any kind except a Block.
     kind: kind of X as `rows_kind` returns it. If None, `rows_kind` is called.
+
+    Raises:
+
+    - NotNumeric if values are not numbers.
+    - InvalidRows if X is not a table of rows and columns.
+    - InvalidIndex for a sparse matrix with an index out of range.
+    - NotFinite for a value that is NaN, infinite or too large.
+    - SchemaMismatch or InvalidRows for RawRows (columns of a table for a feature map).
     """
+    # Choose the conversion by the kind of the rows.
     kind = kind or rows_kind(X)
     names = None
     rows: Rows

@@ -91,7 +91,7 @@ class RawColumn(NamedTuple):
         return RawColumn("text", (codes - any_missing).astype(np.int32), labels)
 
     def json_values(self) -> list[JsonValue]:
-        """Return the value of each row as a value for JSON, None if missing."""
+        """Return the value of each row as a JSON value, None if missing."""
         rows = zip(self.values.tolist(), self.missing, strict=True)
         return [None if missing else self._json_value(value) for value, missing in rows]
 
@@ -204,9 +204,9 @@ class RawRows:
 
 
 def repeated_name(names: Sequence[str]) -> InvalidRows | None:
-    """Return an error if two columns have the same name, or None.
+    """Return an error if two columns have the same name.
 
-    The error is returned and not raised.
+    The error is returned and not raised. The result is None if all names differ.
     """
     if len(set(names)) == len(names):
         return None

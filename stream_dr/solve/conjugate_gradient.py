@@ -89,7 +89,8 @@ class BlockSolve(NamedTuple):
     coefficients : (r, r0) float64
         Coefficients of the residual in the basis.
     expand : (r0, k) float64
-        Matrix that turns the compressed right-hand sides into the original ones.
+        Matrix by which the compressed right-hand sides are multiplied to get the original
+        right-hand sides.
     size : float
         Frobenius norm ‖B‖ of the right-hand sides.
     noise : float
@@ -131,9 +132,10 @@ class BlockSolve(NamedTuple):
 
 
 def start_solve(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | None = None) -> BlockSolve:
-    """Return the first state of a conjugate gradient solve of A W = right.
+    """Return the first state of a conjugate gradient solve.
 
-    A (features, features) is the matrix of the linear system. W (features, k) is the solution,
+    The linear system is A W = B. A (features, features) is its matrix. B are the right-hand sides
+    `right`. W (features, k) is the solution,
     which starts from 0. The columns of `right` may be linearly dependent. So the system is solved
     for an orthonormal basis of their span, which has r ≤ k columns. If `right` is zero or has no
     columns, the solve has already ended. Costs O(features · k²).
@@ -151,6 +153,7 @@ def start_solve(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | Non
         Columns that span a guess of the solution. The first step searches for W in this span.
         Later search directions are conjugate gradients.
     """
+    # Compress the right-hand sides to an orthonormal basis of their span.
     vectors, values, expand = thin_svd(right)
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
     basis = np.ascontiguousarray(vectors[:, :rank])
@@ -181,9 +184,12 @@ def solve_step(state: BlockSolve, product: np.ndarray) -> BlockSolve:
     if state.directions.shape[1] == 0:
         return state
 
+    # Step along the search directions, and compute the new residual.
     inverse, largest = _inverse_of_product(state.directions, product, state.largest)
     step = inverse @ (state.directions.T @ state.basis)
     basis, coefficients = _new_residual(state.basis - product @ step, state.coefficients, state.noise * state.size)
+
+    # The new directions are conjugate to the old directions. After a guess they are gradients.
     conjugate = basis if state.guessing else basis - state.directions @ (inverse @ (product.T @ basis))
     return state._replace(
         solution=state.solution + state.directions @ (step @ state.coefficients),
@@ -197,10 +203,10 @@ def solve_step(state: BlockSolve, product: np.ndarray) -> BlockSolve:
 
 
 def solve_residual(state: BlockSolve) -> float:
-    """Return the relative residual ‖B − A W‖ / ‖B‖, or 0 if B is zero.
+    """Return the relative residual ‖B − A W‖ / ‖B‖.
 
-    The linear system is A W = B. Each step updates the residual B − A W, which is part of the
-    state. So A and W are not needed here.
+    If B is zero, the result is 0. The linear system is A W = B. Each step updates the residual
+    B − A W, which is part of the state. So A and W are not needed here.
     """
     return float(np.linalg.norm(state.coefficients) / state.size) if state.size else 0.0
 
@@ -294,7 +300,8 @@ def _new_residual(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> t
     if singular_values(coefficients).min(initial=np.inf) > noise:
         return basis, coefficients
 
-    # Rotate the factors to the residual's singular vectors, and drop the small ones.
+    # Rotate the factors to the residual's singular vectors. Drop the singular vectors whose
+    # singular value is only rounding error.
     vectors, values, right = thin_svd(coefficients)
     keep = values > noise
     return basis @ vectors[:, keep], values[keep, None] * right[keep]

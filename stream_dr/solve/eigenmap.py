@@ -8,7 +8,7 @@ The nodes of the graph are r landmarks (sampled rows of the stream):
 
 The coordinates z (r,) of a component solve L z = λ D z [GLPLS eq. 2.29] with zᵀ D z = 1 [GLPLS
 eq. 2.28]. λ is the component's eigenvalue. The program computes eigenvectors of the matrix
-I − D^-1/2 S D^-1/2, whose eigenvalues are λ, too.
+I − D^-1/2 S D^-1/2, which has the eigenvalues λ.
 
 The graph has one zero eigenvalue for each of its connected components. The eigenvectors of the
 eigenvalue zero only show in which connected component a row is. They are skipped by default.
@@ -152,8 +152,8 @@ class Eigenmap(NamedTuple):
         """
         squared = np.where(squared > 0, squared, np.inf)
 
-        # `ends` is 2 if row and landmark are neighbours of each other, 1 if only one of them is a
-        # neighbour of the other, and 0 otherwise.
+        # `ends` is the number of rows of a pair (new row, landmark) that have the other row as a
+        # neighbour. It is 0, 1 or 2.
         ends = (squared <= self.radii).astype(np.float64)
         if self.neighbours:
             near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]

@@ -70,8 +70,8 @@ def locality_projection(
         rounding error. If gamma is 0 and r ≤ features, the ridge is RIDGE times the mean
         eigenvalue of Xᵀ B X.
     unit : bool
-        If true, directions are scaled such that projected rows have variance 1 along every
-        component. If false, directions are scaled such that wᵀ(Xᵀ B X + ρI)w = 1.
+        If true, directions are scaled to variance 1 of the projected rows. If false, directions
+        are scaled to wᵀ(Xᵀ B X + ρI)w = 1.
     """
     r, d = rows.shape
     mean = np.asarray(rows.mean(axis=0)).ravel()

@@ -41,7 +41,7 @@ def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
 
 
 def nearest_mean(Z: Rows, means: np.ndarray) -> np.ndarray:
-    """Return the index (rows,) of the mean that is nearest to each row.
+    """Return the index (rows,) of each row's nearest mean.
 
     Z: (rows, p).
     means: (labels, p), one row per class. If several means are equally near, the first of these

@@ -110,7 +110,7 @@ def subtract_shift(rows: Rows, shift: np.ndarray) -> Rows:
 
 
 def distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield the rows' squared distances to all landmarks, a chunk of rows at a time.
+    """Yield the rows' squared distances to all landmarks, in chunks of rows.
 
     Each item has a slice and an array. The slice selects the n rows of a chunk. The array (n, r)
     has their squared distances to the r landmarks.
@@ -141,11 +141,11 @@ def fit_width(rows: Rows, width: int) -> Rows:
 
 
 def _all_distances(rows: Rows, landmarks: Rows, shift: np.ndarray) -> np.ndarray:
-    """Return the squared distances (rows, r) of rows to r landmarks (sampled rows).
+    """Return the squared distances (rows, r) of rows to r landmarks.
 
     rows: (rows, features), dense or CSR.
-    landmarks: (r, features). If the landmarks are sparse, the caller has already subtracted
-        `shift` from them.
+    landmarks: (r, features), sampled rows of the stream. If the landmarks are sparse, the caller
+        has already subtracted `shift` from them.
     shift: (features,). If the landmarks are sparse, this function subtracts `shift` from the rows.
     """
     if not sp.issparse(landmarks):

@@ -157,9 +157,10 @@ def move_rows(array: np.ndarray, at: np.ndarray) -> np.ndarray:
 def _compared_columns(
     projection: Projection, previous: Projection | None
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Return the columns by which two projections are compared, one column per component.
+    """Return two arrays by which two projections are compared.
 
-    Returns the columns of `projection` and the columns of `previous`:
+    Each array has one column for each component. The first array is for `projection`, and the
+    second array for `previous`.
 
     * Two linear projections are compared by their loadings.
     * Two projections by landmarks (sampled rows) are compared by the coordinates of the landmarks
@@ -181,7 +182,10 @@ def _compared_columns(
 
 
 def _embedding(projection: Projection | None) -> Eigenmap | BarycentricProjection | None:
-    """Return a projection's embedding of landmarks (sampled rows), or None if it has none."""
+    """Return a projection's embedding of landmarks, or None.
+
+    Landmarks are sampled rows of the stream. The result is None for a projection of another kind.
+    """
     inner = projection.inner if isinstance(projection, Mapped) else projection
     return inner if isinstance(inner, Eigenmap | BarycentricProjection) else None
 
@@ -224,7 +228,7 @@ def column_norms(array: np.ndarray) -> np.ndarray:
 
 
 def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
-    """Return the order (p,) of components that agrees best with the previous components.
+    """Return the order (p,) in which components agree best with the previous components.
 
     Entry i of the order is the index of the component that becomes component i. Two components may
     be swapped only if the relative difference of their eigenvalues is at most GAP.
@@ -282,7 +286,9 @@ def correlations(columns: np.ndarray, product: Product) -> np.ndarray:
 
 
 def same_rows(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return both arrays, with rows of zeros added to the array of fewer rows.
+    """Return two arrays of equal numbers of rows.
+
+    Rows of zeros are added to the array of fewer rows.
 
     old: (d', q).
     new: (d, p).
@@ -292,7 +298,7 @@ def same_rows(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _pad_rows(array: np.ndarray, rows: int) -> np.ndarray:
-    """Return the array with rows of zeros added, up to a number of rows."""
+    """Return the array, extended by rows of zeros to `rows` rows."""
     if len(array) == rows:
         return array
     wide = np.zeros((rows, array.shape[1]))

@@ -20,7 +20,7 @@ def principal_angles(before: Projection, after: Projection) -> np.ndarray | None
     d = max(old.n_features, new.n_features)
     first, second = (tall_qr(np.pad(p.loadings, ((0, d - p.n_features), (0, 0))))[0] for p in (old, new))
 
-    # Cosines and sines of the same angles, in ascending order of the angle.
+    # Compute the cosine and the sine of each angle, in ascending order of the angles.
     cosines = np.clip(np.linalg.svd(first.T @ second, compute_uv=False), 0.0, 1.0)
     wide, narrow = (first, second) if first.shape[1] >= second.shape[1] else (second, first)
     sines = np.clip(np.linalg.svd(narrow - wide @ (wide.T @ narrow), compute_uv=False)[::-1], 0.0, 1.0)

@@ -50,7 +50,7 @@ class Rounding(NamedTuple):
         return np.asarray(diagonal > (8 * EPS * self.shift) ** 2)
 
     def floor(self, diagonal: np.ndarray) -> float:
-        """Return the size up to which eigenvalues of the scatter are rounding error.
+        """Return the size up to which the scatter's eigenvalues are rounding error.
 
         The size is large if rows were unlearned, or if the rows' distance from zero is large
         compared with their standard deviation. In other cases, `spectral.rank_cut` returns a
@@ -128,9 +128,9 @@ class Rounding(NamedTuple):
 
 
 def exact_rounding(features: int) -> Rounding:
-    """Return the rounding errors of centred sums over rows whose mean is zero.
+    """Return rounding errors of zero, for rows whose mean is zero.
 
-    Subtracting a mean of zero causes no rounding error, so all errors are zero.
+    Subtracting a mean of zero causes no rounding error in centred sums.
 
     features: number of features.
     """

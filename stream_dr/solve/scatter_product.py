@@ -7,7 +7,7 @@ product A P [mathematics §4]:
 
     Xᵀ(w ∘ Z) − x̄ (wᵀZ),  where Z = X P − 1 (x̄ᵀP)
 
-Xᵀ(w ∘ Z) and wᵀZ (r,) are each summed over the blocks. After the last block, x̄ is multiplied by
+Xᵀ(w ∘ Z) and wᵀZ (r,) are summed over the blocks. After the last block, x̄ is multiplied by
 the sum of wᵀZ.
 
 Both factors (x − x̄) of A are centred, the left factor and the right factor. If only the right
@@ -99,7 +99,9 @@ class ScatterProduct:
         return out if self._scale is None else out * self._scale[:, None]
 
     def _wait_for_turn(self, turn: int) -> None:
-        """Wait until one thread has added its last block. Raise the thread's error, if any.
+        """Wait until one thread has added its last block.
+
+        If the thread raised an error, the error is raised here.
 
         turn: index of the thread's partial product.
         """
@@ -132,11 +134,13 @@ class _PartialScatterProduct:
         return self._out - np.outer(self._mean, self._total)
 
     def _add_sparse(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
+        """Add CSR rows (rows, features), with their weights (rows,) or None."""
         w = np.ones(X.shape[0]) if weights is None else weights
         rows = map(readonly, (X.indptr, X.indices, X.data, w))
         _add_sparse_product(*rows, self._columns, self._shift, self._out, self._total)
 
     def _add_dense(self, X: np.ndarray, weights: np.ndarray | None) -> None:
+        """Add dense rows (rows, features), with their weights (rows,) or None."""
         rows = max(1, CHUNK // max(1, X.shape[1]))
         for at in range(0, X.shape[0], rows):
             centred = X[at : at + rows] - self._mean

@@ -183,7 +183,7 @@ def with_fixed_signs(loadings: np.ndarray) -> np.ndarray:
 
 
 def largest_entries(loadings: np.ndarray) -> np.ndarray:
-    """Return the entry (p,) of largest absolute value in each column, with its sign.
+    """Return each column's entry (p,) of largest absolute value, with its sign.
 
     If the largest absolute value occurs several times in a column, its first entry is returned. If
     there are no rows, 0 is returned for each column. The cost is two passes over the loadings,
@@ -194,8 +194,8 @@ def largest_entries(loadings: np.ndarray) -> np.ndarray:
     if len(loadings) == 0:
         return np.zeros(loadings.shape[1])
 
-    # The largest absolute value is that of the minimum or of the maximum. If both are equally far
-    # from zero, look for the first entry.
+    # The entry of largest absolute value is the minimum or the maximum of its column. If minimum
+    # and maximum are equally far from zero, search for the first entry of this absolute value.
     low = _column_extremes(np.minimum, loadings)
     high = _column_extremes(np.maximum, loadings)
     largest = np.where(high > -low, high, low)

@@ -30,7 +30,7 @@ orthonormal to about 1e-14 after the first factorisation, and the second is skip
 
 
 def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the factors Q and R of the thin QR factorisation of a matrix.
+    """Return the thin QR factorisation of a tall matrix.
 
     Q (m, n) is orthonormal to eps, R (n, n) is upper triangular, and Q R = matrix. Costs O(m n²).
 

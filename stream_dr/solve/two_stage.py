@@ -18,7 +18,7 @@ This module computes the same W with a smaller rounding error. It takes a matrix
 (Cxx + γI)⁻¹ on the range of Cxx. Let P be the left singular vectors of Mᵀ XH. Then W = M P, and
 the eigenvalues Σ are the squared singular values.
 
-M is computed from a Cholesky factor if Cxx + γI is certainly well conditioned. Otherwise M is
+M is computed from a Cholesky factor if Cxx + γI is certainly well conditioned. If not, M is
 computed from the eigenvectors of Cxx whose eigenvalues are more than rounding errors.
 
 For d features, a solution with the whole Cxx costs O(d³ + d k min(d, k)) time and O(d²) memory. A
@@ -179,6 +179,7 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
 
     # M has rows of zeros for features that do not vary.
     def multiply_all_features(p: np.ndarray) -> np.ndarray:
+        """Return M @ p (features, m), with zeros for features that do not vary."""
         out = np.zeros((len(scatter), p.shape[1]))
         out[varying] = root.multiply(p)
         return out
@@ -187,7 +188,7 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
 
 
 def varying_part(scatter: np.ndarray, rounding: Rounding) -> VaryingPart:
-    """Return the indices of the features that vary, their scatter and its rounding errors.
+    """Return the scatter without the features that do not vary.
 
     If all features vary, the result has `scatter` itself and not a copy.
 
