@@ -31,7 +31,7 @@ def as_rows(X: Any, kind: Kind | None = None) -> RowsAndNames:
     - InvalidRows if X is not a table of rows and columns.
     - InvalidIndex for a sparse matrix with an index out of range.
     - NotFinite for a value that is NaN, infinite or too large.
-    - SchemaMismatch or InvalidRows for RawRows (columns of a table for a feature map).
+    - SchemaMismatch or InvalidRows for columns of a table that were prepared for a feature map.
     """
     # Choose the conversion by the kind of the rows.
     kind = kind or rows_kind(X)
