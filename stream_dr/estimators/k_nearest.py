@@ -19,6 +19,7 @@ from stream_dr.estimators.fitting.parameter_checks import NamedParameters, check
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassifierMixin
 from stream_dr.feature_maps.draws import check_seed
 from stream_dr.rows.block import Block
+from stream_dr.rows.frames import RowsAndNames
 from stream_dr.rows.number_rows import as_rows
 from stream_dr.statistics.protocol import State
 from stream_dr.statistics.reservoir import Reservoir, ReservoirAccumulator
@@ -265,7 +266,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
             raise EmptyInput(f"Found array with 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required.")
         return rows
 
-    def _in_order(self, fitted: FittedState, X: RowsLike) -> tuple[Any, tuple[str, ...] | None]:
+    def _in_order(self, fitted: FittedState, X: RowsLike) -> RowsAndNames:
         """Return rows in the learned order of columns, and the columns' names.
 
         If no row was learned so far, the order does not change. The names are None for rows
@@ -275,14 +276,14 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         rows, names = as_rows(X)
         learned = fitted.accumulator.n_features
         if not learned:
-            return rows, names
+            return RowsAndNames(rows, names)
         rows, names = in_known_order(fitted.names, names, rows, type(self).__name__)
         if rows.shape[1] != learned:
             raise WidthMismatch(
                 f"X has {rows.shape[1]} features, but {type(self).__name__} is expecting {learned} features as input. "
                 "Send those columns or fit anew."
             )
-        return rows, names
+        return RowsAndNames(rows, names)
 
     def _search(self) -> KNeighborsClassifier:
         """Return scikit-learn's k-NN classifier, fitted on the sample.

@@ -263,7 +263,21 @@ def largest_angle(before: np.ndarray, after: np.ndarray) -> float:
     return float(np.arcsin(min(1.0, sine)))
 
 
-def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: float) -> tuple[np.ndarray, float]:
+class _PseudoInverse(NamedTuple):
+    """Pseudo-inverse of PᵀAP for search directions P, and A's estimated largest eigenvalue."""
+
+    inverse: np.ndarray
+    largest: float
+
+
+class _ResidualFactors(NamedTuple):
+    """Factors of a residual, which is basis @ coefficients. The basis is orthonormal."""
+
+    basis: np.ndarray
+    coefficients: np.ndarray
+
+
+def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: float) -> _PseudoInverse:
     """Return the pseudo-inverse of PᵀAP and A's estimated largest eigenvalue.
 
     A (features, features) is the matrix of the linear system, and P (features, r) are the search
@@ -281,10 +295,10 @@ def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: fl
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
     largest = max(largest, float(values[-1]))
     keep = values > len(directions) * np.finfo(float).eps * largest
-    return (vectors[:, keep] / values[keep]) @ vectors[:, keep].T, largest
+    return _PseudoInverse((vectors[:, keep] / values[keep]) @ vectors[:, keep].T, largest)
 
 
-def _new_residual(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
+def _new_residual(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> _ResidualFactors:
     """Return a new basis (features, r) and new coefficients (r, k) of the residual.
 
     The residual (features, k) is the product of `rest` and `coefficients`. The new basis is
@@ -298,10 +312,10 @@ def _new_residual(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> t
     basis, turn = tall_qr(rest)
     coefficients = turn @ coefficients
     if singular_values(coefficients).min(initial=np.inf) > noise:
-        return basis, coefficients
+        return _ResidualFactors(basis, coefficients)
 
     # Rotate the factors to the residual's singular vectors. Drop the singular vectors whose
     # singular value is only rounding error.
     vectors, values, right = thin_svd(coefficients)
     keep = values > noise
-    return basis @ vectors[:, keep], values[keep, None] * right[keep]
+    return _ResidualFactors(basis @ vectors[:, keep], values[keep, None] * right[keep])

@@ -16,6 +16,7 @@ half of the landmarks have a value. The subtraction makes the rows shorter.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,6 +27,13 @@ from stream_dr.rows.block import Rows
 
 SEARCH_CHUNK = 1 << 20
 """Maximum number of float64 values (8 MB) of one array of a chunk."""
+
+
+class DistanceChunk(NamedTuple):
+    """Slice of n rows, and their squared distances (n, r) to r landmarks."""
+
+    rows: slice
+    squared_distances: np.ndarray
 
 
 def nearest_landmarks(landmarks: Rows, k: int, with_self: bool) -> np.ndarray:
@@ -109,11 +117,8 @@ def subtract_shift(rows: Rows, shift: np.ndarray) -> Rows:
     return sp.csr_matrix(rows - sp.csr_matrix(np.ones((rows.shape[0], 1))) @ sp.csr_matrix(shift))
 
 
-def distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+def distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[DistanceChunk]:
     """Yield the rows' squared distances to all landmarks, in chunks of rows.
-
-    Each item has a slice and an array. The slice selects the n rows of a chunk. The array (n, r)
-    has their squared distances to the r landmarks.
 
     rows: (rows, features), dense or CSR.
     landmarks: (r, features), sampled rows of the stream.
@@ -124,7 +129,7 @@ def distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[
     landmarks = subtract_shift(landmarks, shift) if sp.issparse(landmarks) else landmarks
     for start in range(0, rows.shape[0], step):
         part = slice(start, min(start + step, rows.shape[0]))
-        yield part, _all_distances(rows[part], landmarks, shift)
+        yield DistanceChunk(part, _all_distances(rows[part], landmarks, shift))
 
 
 def fit_width(rows: Rows, width: int) -> Rows:

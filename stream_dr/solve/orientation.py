@@ -154,9 +154,14 @@ def move_rows(array: np.ndarray, at: np.ndarray) -> np.ndarray:
     return moved
 
 
-def _compared_columns(
-    projection: Projection, previous: Projection | None
-) -> tuple[np.ndarray | None, np.ndarray | None]:
+class _ComparedColumns(NamedTuple):
+    """Arrays, one column for each component, by which two projections are compared."""
+
+    projection: np.ndarray | None
+    previous: np.ndarray | None
+
+
+def _compared_columns(projection: Projection, previous: Projection | None) -> _ComparedColumns:
     """Return two arrays by which two projections are compared.
 
     Each array has one column for each component. The first array is for `projection`, and the
@@ -171,14 +176,15 @@ def _compared_columns(
     now, before = linear_part(projection), linear_part(previous)
     if now is not None:
         if before is None or previous is None:
-            return now.loadings, None
+            return _ComparedColumns(now.loadings, None)
         # Loadings of features that `projection` does not have come last and are cut off.
-        return now.loadings, move_rows(before.loadings, feature_places(previous, projection))[: len(now.loadings)]
+        moved = move_rows(before.loadings, feature_places(previous, projection))
+        return _ComparedColumns(now.loadings, moved[: len(now.loadings)])
 
     embedding, last = _embedding(projection), _embedding(previous)
     if embedding is None or last is None:
-        return embedding and embedding.places, None
-    return embedding.places, last.apply(embedding.landmarks.rows)
+        return _ComparedColumns(embedding and embedding.places, None)
+    return _ComparedColumns(embedding.places, last.apply(embedding.landmarks.rows))
 
 
 def _embedding(projection: Projection | None) -> Eigenmap | BarycentricProjection | None:

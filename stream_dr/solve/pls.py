@@ -96,7 +96,14 @@ def pls_rotations(spread: np.ndarray, cross: np.ndarray, most: int, noise: np.nd
     return PLSComponents(np.array(vectors).reshape(len(vectors), len(cross)).T, np.array(sizes) ** 2)
 
 
-def _leading_singular(S: np.ndarray) -> tuple[np.ndarray, float]:
+class _SingularPair(NamedTuple):
+    """Left singular vector (features,) and its singular value."""
+
+    vector: np.ndarray
+    value: float
+
+
+def _leading_singular(S: np.ndarray) -> _SingularPair:
     """Return the leading left singular vector (features,) and its singular value.
 
     S: (features, k), matrix to decompose. The sign is chosen so that the vector's entry of largest
@@ -104,6 +111,6 @@ def _leading_singular(S: np.ndarray) -> tuple[np.ndarray, float]:
     """
     vectors, values = left_singular(S)
     if len(values) == 0:
-        return np.zeros(len(S)), 0.0
+        return _SingularPair(np.zeros(len(S)), 0.0)
     w, sigma = vectors[:, 0], float(values[0])
-    return (-w if w[np.abs(w).argmax()] < 0 else w), sigma
+    return _SingularPair(-w if w[np.abs(w).argmax()] < 0 else w, sigma)

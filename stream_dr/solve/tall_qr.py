@@ -11,6 +11,8 @@ orthonormalisation took longer than reading the rows of a stream of 20,000 rows.
 nearly always well conditioned.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
@@ -36,6 +38,7 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     matrix: (m, n), m ≥ n.
     """
+    # One round is enough if the columns are far from dependent.
     first = _cholesky_qr(matrix)
     if first is None:
         return np.linalg.qr(matrix)
@@ -44,14 +47,32 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return Q, R
 
     second = _cholesky_qr(Q)
-    return np.linalg.qr(matrix) if second is None else (second[0], second[1] @ R)
+    return np.linalg.qr(matrix) if second is None else (second.Q, second.R @ R)
 
 
-def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | None:
-    """Return Q, R and a diagonal entry from one Cholesky factorisation, or None.
+class _CholeskyQR(NamedTuple):
+    """QR factorisation of a matrix (m, n), computed from one Cholesky factor.
 
-    The third result is the smallest diagonal entry of the Cholesky factor of the matrix whose
-    columns are scaled to length 1. The result is None if the columns are (nearly) dependent.
+    Attributes
+    ----------
+    Q : (m, n) float64
+        Nearly orthonormal factor.
+    R : (n, n) float64
+        Upper triangular factor.
+    smallest : float
+        Smallest diagonal entry of the Cholesky factor, with the matrix's columns scaled to length
+        1 first.
+    """
+
+    Q: np.ndarray
+    R: np.ndarray
+    smallest: float
+
+
+def _cholesky_qr(matrix: np.ndarray) -> _CholeskyQR | None:
+    """Return a QR factorisation from one Cholesky factor, or None.
+
+    The result is None if the columns of the matrix are (nearly) dependent.
 
     matrix: (m, n), m ≥ n.
     """
@@ -71,4 +92,4 @@ def _cholesky_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, float] | N
 
     # Undo the scaling. Q is the matrix times the inverse of R.
     inverse = solve_triangular(factor, np.eye(len(factor)), check_finite=False) / lengths[:, None]
-    return matrix @ inverse, factor * lengths, smallest
+    return _CholeskyQR(matrix @ inverse, factor * lengths, smallest)

@@ -246,7 +246,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     certain = 1e3 * max(d * EPS, noise)
     if (
         reciprocal < WELL_CONDITIONED + certain
-        and (reciprocal if gamma == 0 else _scaled_cholesky(scatter, 0.0)[1]) <= certain
+        and (reciprocal if gamma == 0 else _scaled_cholesky(scatter, 0.0).reciprocal_condition) <= certain
     ):
         return None
 
@@ -257,7 +257,17 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     )
 
 
-def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | None, float]:
+class _ScaledCholesky(NamedTuple):
+    """Lower Cholesky factor of a scaled matrix, and its reciprocal condition number.
+
+    If the factorisation failed, the factor is None and the number is 0.
+    """
+
+    factor: np.ndarray | None
+    reciprocal_condition: float
+
+
+def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> _ScaledCholesky:
     """Return a Cholesky factor and a reciprocal condition number.
 
     The factor (features, features) is lower triangular. The factorised matrix is `scatter` plus
@@ -277,5 +287,5 @@ def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> tuple[np.ndarray | No
     try:
         factor = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
     except np.linalg.LinAlgError:
-        return None, 0.0
-    return factor, float(dpocon(factor, norm, uplo="L")[0])
+        return _ScaledCholesky(None, 0.0)
+    return _ScaledCholesky(factor, float(dpocon(factor, norm, uplo="L")[0]))
