@@ -78,7 +78,7 @@ class CCIPCA(LinearGaussian):
     along the components.
 
     Variances, covariance and scores are computed from these estimates, with the number of rows as
-    divisor. If rows are not centred, squares are taken about zero instead of the mean. The
+    divisor. If rows are not centred, variances are mean squares about zero. The
     formulas assume that the components are orthonormal. This is true only in the limit of many
     rows.
 

@@ -122,7 +122,7 @@ def check_rows(block: Block) -> None:
 
     If the block's `checked` is true, its values are not read again. Raises:
 
-    - InvalidIndex for sparse rows with an index out of range.
+    - InvalidIndex for sparse rows with invalid index arrays.
     - NotFinite for a value that is NaN, infinite or too large.
     - SchemaMismatch or InvalidRows for RawRows (columns of a table).
     """

@@ -111,7 +111,8 @@ def _kind_of_pandas(X: Any) -> Kind:
     """
     types = [X.dtype] if X.ndim == 1 else list(X.dtypes)
     numeric = all(isinstance(kind, np.dtype) and kind != np.dtype(object) for kind in types)
-    # A pandas frame has the attribute `sparse` only if all columns are sparse, so all are numbers.
+    # Sparse columns count as numbers. A pandas frame has the attribute `sparse` only if all of its
+    # columns are sparse.
     numeric = numeric or hasattr(X, "sparse")
 
     if X.ndim == 1:

@@ -29,7 +29,7 @@ def as_rows(X: Any, kind: Kind | None = None) -> RowsAndNames:
 
     - NotNumeric if values are not numbers.
     - InvalidRows if X is not a table of rows and columns.
-    - InvalidIndex for a sparse matrix with an index out of range.
+    - InvalidIndex for a sparse matrix with invalid index arrays.
     - NotFinite for a value that is NaN, infinite or too large.
     - SchemaMismatch or InvalidRows for columns of a table that were prepared for a feature map.
     """

@@ -6,8 +6,8 @@ estimators with the feature map `table` or `text` can learn from RawRows.
 
 A number takes 8 bytes, and a text 4 bytes. Each distinct text is stored once in addition.
 
-Feature maps need the distinct texts and the missing values of a column. They do not use Arrow, so
-texts and missing values are stored here.
+Feature maps need the distinct texts and the missing values of a column. Numeric code does not use
+Arrow, so RawRows store the distinct texts and the missing values.
 
 The family of a column is "number", "date" or "text", or "" if all of its values are missing.
 Columns of one family can be compared, even if their kinds differ:

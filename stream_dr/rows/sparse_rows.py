@@ -36,8 +36,8 @@ def as_csr(X: Any) -> "sp.csr_matrix":
 
     X: sparse matrix of any scipy format.
 
-    Raises InvalidIndex for an index out of range. Raises InvalidRows for complex numbers, or if X
-    does not have two dimensions.
+    Raises InvalidIndex if the index arrays are not valid. Raises InvalidRows for complex numbers,
+    or if X does not have two dimensions.
     """
     refuse_complex(X)
     if X.ndim != 2:
@@ -64,7 +64,8 @@ def refuse_complex(X: Numeric) -> None:
 def check_indices(X: "sp.csr_matrix") -> bool:
     """Return True if the indices of every row are sorted and distinct.
 
-    Raises InvalidIndex if an index is out of range. The error names the row and the index.
+    Raises InvalidIndex if the index arrays are not valid. If an index is out of range, the error
+    names the row and the index.
     """
     return _check_compressed(X.indptr, X.indices, len(X.data), X.shape, "row")
 
@@ -72,7 +73,7 @@ def check_indices(X: "sp.csr_matrix") -> bool:
 def _to_csr(X: Any) -> "sp.csr_matrix":
     """Return a matrix of another sparse format as CSR, after a check of its indices.
 
-    Raises InvalidIndex if an index is out of range.
+    Raises InvalidIndex if the index arrays are not valid.
     """
     # Formats other than CSC and BSR are converted to COO, whose indices of rows and columns are
     # checked.

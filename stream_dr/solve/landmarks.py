@@ -85,8 +85,8 @@ class SampledLandmarks(NamedTuple):
 def to_landmarks(rows: Rows) -> SampledLandmarks:
     """Return sampled rows (r, features) as landmarks.
 
-    Landmarks are the rows with which a projection compares new rows. The arrays of `rows` are used
-    without a copy.
+    Landmarks are the rows with which a projection compares new rows. The values of `rows` are not
+    copied.
     """
     # The tolerance `same` allows for a feature map that returns one row with different last
     # digits. Its root is 1e-10 of the landmarks' root mean square distance from the medians.

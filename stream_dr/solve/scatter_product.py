@@ -49,8 +49,8 @@ class ScatterProduct:
         Factor of each feature. If not None, A is the scatter of the features times these factors,
         for example of standardised features.
     threads : int
-        Number of threads. The threads take the blocks in turn, and each thread adds to its own sum
-        (features, r). So results with different numbers of threads differ by rounding errors.
+        Number of threads and of partial sums (features, r). Block i is added to partial sum
+        i modulo `threads`. So results with different numbers of threads differ by rounding errors.
     """
 
     def __init__(
@@ -81,6 +81,8 @@ class ScatterProduct:
         if self._pool is None:
             self._parts[0].add(block, weights)
             return
+
+        # Each partial product takes one block at a time.
         turn = self._blocks % len(self._parts)
         self._blocks += 1
         self._wait_for_turn(turn)
@@ -99,11 +101,11 @@ class ScatterProduct:
         return out if self._scale is None else out * self._scale[:, None]
 
     def _wait_for_turn(self, turn: int) -> None:
-        """Wait until one thread has added its last block.
+        """Wait until no thread is adding a block to one partial product.
 
-        If the thread raised an error, the error is raised here.
+        If the last addition raised an error in its thread, the error is raised here.
 
-        turn: index of the thread's partial product.
+        turn: index of the partial product.
         """
         adding, self._adding[turn] = self._adding[turn], None
         if adding is not None:
@@ -111,7 +113,7 @@ class ScatterProduct:
 
 
 class _PartialScatterProduct:
-    """Product of a scatter matrix and some columns, summed over one thread's blocks.
+    """Product of a scatter matrix and some columns, summed over some of the blocks.
 
     Two threads must not use one object at the same time.
     """
