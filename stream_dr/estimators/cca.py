@@ -128,10 +128,10 @@ class CCA(TargetRegression, TwoStage):
 
     @staticmethod
     def _inverse_root(m: Moments) -> np.ndarray:
-        """Return a root of the pseudo-inverse of the targets' scatter.
+        """Return the matrix that whitens the targets, from their scatter.
 
-        The root is a matrix B (targets, r) such that B Bᵀ is the pseudo-inverse. The method's
-        components do not depend on the choice of B.
+        The result is a matrix B (targets, r) such that B Bᵀ is a pseudo-inverse of the targets'
+        scatter. The method's components do not depend on the choice of B.
 
         m: moments (sums of the rows), from which the targets' scatter is taken.
         """

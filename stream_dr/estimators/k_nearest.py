@@ -246,7 +246,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return tags
 
     def fitted(self) -> FittedState:
-        """Return the FittedState, which has the sample and the feature names.
+        """Return the fitted state, which has the sample and the feature names.
 
         Raises NotFitted if no row was learned so far.
         """
@@ -323,7 +323,8 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
                 f"every row's target is absent; {type(self).__name__} has nothing to fit. Label some rows."
             )
 
-        # The cached classifier was fitted on the earlier sample.
+        # Store the batch's names and drop the cached classifier, which was fitted on the sample
+        # before this batch.
         fitted.names = names
         fitted.neighbour_search = None
         self.fitted_ = fitted

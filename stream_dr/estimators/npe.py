@@ -88,7 +88,7 @@ class NPE(ReservoirMethod):
             mean = np.asarray(state.kept.mean(axis=0)).ravel() if r else np.zeros(d)
             return no_components(mean)
 
-        # Without classes, all rows count as one class.
+        # If classes are not used, all rows count as one class.
         codes = state.codes if self.label_aware else np.zeros(r, dtype=np.int32)
         W = weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
         return locality_projection(

@@ -124,7 +124,7 @@ class SPCA(DependenceMethod):
         most = 10 if self.kernel == "rbf" and self.n_components is None else len(values)
         vectors, values = vectors[:, :most], values[:most] ** 2
 
-        # Add random directions, if `null_space` requires more.
+        # If `null_space` is true, add random directions until there are `n_components`.
         more = min(self.n_components or 0, len(vectors)) - len(values)
         if not self.null_space or more <= 0:
             return vectors, values

@@ -86,7 +86,7 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
     if kind is Kind.STREAM:
         return pa.concat_tables(iter_tables(X))
 
-    # Frames and series of libraries that narwhals supports. Drop the index of a pandas frame.
+    # Convert frames and series of libraries that narwhals supports. Drop a pandas frame's index.
     frame = narwhals.from_native(X, pass_through=True, allow_series=True)
     if isinstance(frame, narwhals.Series):
         return _vector_table(frame.to_arrow())
@@ -94,7 +94,7 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
         table = frame.to_arrow()
         return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
 
-    # Other objects with Arrow's interface.
+    # Convert other objects with Arrow's interface. Of columns, only columns of vectors are tables.
     if isinstance(X, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(X.type):
         return _vector_table(X)
     return pa.table(X) if isinstance(X, ArrowStream | ArrowArray) else None

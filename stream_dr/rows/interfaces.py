@@ -39,7 +39,7 @@ class ArrowScanner(Protocol):
     """Arrow data set or scanner."""
 
     def to_batches(self) -> Iterable[object]:
-        """Return the record batches."""
+        """Return the record batches, one after the other."""
 
     def count_rows(self) -> int:
         """Return the number of rows."""
@@ -50,7 +50,7 @@ class LazyBatches(Protocol):
     """Lazy frame that computes its rows batch by batch."""
 
     def collect_batches(self) -> Iterable[object]:
-        """Return the batches."""
+        """Return the rows as batches, one after the other."""
 
 
 @runtime_checkable
@@ -58,10 +58,10 @@ class DaskCollection(Protocol):
     """Dask array or dataframe."""
 
     def __dask_graph__(self) -> object:
-        """Return the task graph."""
+        """Return the graph of tasks by which Dask computes the data."""
 
     def to_delayed(self) -> object:
-        """Return the parts as delayed objects."""
+        """Return the parts of the data as objects that are computed later."""
 
 
 @runtime_checkable
@@ -91,7 +91,7 @@ class NarwhalsFrame(Protocol):
     """Frame of narwhals, which wraps the frame of another library."""
 
     def to_native(self) -> object:
-        """Return the wrapped frame."""
+        """Return the wrapped frame of the other library."""
 
 
 class Numeric(Protocol):
@@ -107,7 +107,7 @@ class NumpyArrayLike(Protocol):
     """Object that numpy converts to an array."""
 
     def __array__(self) -> np.ndarray:
-        """Return the array."""
+        """Return the object as a numpy array."""
 
 
 @runtime_checkable
@@ -115,7 +115,7 @@ class NumpyConvertible(Protocol):
     """Column or table with a method that returns a numpy array."""
 
     def to_numpy(self) -> np.ndarray:
-        """Return the array."""
+        """Return the values as a numpy array."""
 
 
 @runtime_checkable
@@ -123,7 +123,7 @@ class ListConvertible(Protocol):
     """Arrow column or table, which converts itself to Python values."""
 
     def to_pylist(self) -> list[Any]:
-        """Return the values."""
+        """Return the values as a list of Python values."""
 
 
 @runtime_checkable
@@ -131,7 +131,7 @@ class MissingAware(Protocol):
     """Column or frame of pandas, which marks its missing values."""
 
     def isna(self) -> Any:
-        """Return a mask of the missing values."""
+        """Return a mask that is true for missing values."""
 
 
 @runtime_checkable
@@ -153,4 +153,4 @@ class DenseConvertible(Protocol):
     """Sparse matrix, which converts itself to a dense array."""
 
     def toarray(self) -> np.ndarray:
-        """Return the array."""
+        """Return the matrix as a dense numpy array."""

@@ -64,7 +64,7 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
     except ValueError as e:
         raise InvalidRows(f"rows are not a table ({e}); give every row the same number of features.") from e
 
-    # Convert to floats. Texts and objects without numbers raise an error.
+    # Convert the values to floats. Values that are not numbers raise an error.
     if array.ndim == 0 and array.dtype.kind in "OSU":
         raise _no_rows_error(X)
     refuse_complex(array)

@@ -215,7 +215,7 @@ def repeated_name(names: Sequence[str]) -> InvalidRows | None:
 
 
 def missing_row(kinds: dict[str, str]) -> RawRows:
-    """Return one row in which every value is missing.
+    """Return RawRows of one row in which every value is missing.
 
     kinds: family of each column by name ("number", "date" or "text").
     """
@@ -240,7 +240,7 @@ def kinds_with(kinds: dict[str, str], rows: RawRows) -> dict[str, str]:
 
 
 def parse_dates(rows: RawRows) -> RawRows:
-    """Return the rows with columns of ISO texts converted to dates.
+    """Return table rows with columns of ISO texts converted to dates.
 
     A column is converted only if all of its texts are ISO dates or times.
     """
@@ -359,7 +359,7 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
     name: name of the column, for the error message.
     family: family of the result, "number", "date" or "text".
     """
-    # Conversions that parse no texts.
+    # Handle the conversions for which no text is parsed.
     own_family = family_of(column)
     if own_family == family:
         return column
@@ -384,7 +384,7 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
             if len(rows):
                 raise _type_error(name, column, int(rows[0]), family) from e
 
-    # Dates without a time of day are whole days.
+    # A column of dates is of the kind "date" if all of its values are whole days.
     if family == "number":
         return RawColumn("number", numbers[column.values])
     whole = np.all(np.isnan(numbers) | (numbers == np.rint(numbers)))
@@ -418,7 +418,7 @@ def _parse_number_or_truth(text: str) -> float:
     """Return the number that a text represents.
 
     The text "true" is 1, and "false" is 0. Raises ValueError for any other text that is no number,
-    for NaN, and for a number whose absolute value is above LARGEST.
+    for NaN, and for a number whose absolute value is above 1e100.
     """
     truth = {"true": 1.0, "false": 0.0}.get(text.strip().lower())
     value = float(text) if truth is None else truth

@@ -97,7 +97,7 @@ def arrow_from_raw(rows: RawRows) -> dict[str, pa.Array]:
 
 
 def is_supported(kind: pa.DataType) -> bool:
-    """Return True if columns of this Arrow type can be converted to RawColumns."""
+    """Return True if `raw_from_arrow` can convert columns of this Arrow type."""
     if pa.types.is_dictionary(kind) or _is_vector(kind):
         kind = kind.value_type
     return bool(
@@ -226,8 +226,11 @@ def numbers_of(array: pa.Array) -> np.ndarray:
 
 
 def _raw_column(column: pa.Array) -> RawColumn:
-    """Return an Arrow array of a supported type as a RawColumn."""
-    # Texts, and dictionary-encoded columns.
+    """Return an Arrow array as a RawColumn (float64 numbers, or codes of texts).
+
+    column: array of a type for which `is_supported` is true, and not of vectors.
+    """
+    # Convert texts, null columns and dictionary-encoded columns.
     kind = column.type
     if pa.types.is_dictionary(kind) and not is_string_type(kind.value_type):
         return _raw_column(column.dictionary_decode())
@@ -236,7 +239,7 @@ def _raw_column(column: pa.Array) -> RawColumn:
     if pa.types.is_dictionary(kind) or is_string_type(kind):
         return RawColumn("text", *_encode_texts(column))
 
-    # Dates, times, booleans and numbers.
+    # Convert dates, times, booleans and floats.
     if pa.types.is_date(kind):
         return RawColumn("date", _divided_numbers(column.cast(pa.date32(), safe=False).cast(pa.int32()), 1))
     if pa.types.is_timestamp(kind):
@@ -246,7 +249,7 @@ def _raw_column(column: pa.Array) -> RawColumn:
     if not pa.types.is_integer(kind):
         return RawColumn("number", _divided_numbers(column, 1))
 
-    # Integers, unless they are too large for float64.
+    # Convert integers. If an integer is too large for float64, the column becomes texts.
     values = _divided_numbers(column, 1)
     if np.abs(np.nan_to_num(values)).max(initial=0.0) > EXACT:
         return RawColumn("text", *_encode_texts(column.cast(pa.string())))
@@ -326,14 +329,14 @@ def _encode_texts(column: pa.Array) -> _EncodedTexts:
 
 
 def _as_arrow(column: RawColumn) -> pa.Array:
-    """Return a RawColumn as an Arrow array."""
+    """Return a RawColumn as an Arrow array of the type that fits the column's kind."""
     missing = column.missing
     if column.kind == "text":
         return pa.array(column.labels, pa.string()).take(pa.array(column.values, mask=missing))
     if column.kind == "number":
         return pa.array(column.values, mask=missing)
 
-    # Arrow types without NaN. The value 0 of missing rows is masked.
+    # The Arrow types below have no NaN, so missing rows get the value 0, which is masked.
     values = np.where(missing, 0.0, column.values)
     if column.kind == "boolean":
         return pa.array(values != 0.0, mask=missing)

@@ -84,7 +84,7 @@ def combined_eigenpairs_diagonal(G: np.ndarray, b: float, total: np.ndarray, w: 
         start = G @ np.arange(1.0, c + 1.0)
         values, vectors = eigsh(product, k=c, which="LA", v0=start, ncv=min(d, max(4 * c, 40)), tol=1e-12, **SEEDED)
 
-    # Sort the pairs, largest eigenvalue first, and drop those that are not certainly positive.
+    # Sort the pairs, largest eigenvalue first, and drop eigenvalues that may be rounding error.
     order = np.argsort(-values, kind="stable")
     order = order[values[order] > d * EPS * float(np.abs(values).max(initial=0.0))]
     return LoadingsAndEigenvalues(vectors[:, order], values[order])

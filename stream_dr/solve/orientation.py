@@ -197,7 +197,10 @@ def _embedding(projection: Projection | None) -> Eigenmap | BarycentricProjectio
 
 
 def _feature_names(projection: Projection) -> tuple[str, ...] | None:
-    """Return the names of the feature map's columns, or None without a feature map."""
+    """Return the names of the columns of the projection's feature map.
+
+    The result is None if the projection has no feature map, or if the map has no names.
+    """
     return projection.feature_names if isinstance(projection, Mapped) else None
 
 
@@ -251,8 +254,8 @@ def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     if shared < 2 or len(eigenvalues) != p:
         return order
 
-    # Assign components to previous components. A pair of distant eigenvalues gains so little that
-    # no assignment contains it if another is possible.
+    # Assign components to previous components. The gain of a pair of distant
+    # eigenvalues is so negative that the best assignment never contains this pair.
     values = np.asarray(eigenvalues[:shared], dtype=np.float64)
     near = np.abs(values[:, None] - values) <= GAP * np.maximum(np.abs(values[:, None]), np.abs(values))
     gain = np.where(near, np.abs(cosines[:shared, :shared]), -2.0 * shared)

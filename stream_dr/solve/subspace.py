@@ -71,10 +71,10 @@ class Subspace(NamedTuple):
 
 
 def start_basis(columns: np.ndarray) -> Subspace:
-    """Return an empty basis, which will first grow to the columns' span.
+    """Return an empty basis, with the columns' span as the directions to add.
 
-    The basis has no vectors, and its `directions` are orthonormal vectors that span the columns.
-    Directions in which the columns have only rounding error are dropped.
+    The result's `basis` has no vectors. Its `directions` are orthonormal vectors that span the
+    columns. Directions in which the columns have only rounding error are dropped.
 
     columns: (features, k).
     """

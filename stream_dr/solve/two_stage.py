@@ -131,7 +131,7 @@ class InverseRoot(NamedTuple):
 
 
 class VaryingPart(NamedTuple):
-    """Scatter of the features that vary, without constant features.
+    """Scatter without the features that do not vary.
 
     Attributes
     ----------
