@@ -1,5 +1,5 @@
-"""Statistics of a stream of rows, one in each file.
+"""Statistics of a stream of rows. Each file holds one statistic.
 
-Each statistic has two classes. The Accumulator is mutable, has one owner and learns rows. The
-State that it returns is immutable.
+Each statistic has two classes. The Accumulator is mutable, has one owner and learns rows. Its
+method `freeze` returns the State, which is immutable.
 """

@@ -1,8 +1,8 @@
 """Arrays that begin at a cache line, or at a huge page if they are large.
 
-A text row changes values all over an array of many megabytes. These are more memory pages than the
-processor can cache the addresses of. Huge pages (of 2 MB) make learning faster, because there are
-fewer pages (`python benchmarks/recurrences.py beside`).
+Learning a row of text changes values all over an array of many megabytes. The values lie in more
+memory pages than the processor can keep addresses of in its cache. Huge pages (of 2 MB) make
+learning faster, because there are fewer of them (`python benchmarks/recurrences.py beside`).
 
 NumPy asks Linux for huge pages for arrays of 4 MB or more. Linux provides a huge page only for 2 MB
 that begin at a multiple of 2 MB. So an ordinary array of 6 MB gets one or two huge pages, and an
@@ -21,13 +21,14 @@ HUGE_BYTES = 2 << 20
 """Bytes of a huge page."""
 
 _LARGE = 2 * HUGE_BYTES
-"""Smallest number of bytes of an array that begins at a huge page."""
+"""Size in bytes from which on an array begins at a huge page."""
 
 
 def aligned_zeros(rows: int, columns: int) -> np.ndarray:
-    """Return zeros (rows, columns) float64 whose memory begins at a cache line.
+    """Return an array of zeros that begins at a cache line.
 
-    The array is C-ordered. An array of at least 4 MB begins at a multiple of 2 MB, a huge page.
+    The array is (rows, columns) float64 and C-ordered. An array of at least 4 MB begins at a
+    multiple of 2 MB, which is the size of a huge page.
     """
     size = rows * columns
     step, spare = (HUGE_BYTES, 2) if 8 * size >= _LARGE else (LINE_BYTES, 1)

@@ -8,8 +8,8 @@ A feature is present in a row if its value there is not 0. The state stores
 
 A row costs O(nonzeros · labels of the row). Memory is 8 · features · (labels + 1) bytes.
 
-Because all of these are sums, states can be merged, batches may come in any order, and rows can be
-removed. If the weights are whole numbers (1 by default), the sums are exact to the last bit.
+All of these numbers are sums. So states can be merged, batches may come in any order, and rows can
+be removed. If the weights are whole numbers (1 by default), the sums are exact to the last bit.
 """
 
 from typing import NamedTuple
@@ -91,11 +91,13 @@ class FeatureCounts(NamedTuple):
     def merge(self, other: "FeatureCounts") -> "FeatureCounts":
         """Return the counts of the rows of `self` and `other` together.
 
-        The labels of both may differ, and may be in any order. Costs O(features · labels). Raises
-        CannotMerge.
+        The two states may have different labels, in any order. Costs O(features · labels). Raises
+        CannotMerge if the states differ in the kind of targets, the type of labels, or the number
+        of features of dense rows.
         """
         if self.target_kind and other.target_kind and self.target_kind != other.target_kind:
             raise CannotMerge(f"counts of {self.target_kind} and of {other.target_kind} targets cannot be merged.")
+        # Dense rows fix the number of features. The other state must not have more.
         for fixed, other_counts in ((self, other), (other, self)):
             if fixed.dense and other_counts.n_features > fixed.n_features:
                 raise CannotMerge(
@@ -110,6 +112,7 @@ class FeatureCounts(NamedTuple):
         except InvalidTargets as e:
             raise CannotMerge(f"counts cannot be merged: {e}") from e
 
+        # Bring the sums of both states to the same labels and features, then add them.
         labels = tuple(dict.fromkeys((*self.labels, *other.labels)))
         width = max(self.n_features, other.n_features)
         mine, theirs = _widened_sums(self, labels, width), _widened_sums(other, labels, width)
@@ -131,7 +134,10 @@ class FeatureCounts(NamedTuple):
 
 
 def empty_counts() -> FeatureCounts:
-    """Return the counts of no rows. To merge them with other counts changes nothing."""
+    """Return the counts of no rows.
+
+    Merging these counts with other counts does not change the other counts.
+    """
     none = np.zeros(0)
     return FeatureCounts(0, 0, 0, None, (), 0.0, np.zeros(0, dtype=np.int64), none, none, np.zeros((0, 0)))
 
@@ -139,7 +145,9 @@ def empty_counts() -> FeatureCounts:
 class FeatureCountAccumulator(AccumulatorBase):
     """Accumulator that counts rows by feature and label.
 
-    It has one owner. `freeze` returns the counts as FeatureCounts.
+    The accumulator has one owner. `freeze` returns the counts as FeatureCounts.
+
+    state: counts to continue from, or None. Its arrays are copied.
     """
 
     def __init__(self, state: FeatureCounts | None = None) -> None:
@@ -185,7 +193,10 @@ class FeatureCountAccumulator(AccumulatorBase):
         self.rows_skipped -= skipped
 
     def freeze(self) -> FeatureCounts:
-        """Return a copy of the counts so far. Costs O(features · labels)."""
+        """Return a copy of the counts so far.
+
+        Costs O(features · labels).
+        """
         d = self.n_features
         return FeatureCounts(
             self.rows,
@@ -220,8 +231,8 @@ class FeatureCountAccumulator(AccumulatorBase):
     def _grow(self, block: Block) -> None:
         """Make room for the features and labels of a batch.
 
-        Arrays that are full double their number of features, because streams of sparse rows often
-        get new features.
+        A full array doubles its number of features, because streams of sparse rows often get new
+        features.
         """
         new = [] if block.y is None else [label for label in block.y.labels if label not in self.labels]
         width, room = max(self.n_features, block.features), len(self._present)
@@ -239,8 +250,8 @@ class FeatureCountAccumulator(AccumulatorBase):
     def _loop_arguments(self, block: Block) -> tuple[np.ndarray, ...]:
         """Return a batch as the first six arguments of `_count_features`.
 
-        The first three are the CSR arrays of the rows. The next two give the labels of each row.
-        The last one has the weights.
+        The first three arguments are the arrays indptr, indices and data of the CSR rows. The
+        fourth and fifth give the labels of each row. The sixth has the weights of the rows.
         """
         rows = block.X if block.sparse else sp.csr_matrix(block.X)
         targets: Targets = block.y
@@ -250,21 +261,32 @@ class FeatureCountAccumulator(AccumulatorBase):
         return rows.indptr, rows.indices, rows.data, at, table[targets.codes], row_weights(block.weights, block.rows)
 
     def _add_labels(self, batch: tuple[np.ndarray, ...], sign: int) -> None:
+        """Add a batch to the number and the weight of the rows with each label.
+
+        batch: the batch, as `_loop_arguments` returns it.
+        sign: 1 to add the rows, −1 to subtract them.
+        """
         _, _, _, at, codes, weights = batch
         k = len(self.labels)
         self._label_rows += sign * np.bincount(codes, minlength=k)[:k].astype(np.int64)
         self._label_weights += sign * np.bincount(codes, np.repeat(weights, np.diff(at)), minlength=k)[:k]
 
     def _subtract(self, block: Block) -> None:
+        """Subtract rows that have a target from all sums.
+
+        Raises CannotUnlearn or PrecisionLost before any sum changes.
+        """
         unknown = [label for label in block.y.labels if label not in self.labels]
         if unknown:
             raise CannotUnlearn(f"label {unknown[0]!r} was never learned. Give only rows that were.")
         batch = self._loop_arguments(block)
 
+        # Count the rows to remove, as if they were a stream of their own.
         gone = np.bincount(batch[4], minlength=len(self.labels))
         present, counts = np.zeros_like(self._present), np.zeros_like(self._counts)
         _count_features(*batch, present, counts)
 
+        # No count may become negative by more than rounding errors.
         slack = 1e-9 * max(self._weight, 1e-300)
         if (
             np.any(gone > self._label_rows)
@@ -273,6 +295,7 @@ class FeatureCountAccumulator(AccumulatorBase):
         ):
             raise CannotUnlearn("rows that were not learned, or with other labels or weights, cannot be taken out.")
 
+        # Sums keep the rounding errors that they had at their largest weight.
         self._largest = max(self._largest, self._weight)
         remaining = self._weight - float(batch[-1].sum())
         if self.rows > block.rows and remaining * MOST_LOST < EPS * self._largest:
@@ -280,6 +303,7 @@ class FeatureCountAccumulator(AccumulatorBase):
                 "the rows taken out weigh so much that those left would be lost in their rounding: count anew."
             )
 
+        # All checks have passed. Change the sums.
         self._present = np.maximum(self._present - present, 0.0)
         self._counts = np.maximum(self._counts - counts, 0.0)
 
@@ -289,6 +313,7 @@ class FeatureCountAccumulator(AccumulatorBase):
         self._clear_emptied()
 
     def _clear_emptied(self) -> None:
+        """Set the sums of labels without remaining rows to exactly 0."""
         emptied = self._label_rows == 0
         self._label_weights[emptied] = 0.0
         self._counts[:, emptied] = 0.0
@@ -304,10 +329,10 @@ def _pad(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _widened_sums(state: FeatureCounts, labels: tuple[Label, ...], width: int) -> tuple[np.ndarray, ...]:
-    """Return the sums of a state, extended by more labels and features.
+    """Return the sums of a state for more labels and features.
 
-    The sums are label_rows, label_weights, present and counts. They are zero for new labels and
-    features.
+    The sums are label_rows, label_weights, present and counts, in this order. The sums of new
+    labels and features are zero.
 
     labels: labels of the result.
     width: number of features of the result.
@@ -333,7 +358,7 @@ def _count_features(
     present: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Add the weights of rows to the counts of their features and labels.
+    """Add row weights to the counts of features and labels.
 
     For each nonzero entry of a row, in feature j, the weight of the row is added to present[j],
     and to counts[j, label] for each label of the row.

@@ -1,8 +1,8 @@
 """Function that loads an element of an array into the cache before it is needed.
 
-A sparse row uses values all over an array of many megabytes. To wait for a value that is not in the
-second-level cache takes longer than the arithmetic with the value. So a value is requested some
-steps before it is used. numba has no function for such a request, but LLVM has an instruction. The
+A sparse row uses values all over an array of many megabytes. Waiting for a value that is not in
+the second-level cache takes longer than the arithmetic with the value. So a value is requested
+some steps before it is used. numba has no function for such a request, but LLVM has an instruction. The
 request is only a hint to the processor, so even an invalid address causes no error.
 """
 

@@ -17,8 +17,9 @@ A State is a NamedTuple. Each of its fields is one of these:
 Additive states, which are sums over rows, also have `merge(other)`. Their accumulators have
 `remove(block)`.
 
-`pack` converts any state to named arrays and JSON, and `unpack` converts them back. Both need only
-the fields of the state. So all estimators share one format of snapshots, and nothing is pickled.
+`pack` converts any state to named arrays and JSON, and `unpack` converts the arrays and the JSON
+back to the state. `pack` and `unpack` need only the fields of the state. So all estimators share
+one format of snapshots, and nothing is pickled.
 """
 
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
@@ -189,7 +190,7 @@ class Accumulator(Protocol):
         ...
 
     def freeze(self) -> State:
-        """Return the state so far, which later batches do not change."""
+        """Return the state so far. Later batches do not change it."""
         ...
 
 
@@ -221,8 +222,8 @@ class AccumulatorBase:
     def labels_left(self) -> tuple[Label, ...]:
         """Labels of the remaining rows, in order of first appearance.
 
-        A label that only unlearned rows had is not included. All labels are, if rows are not
-        counted by label.
+        A label that only unlearned rows had is not included. If rows are not counted by label, all
+        labels are included.
         """
         labels, counts = self.labels, self.label_rows
         if counts is None:
@@ -238,9 +239,9 @@ class AccumulatorBase:
 
 
 def pack(state: Packable) -> tuple[dict[str, np.ndarray], JsonDict]:
-    """Return a state as a dict of arrays and a description of JSON types.
+    """Convert a state to named arrays and a JSON description.
 
-    The arrays are C-ordered. `unpack` converts the two back to exactly the same state.
+    The arrays are C-ordered. `unpack` converts arrays and description back to an equal state.
     """
     arrays: dict[str, np.ndarray] = {}
     return arrays, _describe(state, "", arrays)
@@ -260,6 +261,10 @@ def unpack(kind: type[Packed], arrays: dict[str, np.ndarray], description: JsonD
 
 
 def _describe(state: Any, prefix: str, arrays: dict[str, np.ndarray]) -> JsonDict:
+    """Return the description of a state, and add its arrays to `arrays`.
+
+    prefix: start of the names of the state's arrays. For a nested state, the path of its field.
+    """
     fields: JsonDict = {}
     for name, value in zip(state._fields, state, strict=True):
         key = f"{prefix}{name}"
@@ -290,6 +295,12 @@ def _nested(value: Any) -> Any:
 
 
 def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: JsonDict) -> Any:
+    """Return the state that `_describe` described.
+
+    kind: class of the state.
+    prefix: start of the names of the state's arrays. For a nested state, the path of its field.
+    fields: the description.
+    """
     values: dict[str, Any] = {}
     for name, value in fields.items():
         if name not in kind._fields:
@@ -309,6 +320,7 @@ def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: Json
         else:
             values[name] = _nested(value["tuple"])
 
+    # A damaged file may have values of other types than the class declares.
     restored = kind(**values)
     check_field_types(restored)
     return restored
@@ -319,16 +331,16 @@ STATES: dict[str, Any] = {}
 
 
 def nested_state(kind: type) -> type:
-    """Register a class of states that may be a field of another state.
+    """Register a class whose states may be nested in others.
 
-    This function is used as a class decorator.
+    A nested state is a field of another state. This function is used as a class decorator.
     """
     STATES[kind.__name__] = kind
     return kind
 
 
 class Absent(NamedTuple):
-    """Value of a field of a state that stores nothing in this field."""
+    """Value of a state's field in which nothing is stored."""
 
 
 nested_state(Absent)

@@ -27,17 +27,18 @@ _AXES: dict[type, dict[str, tuple[int, ...]]] = {
     Largest: {"features": (0,)},
     FeatureCounts: {"present": (0,), "counts": (0,)},
 }
-"""Axes that run over features, for the arrays in each field of each class."""
+"""Axes of arrays that run over features, by class and by field of the class."""
 
 
 def renumber_features(state: Any, new_index: np.ndarray, width: int) -> Any:
-    """Return a copy of the state in which feature i has the number new_index[i].
+    """Return a copy of the state with renumbered features.
 
     Raises CannotMerge if the state's class is not supported.
 
-    new_index: (features,) int64.
+    new_index: (features,) int64, the new number of each feature.
     width: number of features of the result.
     """
+    # States that consist of other states.
     if isinstance(state, MomentState):
         parts = {
             name: renumber_features(getattr(state, name), new_index, width)
@@ -53,6 +54,7 @@ def renumber_features(state: Any, new_index: np.ndarray, width: int) -> Any:
     if isinstance(state, LabelSets):
         return state.renumbered(new_index, width)
 
+    # States whose fields are arrays.
     axes = _AXES.get(type(state))
     if axes is None:
         raise CannotMerge(
@@ -63,7 +65,7 @@ def renumber_features(state: Any, new_index: np.ndarray, width: int) -> Any:
 
 
 def _placed(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarray, width: int) -> np.ndarray:
-    """Return a copy of the array with features moved to their new numbers.
+    """Return a copy of the array with renumbered features.
 
     An empty array is returned unchanged.
 
@@ -80,9 +82,9 @@ def _placed(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarray, wid
 
 
 def _reservoir(state: Reservoir, new_index: np.ndarray, width: int) -> Reservoir:
-    """Return a copy of a sample of rows in which the features have other numbers.
+    """Return a copy of a sample with renumbered features.
 
-    Dense rows do not change. (Only rows of tables are renumbered, and they are CSR.)
+    Dense rows do not change. (Only rows of tables are renumbered, and rows of tables are CSR.)
 
     new_index: (features,) new number of each feature.
     width: number of features of the result.

@@ -1,17 +1,18 @@
 """Reservoir: a uniform random sample of the rows so far.
 
 The sample has at most `capacity` rows, dense or CSR. Each row gets a random key −log(u) / w. w is
-the weight of the row, and u a uniform random number that depends on a seed, the first row and the
-number of the row. The rows with the smallest keys are the sample. With equal weights this is a
-uniform sample without replacement. With other weights it is A-Res (Efraimidis and Spirakis 2006,
-who take the largest u^(1/w)). A row of weight 0 is never sampled. The sample does not depend on
-how the rows were batched.
+the weight of the row. u is a uniform random number that depends on a seed, the first row and the
+number of the row. The rows with the smallest keys are the sample.
+
+With equal weights the sample is uniform, without replacement. With other weights the method is
+A-Res (Efraimidis and Spirakis 2006, who take the rows with the largest u^(1/w)). A row of weight 0
+is never sampled. The sample does not depend on how the rows were batched.
 
 Two samples of unweighted streams are merged as follows. Each sampled row gets a new key. If a
 sample was drawn from N rows, its new keys are the smallest of N exponential random numbers. The
-rows with the smallest new keys are the merged sample. So the number of rows from each stream is
-hypergeometric, as in a sample of both streams together. If there are weights, the old keys are
-compared instead.
+rows with the smallest new keys are the merged sample. So the number of rows from each stream has
+a hypergeometric distribution, as in a sample of the two streams together. If any row had a weight
+other than 1, the old keys are compared instead of new keys.
 
 A row costs O(1). A row that enters the sample costs O(nonzeros). Of N rows, about capacity · log(N
 / capacity) enter the sample at some time. Memory is 8 · capacity · features bytes for dense rows,
@@ -45,12 +46,18 @@ from stream_dr.targets.targets import check_label_type, labelled_rows, refuse_ki
 ROW_DRAW, MERGE_DRAW = 11, 12
 """Numbers that distinguish two sequences of random numbers.
 
-ROW_DRAW is for the keys of rows, and MERGE_DRAW for new keys when samples are merged. Sequences
-with different numbers are independent (feature_maps/draws.py).
+ROW_DRAW is the number for the keys of rows. MERGE_DRAW is the number for the new keys when samples
+are merged. Sequences with different numbers are independent (feature_maps/draws.py).
 """
 
 
 KeepLabels = Literal["no", "all", "some"]
+"""Which labels a sample stores.
+
+- "no": no labels. Targets are ignored.
+- "all": the label of every sampled row. Rows without a label are not sampled.
+- "some": the labels that rows have. Rows without a label are sampled, too.
+"""
 
 
 class Reservoir(NamedTuple):
@@ -122,10 +129,10 @@ class Reservoir(NamedTuple):
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), self.n_features))
 
     def merge(self, other: "Reservoir") -> "Reservoir":
-        """Return a sample of the rows of both streams.
+        """Return a sample of the streams of `self` and `other` together.
 
-        In the result, the rows of `other` come after the rows of `self`. Raises CannotMerge. Costs
-        O(capacity · features).
+        In the result, the rows of `other` come after the rows of `self`. Raises CannotMerge, or
+        InvalidTargets if the labels differ in type. Costs O(capacity · features).
         """
         if self.capacity != other.capacity:
             raise CannotMerge("reservoirs of different capacity cannot be merged; start both with the same.")
@@ -135,9 +142,11 @@ class Reservoir(NamedTuple):
             return other._replace(rows_skipped=self.rows_skipped + other.rows_skipped)
         check_label_type(self.labels, other.labels)
 
+        # Keys of weighted rows can be compared. Other rows get new keys.
         labels = tuple(dict.fromkeys((*self.labels, *other.labels)))
         mine, theirs = (self.keys, other.keys) if self.weighted or other.weighted else _fresh_keys(self, other)
 
+        # The rows with the smallest keys are the merged sample, in the order of the streams.
         keys = np.concatenate([mine, theirs])
         best = np.sort(np.argsort(keys, kind="stable")[: self.capacity])
         rows = _all_rows(self, other)[best]
@@ -160,9 +169,9 @@ class Reservoir(NamedTuple):
 
 
 class ReservoirAccumulator(AccumulatorBase):
-    """Accumulator that draws a uniform random sample of the rows it learns.
+    """Accumulator that draws a random sample of rows.
 
-    It has one owner. `freeze` returns the sample as a Reservoir.
+    The accumulator has one owner. `freeze` returns the sample as a Reservoir.
 
     Parameters
     ----------
@@ -171,9 +180,9 @@ class ReservoirAccumulator(AccumulatorBase):
     seed : int
         Seed of the random numbers.
     keep_labels : {"no", "all", "some"}
-        With "no", targets are ignored. Otherwise the labels of the sampled rows are stored, at most
-        one a row. With "all", rows without a label are skipped and counted. With "some", they are
-        sampled like other rows.
+        With "no", targets are ignored. With "all" and "some", the labels of the sampled rows are
+        stored, at most one label for each row. With "all", rows without a label are skipped and
+        counted. With "some", rows without a label are sampled like other rows.
     state : Reservoir or None
         State to continue from.
     """
@@ -215,7 +224,7 @@ class ReservoirAccumulator(AccumulatorBase):
         self.rows_skipped += skipped
 
     def freeze(self) -> Reservoir:
-        """Return a copy of the sample so far, ordered by row number.
+        """Return a copy of the sample, ordered by row number.
 
         Costs O(capacity · features).
         """
@@ -246,9 +255,10 @@ class ReservoirAccumulator(AccumulatorBase):
             check_label_type(self.labels, block.y.labels)
 
     def _learn_labels(self, block: Block) -> np.ndarray:
-        """Return the labels of the rows as indices (rows,) into self.labels.
+        """Add new labels to self.labels, and return the rows' labels.
 
-        New labels are added to self.labels. All indices are −1 if labels are not stored.
+        The result (rows,) has the index of each row's label in self.labels. All indices are −1 if
+        labels are not stored.
         """
         if self.keep_labels == "no" or block.y is None:
             return np.full(block.rows, -1, dtype=np.int32)
@@ -263,17 +273,20 @@ class ReservoirAccumulator(AccumulatorBase):
 
         codes: (rows,) label of each row of the batch, as an index into self.labels.
         """
+        # Draw the key of each row of the batch.
         draws = -np.log(open_uniforms(self.seed, ROW_DRAW, self.rows, block.rows)[:, 0])
         if block.weights is not None:
             self._weighted = self._weighted or bool(np.any(block.weights != 1.0))
             with np.errstate(divide="ignore", over="ignore"):
                 draws = draws / block.weights
 
+        # A row can enter a full sample only with a key below the largest key of the sample.
         limit = self._keys.max() if len(self._keys) == self.capacity else np.inf
         offered = np.flatnonzero(draws < limit)
         keys = np.concatenate([self._keys, draws[offered]])
         sampled, best = len(self._keys), np.sort(np.argsort(keys, kind="stable")[: self.capacity])
 
+        # Copy rows of the batch only if they enter the sample.
         new = offered[best[best >= sampled] - sampled]
         if len(new):
             self._rows = _stack_rows(self._rows[best[best < sampled]], block.X[new], self.n_features)
@@ -297,10 +310,11 @@ def _stream_seed(seed: int, first: Rows) -> int:
 
 
 def _fresh_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:
-    """Return new random keys for the rows of two samples a and b.
+    """Return new random keys of sample a, and of sample b.
 
-    If a sample was drawn from N rows, its keys are the smallest of N exponential random numbers,
-    in random order. They are computed without drawing all N numbers (Rényi).
+    If a sample was drawn from N rows, its new keys are the smallest of N exponential random
+    numbers, in random order. The keys are computed without drawing all N numbers (by Rényi's
+    formula for ordered exponential numbers).
     """
     drawn = []
     for side, state in enumerate((a, b)):
@@ -326,9 +340,9 @@ def _recode(codes: np.ndarray, old: tuple[Label, ...], new: tuple[Label, ...]) -
 
 
 def _stack_rows(a: Rows, b: Rows, width: int) -> Rows:
-    """Return the rows of a, followed by the rows of b, as float64.
+    """Return the rows of a, followed by the rows of b.
 
-    The result is CSR if a is CSR.
+    The result is float64. It is CSR if a is CSR.
 
     width: number of features of the result.
     """
@@ -357,7 +371,10 @@ def _all_rows(a: Reservoir, b: Reservoir) -> Rows:
 
 
 def _parts(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Return rows as the fields `values`, `indices` and `indptr` of a Reservoir."""
+    """Return the fields `values`, `indices` and `indptr` of a Reservoir.
+
+    rows: (sampled, features) rows of the sample, dense or CSR.
+    """
     if not sp.issparse(rows):
         return rows, None, None
     return rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64)

@@ -36,7 +36,10 @@ _TARGET = np.uint64(0x9E3779B97F4A7C15)
 
 
 def mix(x: np.ndarray) -> np.ndarray:
-    """Return uint64 numbers with their bits mixed, by the last step of splitmix64."""
+    """Return numbers with mixed bits, by splitmix64's last step.
+
+    x: uint64 numbers.
+    """
     x = (x ^ (x >> _SHIFTS[0])) * _FACTORS[0]
     x = (x ^ (x >> _SHIFTS[1])) * _FACTORS[1]
     return x ^ (x >> _SHIFTS[2])
@@ -55,7 +58,7 @@ def _add_dense(bits: np.ndarray, keys: np.ndarray, out: np.ndarray) -> None:
     for i in range(bits.shape[0]):
         total = out[i]
         for j in range(bits.shape[1]):
-            # All other bits of +0 and −0 are 0.
+            # The value is not 0 if any bit other than the sign bit is set.
             if bits[i, j] & np.uint32(0x7FFFFFFF):
                 total += _mix(np.uint64(bits[i, j]) ^ keys[j])
         out[i] = total
@@ -67,7 +70,8 @@ def _add_sparse(bits: np.ndarray, indices: np.ndarray, indptr: np.ndarray, keys:
 
     bits: (entries,) uint32, the bits of the float32 values.
     indices, indptr: as in scipy's CSR matrices.
-    keys: (columns,) uint64, the mixed number of each column. Empty if columns go by their index.
+    keys: (columns,) uint64, the mixed number of each column. Empty if a column is hashed by its
+        index, not by its name.
     """
     for i in range(len(indptr) - 1):
         total = out[i]
@@ -79,7 +83,9 @@ def _add_sparse(bits: np.ndarray, indices: np.ndarray, indptr: np.ndarray, keys:
 
 
 def row_hashes(block: Block, by_name: bool = False) -> np.ndarray:
-    """Return the hash (rows,) uint64 of each row of numbers and its target.
+    """Return a hash of each row of numbers and its target.
+
+    The result is (rows,) uint64.
 
     by_name: True if a feature map finds columns by name. Then a column's name is hashed instead of
         its index.
@@ -96,9 +102,9 @@ def row_hashes(block: Block, by_name: bool = False) -> np.ndarray:
 
 
 def table_hashes(columns: Iterable[tuple[str, RawColumn]], y: Targets | None, rows: int) -> np.ndarray:
-    """Return the hash (rows,) uint64 of each row of a table and its target.
+    """Return a hash of each row of a table and its target.
 
-    Missing values are left out.
+    The result is (rows,) uint64. Missing values add nothing to a hash.
 
     columns: name and values of each column that the feature map encodes.
     y: targets of the rows, or None.
@@ -115,10 +121,12 @@ def table_hashes(columns: Iterable[tuple[str, RawColumn]], y: Targets | None, ro
 
 
 def group_hashes(groups: Iterable[object]) -> np.ndarray:
-    """Return the hash (groups,) uint64 of the name of each row's group.
+    """Return a hash of the group of each row.
 
-    A whole number has the same hash as an int and as a float. Raises InvalidParameter if a group is
-    missing.
+    The result is (rows,) uint64. A whole number has the same hash as an int and as a float. Raises
+    InvalidParameter if a row has no group (None or NaN).
+
+    groups: group of each row, a name or a number.
     """
     names = list(groups)
     for row, group in enumerate(names):
@@ -131,7 +139,13 @@ def group_hashes(groups: Iterable[object]) -> np.ndarray:
 
 
 def target_hashes(y: Targets | None, rows: int) -> np.ndarray:
-    """Return the hash (rows,) uint64 of each row's target, 0 for rows without a target."""
+    """Return a hash of each row's target.
+
+    The result is (rows,) uint64. It is 0 for rows without a target.
+
+    y: targets of the rows, or None.
+    rows: number of rows.
+    """
     if y is None:
         return np.zeros(rows, dtype=np.uint64)
     sums = np.zeros(rows, dtype=np.uint64)
@@ -147,12 +161,18 @@ def target_hashes(y: Targets | None, rows: int) -> np.ndarray:
 
 
 def text_hashes(texts: Iterable[str]) -> np.ndarray:
-    """Return the xxh64 hash (texts,) uint64 of the UTF-8 form of each text."""
+    """Return the xxh64 hash of each text in UTF-8.
+
+    The result is (texts,) uint64.
+    """
     return np.array([xxhash.xxh64_intdigest(text.encode("utf-8", "surrogatepass")) for text in texts], dtype=np.uint64)
 
 
 def _bits(values: np.ndarray) -> np.ndarray:
-    """Return the bits of values converted to float32, as uint32 numbers of the same shape."""
+    """Return the bits of values as float32 numbers.
+
+    The result is uint32 and has the shape of `values`.
+    """
     with np.errstate(over="ignore", under="ignore"):
         return readonly(np.ascontiguousarray(values, dtype=np.float32).view(np.uint32))
 

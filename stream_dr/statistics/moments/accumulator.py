@@ -1,10 +1,13 @@
-"""MomentAccumulator: one pass over rows into the additive MomentState [mathematics §1].
+"""MomentAccumulator: learns rows in one pass, as sums [mathematics §1].
+
+The sums are additive. They are returned as a MomentState.
 
 Rows are dense or sparse. Every check of a batch happens before the first write (batch_plan.py). So
 a batch that raises an error changes nothing.
 
-If the encoding of the targets needs targets, rows without a target are skipped and counted. A row
-with an empty set of labels is learned, but it adds nothing to the cross sums.
+If the encoding reads targets, rows without a target are skipped and counted. (The encoding
+"partial" learns them, with zeros as targets.) A row with an empty set of labels is learned, but it
+adds nothing to the cross sums of features and targets.
 
 A dense row of d features and k target columns costs d k multiplications, plus d² / 2 with exact
 scatter or d without. A sparse row without exact scatter costs nonzeros · (labels + 1). Memory is
@@ -107,19 +110,21 @@ class MomentAccumulator(AccumulatorBase):
         would be right. Also raises the errors of `add`.
 
         age: number of rows learned after the last row of the batch. It matters only if decay < 1,
-            because these later rows have reduced the weights of the batch. The rows of the batch
-            must have been learned one directly after the other.
+            because these later rows have reduced the weights of the batch. No other rows may have
+            been learned between the rows of the batch.
 
-        If the batch contains the newest rows or the oldest rows, the result is as if the batch had
-        never been learned. Otherwise the rows learned before the batch keep the weights that they
-        have now.
+        If the batch consists of the newest rows or the oldest rows, the result is as if the batch
+        had never been learned. If the batch was learned in between, the weights of the rows before
+        the batch do not change.
         """
+        # Learn the batch alone, with the weights that its rows have now.
         batch = self.plan(block)
         weights = aged_weights(batch.weights, self.decay, age)
         sets, classes = self._sets is not None, self._classes is not None
         part = MomentAccumulator(self.encoding, batch.scatter, label_sets=sets, class_scatter=classes)
         part._learn_plan(batch._replace(weights=weights))
 
+        # Subtract these sums. Nothing changes if this raises an error.
         state = subtract_state(self.freeze(), part.freeze())
         scale, clock = clock_set_back(self._scale, self._clock, self.decay, state.rows, part.rows, age)
         self._load(state._replace(scale=scale, clock=clock))
@@ -183,19 +188,19 @@ class MomentAccumulator(AccumulatorBase):
         self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
 
     def plan(self, block: Block) -> BatchPlan:
-        """Check a batch and return its plan. Nothing is changed.
+        """Check a batch, and return the plan for learning it.
 
-        Raises the errors of `add`.
+        Nothing is changed. Raises the errors of `add`.
         """
         batch = plan_batch(self, self._codes, block)
         return batch if self._sets is None else self.number_label_sets(batch)
 
     def number_label_sets(self, batch: BatchPlan) -> BatchPlan:
-        """Return a batch in which each row's label set is numbered.
+        """Return the batch with a number for each row's label set.
 
-        A label set is a distinct combination of labels. If no sums by label set are stored, or the
-        batch has no labels, the batch is returned unchanged. Raises LimitExceeded if there would
-        be more than 20,000 label sets.
+        A label set is a distinct combination of labels. If the accumulator stores no sums by label
+        set, or the batch has no labels, the batch is returned unchanged. Raises LimitExceeded if
+        there would be more than 20,000 label sets.
         """
         if self._sets is None or batch.encoded is None or batch.encoded.values is not None:
             return batch
@@ -216,9 +221,10 @@ class MomentAccumulator(AccumulatorBase):
     def begin(self, batch: BatchPlan) -> None:
         """Prepare the accumulator for a checked batch.
 
-        The kind of targets, the labels and the number of features are set, and the arrays of sums
-        grow accordingly.
+        Sets the kind of targets, the labels and the number of features, and makes room for them in
+        the arrays of sums.
         """
+        # Set the properties that the accumulator has after the batch.
         if self.target_kind is None and batch.target_kind is not None:
             self._targets = TargetSums(empty_targets(batch.target_kind, 0 if batch.labels else batch.columns))
         self.scatter, self.n_features, self.dense = batch.scatter, batch.width, batch.dense
@@ -226,6 +232,8 @@ class MomentAccumulator(AccumulatorBase):
         if len(batch.labels) > len(self.labels):
             self._codes.update((label, j) for j, label in enumerate(batch.labels) if j >= len(self.labels))
             self.labels = batch.labels
+
+        # Make room for the features, labels and label sets of the batch.
         if batch.target_kind != "continuous":
             self._targets.grow(len(self.labels), batch.target_kind == "multilabel")
         self._begin_features(batch)
@@ -235,6 +243,10 @@ class MomentAccumulator(AccumulatorBase):
             self._sets.begin(batch.encoded.sets.new)
 
     def _begin_features(self, batch: BatchPlan) -> None:
+        """Create the sums of the features, or make room for more features.
+
+        Sums over sparse rows become centred sums when the first dense rows come.
+        """
         exact = self.scatter == "exact"
         if self._features is None and batch.sparse and not exact:
             self._features = SparseSums(self.n_features, np.zeros(self.columns))
@@ -261,8 +273,11 @@ class MomentAccumulator(AccumulatorBase):
 
         There must be at most `max_span(decay)` rows (clock.py).
         """
+        # Under decay, all rows so far lose weight. Only the scale of the stored sums changes.
         self._scale = advance_scale(self._scale, self.decay, stop - start, self.rescale)
         weights = clock_weights(batch.weights[start:stop], self.decay, self._scale)
+
+        # Centred sums need temporary memory, so their rows are learned in chunks.
         size = stop - start if isinstance(self._features, SparseSums) else chunk_rows(self.n_features)
         for at in range(start, stop, size):
             end = min(at + size, stop)
@@ -280,9 +295,12 @@ class MomentAccumulator(AccumulatorBase):
         part: (rows, ≤ n_features), these rows.
         part_weights: (rows,) their weights, divided by the same scale factor as the stored sums.
         """
+        # Add the targets of the rows. The mean of earlier targets is needed for the cross sums.
         encoded = None if batch.encoded is None else encoded_rows(batch.encoded, start, stop)
         before = self._targets.mean(self._weight)
         values = None if encoded is None else self._targets.add(encoded, part_weights)
+
+        # Add the features of the rows, and their cross sums with the targets.
         if isinstance(self._features, SparseSums):
             self._weight = self._features.add(part, part_weights, encoded, self._weight)
             self._features.follow_mean(self._targets)

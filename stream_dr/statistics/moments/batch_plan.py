@@ -1,7 +1,8 @@
-"""Batch plan: every check of a batch, before anything is written.
+"""Checks of a batch, and the plan for learning it.
 
-If a check fails, the accumulator is unchanged. Checking the targets costs O(labels). Checking the
-rows reads every value, unless the block says that its values were already checked.
+All checks are made before anything is written, so the accumulator does not change if a check
+fails. Checking the targets costs O(labels). Checking the rows reads every value, unless the block
+says that its values were already checked.
 """
 
 from typing import NamedTuple, Protocol
@@ -40,7 +41,7 @@ class PlannedAccumulator(Protocol):
 
 
 class BatchPlan(NamedTuple):
-    """A checked batch, and the properties that the accumulator has after it.
+    """Checked batch, with the accumulator's properties after it.
 
     Attributes
     ----------
@@ -76,7 +77,10 @@ class BatchPlan(NamedTuple):
     hashes: np.ndarray | None = None
 
     def take(self, rows: np.ndarray) -> "BatchPlan":
-        """Return the plan of some of the rows, by their indices (int64)."""
+        """Return the plan of some of the rows.
+
+        rows: int64 indices of the rows.
+        """
         return self._replace(
             X=self.X[rows],
             weights=self.weights[rows],
@@ -96,7 +100,7 @@ class BatchPlan(NamedTuple):
 
 
 def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Block) -> BatchPlan:
-    """Check a batch and return its plan.
+    """Check a batch, and return the plan for learning it.
 
     The plan holds the checked arrays and the properties that the accumulator has after the batch.
 
@@ -107,11 +111,13 @@ def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Bloc
     codes: index of each label that the accumulator already has.
     block: the batch.
     """
+    # Check the rows.
     rows, features = block.X.shape
     sparse = is_sparse(block.X)
     _check_width(learner, rows, features, sparse)
     check_rows(block)
 
+    # Check the targets, and drop rows without a target if the encoding needs one.
     weights = as_weights(block.weights, rows)
     skipped = 0
     if learner.encoding == "none":
@@ -125,12 +131,14 @@ def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Bloc
         weights, y = block.weights, block.y
         rows -= skipped
 
+    # The first batch decides whether the whole scatter matrix is stored.
     weights = row_weights(weights, rows)
     scatter, width = learner.scatter, max(learner.n_features, features)
     if scatter == "auto" and rows:
         stated = not sparse or block.width_stated
         scatter = "exact" if stated and features <= EXACT_WIDTH else "diagonal"
 
+    # Encode the targets. New labels come after the earlier labels.
     kind, labels, columns, encoded = learner.target_kind, learner.labels, learner.columns, None
     target_width = learner.target_width
     if y is not None:
@@ -146,10 +154,10 @@ def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Bloc
 
 
 def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return all labels after a batch, and an index for each label of the batch.
+    """Append the new labels of a batch to the earlier labels.
 
-    The labels are the earlier labels, followed by the batch's new labels. The indices (labels of
-    the batch,) int32 point into these labels.
+    Returns all labels, and an array (labels of the batch,) int32. The array has the index of each
+    label of the batch in all labels.
 
     codes: index of each earlier label.
     labels: labels before the batch.

@@ -22,9 +22,9 @@ from stream_dr.statistics.protocol import nested_state
 
 @nested_state
 class CentredPart(NamedTuple):
-    """Centred sums of rows with d features and k target columns, float64.
+    """Centred sums of rows with d features and k target columns.
 
-    In the formulas below, x is a row, y the targets of the row, and w its weight. x̄ and ȳ are the
+    Arrays are float64. In the formulas below, x is a row, y the targets of the row, and w its weight. x̄ and ȳ are the
     weighted means of x and y.
 
     Attributes
@@ -34,7 +34,7 @@ class CentredPart(NamedTuple):
     weight : float
         N = Σ w.
     mean, low : (d,)
-        x̄ = mean + low. `low` holds the digits that do not fit into `mean`.
+        x̄ = mean + low. `low` holds the digits of x̄ that do not fit into `mean`.
     diagonal : (d,), or (0,) if exact
         Σ w (x − x̄)² of each feature.
     scatter : (d, d) if exact, or (0, 0)
@@ -94,7 +94,10 @@ class CentredPart(NamedTuple):
         return np.diagonal(self.scatter) if self.exact else self.diagonal
 
     def scaled(self, factor: float) -> "CentredPart":
-        """Return these sums multiplied by factor. The means do not change."""
+        """Return these sums multiplied by factor.
+
+        The means do not change.
+        """
         sums = (self.diagonal * factor, self.scatter * factor, self.cross * factor)
         return CentredPart(self.exact, self.weight * factor, self.mean, self.low, *sums, self.nonzero)
 
@@ -134,11 +137,11 @@ class CentredPart(NamedTuple):
         return part
 
     def join(self, other: "CentredPart", target_step: np.ndarray | None, sign: float = 1.0) -> "CentredPart":
-        """Return the sums of this part's rows and of other's rows together.
+        """Add the sums of the rows of `other`, or subtract them.
 
-        The two parts must have the same features, the same target columns and the same `exact`.
-        Joining a part of weight 0 changes no bit. Costs O(d² + d k) for d features and k target
-        columns.
+        Returns the sums of the resulting rows. The two parts must have the same features, the same
+        target columns and the same `exact`. If one part has weight 0, the result is the other part
+        itself. Costs O(d² + d k) for d features and k target columns.
 
         target_step: (k,) other's mean of the targets minus this part's mean of the targets. None
             if there are no target columns.
@@ -148,12 +151,14 @@ class CentredPart(NamedTuple):
         if b.weight == 0.0 or a.weight == 0.0:
             return a if b.weight == 0.0 else b
 
+        # Join the means.
         total = a.weight + sign * b.weight
         if not total > 0.0:
             return empty_part(len(a.mean), a.cross.shape[1], a.exact)
         step = (b.mean - a.mean) + (b.low - a.low)
         mean, low = dd_add(a.mean, a.low, sign * (b.weight / total) * step)
 
+        # Join the second moments. Each gets a term with the difference of the means.
         factor = sign * (a.weight / total) * b.weight
         cross = a.cross + sign * b.cross
         if target_step is not None:
@@ -180,10 +185,12 @@ def empty_part(width: int, columns: int, exact: bool) -> CentredPart:
 
 
 def dd_add(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Add `step` to a pair of numbers (high, low), and return the new pair.
+    """Add a number to a double-double number (high, low).
 
-    A pair stands for the number high + low, with about 32 digits. No digit of high + step is lost
-    (Knuth's two-sum).
+    Returns the new pair. A pair stands for the number high + low, with about 32 digits. No digit
+    of high + step is lost (Knuth's two-sum).
+
+    high, low, step: arrays of one shape.
     """
     total = high + step
     added = total - high

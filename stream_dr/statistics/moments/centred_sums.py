@@ -5,8 +5,8 @@ Rows may be dense. They may also be sparse if the whole scatter matrix is stored
 Rows are added in chunks. A chunk is centred on the mean of its rows. The sums of the chunk are
 then joined to the earlier sums by the formula of Chan, Golub and LeVeque. This formula adds the
 outer product of a vector with itself. The vector is the difference of the two means, multiplied by
-a factor. It is appended to the centred chunk as one more row, the joining row. So one matrix
-product computes all terms.
+a factor. The vector is appended to the centred chunk as one more row, the joining row. So one
+matrix product computes all terms.
 
 Sparse rows with few nonzeros are not centred but shifted (shifted_rows.py). Products of few rows
 are added in place (dense_kernels.py), so a small batch allocates no large array.
@@ -29,12 +29,15 @@ from stream_dr.statistics.moments.encoding import Encoded, dense_columns
 from stream_dr.statistics.moments.shifted_rows import add_products, shifted_rows
 
 CHUNK_VALUES = 1 << 20
-"""Number of values in a chunk of dense rows (8 MB). A chunk is centred at once."""
+"""Number of values in a chunk of dense rows, which are 8 MB.
+
+The rows of a chunk are centred together.
+"""
 
 DENSE_SHARE = 0.15
-"""Smallest share of nonzeros at which sparse rows are multiplied as dense rows.
+"""Smallest share of nonzeros at which sparse rows are made dense.
 
-From this share on, the dense product is faster than the sparse one.
+From this share on, the product of dense rows is faster than the product of sparse rows.
 """
 
 
@@ -47,7 +50,7 @@ def chunk_rows(width: int) -> int:
 
 
 class Joining(NamedTuple):
-    """Terms that join the sums of a chunk of rows to the earlier sums.
+    """Terms that join a chunk of rows to the earlier sums.
 
     Attributes
     ----------
@@ -94,7 +97,10 @@ class CentredSums:
         return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, self._nonzero.copy())
 
     def rescale(self, factor: float) -> None:
-        """Multiply the weight and all sums by a factor. The means do not change."""
+        """Multiply the weight and all sums by a factor.
+
+        The means do not change.
+        """
         self.weight *= factor
         for sums in (self._diagonal, self._scatter, self._cross):
             sums *= factor
@@ -121,8 +127,8 @@ class CentredSums:
         x̄ the mean of the added rows. The last row is the joining row, √(N n / (N + n)) · (x̄ −
         earlier mean), for the earlier rows' weight N and the added rows' weight n.
 
-        Returns None if the added rows have no weight. Also returns None if sparse rows were added
-        without making them dense.
+        Returns None in two cases: if the sum of the weights is 0, or if the rows are sparse and
+        were not made dense.
 
         X: (b, ≤ d), dense of any float type or CSR.
         weights: (b,) weights w.
@@ -141,9 +147,13 @@ class CentredSums:
     def _add_dense(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
         if X.shape[0] == 1:
             return self._add_row(X, weights, total, targets)
+
+        # Write the centred rows, then the joining row.
         rows = np.empty((len(X) + 1, X.shape[1]))
         joining = self._join(*centre_rows(X, weights, total, rows[:-1], self._nonzero), total)
         np.multiply(joining.step, joining.root, out=rows[-1])
+
+        # One matrix product for each kind of sums.
         if targets is not None and self._cross.shape[1]:
             own = targets.rows(weights, total, joining.root)
             add_cross_product(self._cross, rows, own)
@@ -154,10 +164,12 @@ class CentredSums:
         return rows
 
     def _add_row(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
-        """Add one row X (1, features).
+        """Add a single row.
 
         The row is its own mean, so its centred values are zero. The scatter changes only because
         the row differs from the earlier mean.
+
+        X: (1, features).
         """
         self._nonzero += X[0] != 0.0
         high = X[0].astype(np.float64)
@@ -204,7 +216,7 @@ class CentredSums:
 
 
 class TargetRows(NamedTuple):
-    """Targets of a chunk of b rows, prepared for the cross sums.
+    """Targets of a chunk of b rows, for the cross sums.
 
     Attributes
     ----------
@@ -215,8 +227,8 @@ class TargetRows(NamedTuple):
     before : (k,)
         Mean of the targets of all earlier rows.
     values : (b + 1, k) or None
-        Centred continuous targets, which the method `rows` returns. None for labels, whose centred
-        values are computed by `rows`.
+        Centred continuous targets and their joining row. The method `rows` returns this array.
+        None for labels. Then the method `rows` computes the array.
     """
 
     encoded: Encoded
@@ -225,11 +237,10 @@ class TargetRows(NamedTuple):
     values: np.ndarray | None = None
 
     def rows(self, weights: np.ndarray, total: float, root: float) -> np.ndarray:
-        """Return the centred targets of the chunk, followed by their joining row.
+        """Return the centred targets, followed by a joining row.
 
         The result is (b + 1, k). Rows 0 … b − 1 are √w (y − ȳ) for targets y, with ȳ the mean of
-        the chunk. The last row is root · (ȳ − mean of the earlier targets). It joins the chunk to
-        the earlier sums.
+        the chunk. The last row is the joining row, root · (ȳ − mean of the earlier targets).
 
         weights: (b,) weights w of the rows.
         total: sum of the weights.

@@ -1,8 +1,8 @@
 """ClassScatter: for each class, the scatter matrix about the mean of the class.
 
-The estimator WMV (weighted maximum variance) needs these matrices [mathematics §2]. For each class,
-the weight, the mean m and the sum Σ w (x − m)(x − m)ᵀ over the rows x of the class are stored. w is
-the weight of a row.
+The estimator WMV (weighted maximum variance) needs these matrices [mathematics §2]. For each
+class, the weight, the mean m and the sum Σ w (x − m)(x − m)ᵀ over the rows x of the class are
+stored. w is the weight of a row.
 
 A row of d features costs d² multiplications. Memory is 8·k·d² bytes for k classes (160 MB for 20
 classes and 1,000 features). With many features this is too much. So the matrices are stored only
@@ -22,9 +22,9 @@ from stream_dr.statistics.protocol import nested_state
 
 @nested_state
 class ClassScatter(NamedTuple):
-    """Frozen scatter matrices of k classes of rows with d features, float64.
+    """Frozen scatter matrices of k classes of rows with d features.
 
-    Weights and scatter matrices are divided by a common scale factor: true sum = scale · stored
+    Arrays are float64. Weights and scatter matrices are divided by a common scale factor: true sum = scale · stored
     sum. MomentState stores this factor.
 
     Attributes
@@ -59,12 +59,15 @@ class ClassScatter(NamedTuple):
         check_at_least(self, 0.0, "weights")
 
     def part(self, j: int) -> CentredPart:
-        """Return the weight, mean and scatter of class j as a CentredPart."""
+        """Return the sums of class j as a CentredPart."""
         sums = (self.mean[j], self.low[j], np.zeros(0), self.scatter[j], np.zeros((self.mean.shape[1], 0)))
         return CentredPart(True, float(self.weights[j]), *sums)
 
     def scaled(self, factor: float) -> Self:
-        """Return a copy with all weights and scatter matrices multiplied by factor."""
+        """Return a copy with all sums multiplied by factor.
+
+        The sums are the weights and the scatter matrices. The means do not change.
+        """
         return self._replace(weights=self.weights * factor, scatter=self.scatter * factor)
 
     def aligned(self, width: int, columns: np.ndarray, total: int) -> Self:
@@ -86,14 +89,15 @@ class ClassScatter(NamedTuple):
         return type(self)(weights, mean, low, scatter)
 
     def join(self, other: "ClassScatter", sign: float, keep: np.ndarray) -> "ClassScatter":
-        """Return class scatter matrices of the rows of `self` and `other` together.
+        """Add the sums of `other`, or subtract them.
 
-        `self` and `other` must have the same features and classes.
+        Returns the scatter matrices of the resulting rows. `self` and `other` must have the same
+        features and classes.
 
         sign: 1 to add the rows of other, −1 to remove them from the rows of `self`.
         keep: (k,) bool for k classes, False for classes whose sums are set to zero.
         """
-        # A part of the stream without any label has no class.
+        # Sums of rows without any label have no class. The result is then the other sums.
         if not len(self.weights) or not len(other.weights):
             return self if len(self.weights) else other
         nothing = empty_part(self.mean.shape[1], 0, exact=True)
@@ -118,9 +122,9 @@ def stacked(parts: list[CentredPart]) -> ClassScatter:
 
 
 class ClassScatterSums:
-    """Weight, mean and scatter matrix of each class, to which rows are added.
+    """Growing weight, mean and scatter matrix of each class.
 
-    `freeze` returns them as a ClassScatter.
+    `add` adds rows. `freeze` returns the sums as a ClassScatter.
     """
 
     def __init__(self, part: ClassScatter) -> None:
@@ -132,7 +136,10 @@ class ClassScatterSums:
         return stacked([c.freeze() for c in self._classes]) if self._classes else ClassScatter.empty()
 
     def rescale(self, factor: float) -> None:
-        """Multiply all weights and scatter matrices by factor. The means do not change."""
+        """Multiply all weights and scatter matrices by factor.
+
+        The means do not change.
+        """
         for c in self._classes:
             c.rescale(factor)
 

@@ -5,11 +5,11 @@ weight w_i then weighs w_i · decay^(number of rows after row i).
 
 Multiplying all sums by the decay after every row would be slow. So sums are stored divided by a
 number s, the scale: true sum = s · stored sum. A batch of b rows only changes s to s · decay^b.
-Row i of the batch enters the stored sums with the weight w_i · decay^(b−1−i) / s. When s has
-become small, all stored sums are multiplied by a power of two, which is exact.
+Row i of the batch (from 0) enters the stored sums with the weight w_i · decay^(b−1−i) / s, for the
+new s. When s has become small, all stored sums are multiplied by a power of two, which is exact.
 
-A batch costs O(rows). The result does not depend on how rows are batched, up to 1e-15. (One decay
-factor for a whole batch would be wrong by up to 386 %.)
+A batch costs O(rows). The result does not depend on how rows are batched, up to a relative error
+of 1e-15. (If all rows of a batch had the same decay factor, the error would be up to 386 %.)
 """
 
 from collections.abc import Callable
@@ -21,9 +21,9 @@ _SMALLEST = 2.0**-16
 
 
 def max_span(decay: float) -> int:
-    """Return the largest number of rows that may be weighed in one step.
+    """Return the largest number of rows to weigh in one step.
 
-    For this number of rows, decay^rows is still above 2^-16.
+    For this number of rows, decay^rows is still above 2^-16. At least one row is weighed.
 
     decay: factor by which the weight of a row shrinks with every later row.
     """
@@ -48,9 +48,10 @@ def advance_scale(scale: float, decay: float, rows: int, renormalise: Callable[[
 
 
 def clock_weights(weights: np.ndarray, decay: float, scale: float) -> np.ndarray:
-    """Return the weights (rows,) with which a batch enters the stored sums.
+    """Return the weights with which a batch enters the stored sums.
 
-    Row i, of weight w_i, gets w_i · decay^(rows of the batch after row i) / scale.
+    The result is (rows,). The weight of row i is w_i · decay^(rows of the batch after row i) /
+    scale.
 
     weights: (rows,) weights w_i.
     scale: scale of the stored sums after the batch (true sum = scale · stored sum).
@@ -61,7 +62,9 @@ def clock_weights(weights: np.ndarray, decay: float, scale: float) -> np.ndarray
 
 
 def aged_weights(weights: np.ndarray, decay: float, age: int) -> np.ndarray:
-    """Return the weights (rows,) of consecutive rows after decay.
+    """Return the present weights (rows,) of consecutive rows.
+
+    Decay has multiplied the weight of each row by one factor for every later row.
 
     weights: (rows,) weights with which the rows were learned.
     decay: factor by which the weight of a row shrinks with every later row.
@@ -73,8 +76,12 @@ def aged_weights(weights: np.ndarray, decay: float, age: int) -> np.ndarray:
 def clock_set_back(scale: float, clock: int, decay: float, rows: int, removed: int, age: int) -> tuple[float, int]:
     """Return the scale and the clock after rows were removed.
 
-    With decay, the clock is set back only if the removed rows were the newest or the oldest, and
-    the scale changes only if they were the newest. If no rows remain, the result is (1, 0).
+    If no rows remain, the result is (1, 0). Without decay, only the clock is set back. With decay
+    there are three cases:
+
+    - The removed rows were the newest. The clock is set back, and the scale grows.
+    - The removed rows were the oldest. The clock is set back.
+    - The removed rows were neither the newest nor the oldest. Nothing changes.
 
     scale: scale of the stored sums before the removal (true sum = scale · stored sum).
     clock: number of rows by which decay had aged the sums before the removal.

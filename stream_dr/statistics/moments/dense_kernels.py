@@ -2,10 +2,10 @@
 
 Only the lower triangle of a scatter matrix is updated, because the matrix is symmetric.
 
-numpy and scipy each bring a BLAS library with threads of its own. After a product, the threads of
+numpy and scipy each have a BLAS library with threads of its own. After a product, the threads of
 one library stay busy for a while on cores that the other library needs. So all products of a batch
-use the same library. Batches of many rows use numpy, like the caller's other products. Batches of
-few rows use scipy, whose function dsyrk adds a product to a matrix in place.
+use the same library. Batches of many rows use numpy, like the other products of the program.
+Batches of few rows use scipy, whose function dsyrk adds a product to a matrix in place.
 """
 
 import numpy as np
@@ -24,11 +24,12 @@ the matrix.
 def centre_rows(
     X: np.ndarray, weights: np.ndarray, total: float, rows: np.ndarray, nonzero: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Write √w (X − mean) into `rows` and return the mean as (high, low).
+    """Centre rows, and return their mean as two arrays.
 
-    high and low are (d,) arrays for d features, and the mean is high + low. The mean is computed
-    first from X, then corrected by the mean of X − first mean. So its error is 1e-16 of the
-    standard deviation of the rows, not of their size. Costs O(b d).
+    Writes √w (X − mean) into `rows`. Returns high and low (d,) for d features. The mean is high +
+    low. The mean is computed first from X, then corrected by the mean of X − first mean. So the
+    error of the mean is 1e-16 of the standard deviation of the rows, not of the size of the rows.
+    Costs O(b d).
 
     X: (b, d), b rows.
     weights: (b,) weights w.
@@ -37,13 +38,14 @@ def centre_rows(
     nonzero: (d,), changed in place. To the entry of each feature is added the number of rows of
         weight above 0 in which the feature is not 0.
     """
+    # Count the rows of weight above 0 in which each feature is not 0.
     weighing = X if weights.all() else X[weights > 0]
     zero = weighing == 0.0
     nonzero += len(weighing) - np.count_nonzero(zero, axis=0) if zero.any() else len(weighing)
 
-    # The rows become float64, because numpy multiplies other types without BLAS.
+    # Copy the rows as float64, because numpy multiplies other types without BLAS.
     rows[:] = X
-    # einsum uses no threads. BLAS threads would stay busy on cores that later products need.
+    # einsum uses no threads. Threads of BLAS would stay busy on cores that later products need.
     point = np.einsum("i,ij->j", weights, rows) / total
     rows -= point
     step = np.einsum("i,ij->j", weights, rows) / total
@@ -54,12 +56,14 @@ def centre_rows(
 
 
 def add_product(scatter: np.ndarray, rows: np.ndarray) -> None:
-    """Add the matrix product rowsᵀ rows to the lower triangle of scatter.
+    """Add the product rowsᵀ rows to the lower triangle of scatter.
+
+    The upper triangle of scatter has arbitrary values afterwards.
 
     scatter: (features, features), changed in place.
     rows: (b, features).
     """
-    # BLAS refuses rows without features, as of a table of constant columns.
+    # BLAS raises an error for rows without features. (A table may have only constant columns.)
     if scatter.size and len(rows) < FEW:
         dsyrk(1.0, rows.T, beta=1.0, c=scatter.T, overwrite_c=1)
     else:
@@ -90,9 +94,9 @@ def add_outer(scatter: np.ndarray, step: np.ndarray, factor: float) -> None:
 
 
 def mirrored(scatter: np.ndarray) -> np.ndarray:
-    """Return a symmetric copy of scatter (features, features).
+    """Return a symmetric matrix with the lower triangle of scatter.
 
-    The lower triangle is copied to the upper triangle.
+    scatter: (features, features). Its upper triangle is not read.
     """
     out = np.tril(scatter)
     out += np.tril(scatter, -1).T

@@ -1,19 +1,20 @@
 """Encoding of targets as k numeric columns, of which cross sums are stored.
 
 - "none": targets are not read (unsupervised).
-- "indicator": a label's column is 1 in rows that have the label. Continuous targets are used as
-  they are.
-- "partial": as "indicator", for one label a row. A row without a label is learned with zeros.
-- "zhou": a label's column is 1/√m in rows that have the label. m is the row's number of labels
-  [2S, HSL with Zhou's Laplacian].
+- "indicator": a label's column is 1 in rows that have the label, and 0 elsewhere. Continuous
+  targets are not changed.
+- "partial": as "indicator", for one label per row. A row without a label is learned with zeros.
+- "zhou": a label's column is 1/√m in rows that have the label, and 0 elsewhere. m is the row's
+  number of labels [2S, HSL with Zhou's Laplacian].
 - `Fourier`: random Fourier features of continuous targets, which approximate an RBF kernel [SRP;
   mathematics §2].
 
-Encoded labels stay sparse: one code for each label of a row, and one value for each row. So a
-batch costs O(number of its labels).
+Encoded labels are sparse. They have one code for each label of a row, and one value for each row.
+So a batch costs O(labels of all rows).
 
 The random numbers of a Fourier column depend only on the seed and the number of the column. So two
-machines use equal numbers. A wider target uses the same numbers for its first entries.
+machines use equal numbers. If targets have more entries, the numbers of the first entries are the
+same.
 """
 
 from typing import NamedTuple
@@ -34,8 +35,8 @@ class Fourier(NamedTuple):
         ψ(y) = √(2/size) cos(ωᵀy + b)
 
     y is a target with `width` entries. ω (width, size) is drawn from N(0, I/bandwidth²) and b
-    (size,) from U(0, 2π). Labels are encoded as indicators instead. An RBF kernel of one label a
-    row is, up to a factor, the inner product of the indicators.
+    (size,) from U(0, 2π). Labels are encoded as indicators instead, because an RBF kernel of one
+    label per row is the inner product of the indicators, up to a factor.
 
     Attributes
     ----------
@@ -78,14 +79,17 @@ Encoding = str | Fourier
 
 
 class RowSets(NamedTuple):
-    """Label sets of the rows of a batch. A label set is a distinct combination of labels.
+    """Label sets of the rows of a batch.
+
+    A label set is a distinct combination of labels.
 
     Attributes
     ----------
     numbers : (rows,) int64
         Number of each row's label set, −1 for rows without labels.
     new : dict
-        Numbers of the label sets that no earlier row had, by the tuple of their label indices.
+        New label sets, which no earlier batch had. Keys are tuples of label indices. Values are
+        the numbers of the label sets.
     """
 
     numbers: np.ndarray
@@ -136,7 +140,7 @@ def check_encoding_kind(encoding: Encoding, kind: str) -> None:
 
 
 def encode(targets: Targets, encoding: Encoding, columns: np.ndarray) -> Encoded:
-    """Return targets as numeric columns.
+    """Encode targets as numeric columns.
 
     Every row must have a target, unless the encoding is "partial".
 
@@ -157,7 +161,10 @@ def encode(targets: Targets, encoding: Encoding, columns: np.ndarray) -> Encoded
 
 
 def dense_columns(encoded: Encoded, start: int, stop: int, k: int) -> np.ndarray:
-    """Return rows start:stop of encoded targets as a dense array (rows, k)."""
+    """Return rows start:stop of encoded targets as a dense array.
+
+    The result is (stop − start, k) for k target columns.
+    """
     if encoded.values is not None:
         return encoded.values[start:stop]
     out = np.zeros((stop - start, k))

@@ -6,9 +6,9 @@ is enough to store two sums for each distinct set of labels: the weight Σ w and
 (features,) of the rows x that have these labels, with their weights w. The factors are applied at
 the end (`LabelSets.cross`). The result is exact after one pass.
 
-Each batch yields a matrix of sums. These matrices are stored in a list, the stack. Before a matrix
-is appended, it is added to the last matrix of the stack if it is at least half as large. So there
-are O(log sets) matrices.
+Each batch yields a matrix of sums. These matrices are stored in a list, the stack. If a new matrix
+is at least half as large as the last matrix of the stack, the two are added and stored as one
+matrix. So the stack has O(log sets) matrices.
 
 For dense rows, the first row of the stream (`shift`) is subtracted from every row before summing.
 Otherwise rows with a large offset would lose digits.
@@ -43,7 +43,9 @@ MOST_SETS = 20_000
 
 @nested_state
 class SetSums(NamedTuple):
-    """Sums of the rows of m label sets (distinct sets of labels).
+    """Matrix of sums, with one row for each of m label sets.
+
+    A label set is a distinct set of labels. The sums are over the rows that have these labels.
 
     Attributes
     ----------
@@ -62,7 +64,7 @@ class SetSums(NamedTuple):
 
     @classmethod
     def of(cls, numbers: np.ndarray, sums: Rows) -> Self:
-        """Return a SetSums of a matrix of sums.
+        """Create a SetSums from a matrix of sums.
 
         numbers: (m,) ascending numbers of the label sets.
         sums: (m, width), dense or CSR.
@@ -100,9 +102,9 @@ class SetSums(NamedTuple):
 
 @nested_state
 class LabelSets(NamedTuple):
-    """Frozen sums of rows for each distinct set of labels (label set).
+    """Frozen sums of rows for each label set.
 
-    All sums are divided by a common scale factor: true sum = scale · stored sum. MomentState
+    A label set is a distinct set of labels. All sums are divided by a common scale factor: true sum = scale · stored sum. MomentState
     stores this factor. Below, x are the rows of a label set, and w their weights.
 
     Attributes
@@ -136,6 +138,7 @@ class LabelSets(NamedTuple):
         width: number of features.
         labels: number of labels. Label sets may have indices below this number.
         """
+        # Label sets must be distinct and not empty, with ascending indices of labels.
         count = len(self.sets)
         ascending = all(s == tuple(sorted(set(s))) and s[0] >= 0 and s[-1] < labels for s in self.sets if s)
         if not ascending or () in self.sets or len(set(self.sets)) != count:
@@ -147,6 +150,7 @@ class LabelSets(NamedTuple):
         check_finite_arrays(self, "weights", "shift")
         check_within(self, 0, MOST_ROWS, "rows")
 
+        # The matrices of the stack must refer to these label sets.
         for part in self.stack:
             m = len(part.numbers)
             check_array_shapes(part, np.int64, numbers=(m,))
@@ -156,17 +160,22 @@ class LabelSets(NamedTuple):
             check_csr_arrays(part, m, width if part.indices is not None else min(part.values.shape[-1], width))
 
     def membership(self, labels: int) -> sp.csr_matrix:
-        """Return a matrix (sets, labels) that is 1 where a set has a label."""
+        """Return the matrix that shows which set has which label.
+
+        The matrix is (sets, labels), with 1 if the set has the label, and 0 elsewhere.
+
+        labels: number of labels.
+        """
         indptr = np.concatenate(([0], np.cumsum([len(s) for s in self.sets]))).astype(np.int64)
         indices = np.array([code for s in self.sets for code in s], dtype=np.int64)
         return sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(len(self.sets), labels))
 
     def cross(self, columns: Rows, mean: np.ndarray, low: np.ndarray) -> np.ndarray:
-        """Return the product (features, m) of the centred sums of label sets and `columns`.
+        """Return the centred sums of label sets times `columns`.
 
-        A label set is a distinct combination of labels. The centred sum (features,) of a label set
-        is Σ w (x − x̄) over the rows x with this label set. w is the weight of a row, and x̄ is the
-        mean of all rows.
+        The result is (features, m). A label set is a distinct combination of labels. The centred
+        sum (features,) of a label set is Σ w (x − x̄) over the rows x with this label set. w is the
+        weight of a row, and x̄ is the mean of all rows.
 
         columns: (sets, m), dense or sparse.
         mean: (features,), the mean x̄ rounded to float64.
@@ -235,10 +244,12 @@ def _widened(array: np.ndarray, width: int) -> np.ndarray:
 
 
 class LabelSetSums:
-    """Sums of rows for each distinct set of labels, to which rows are added.
+    """Growing sums of rows for each distinct set of labels.
 
-    `freeze` returns the sums as a LabelSets. Arrays are never changed in place, so a frozen
-    LabelSets needs no copies.
+    `add` adds rows. `freeze` returns the sums as a LabelSets. Arrays are never changed in place,
+    so a frozen LabelSets needs no copies.
+
+    state: sums to continue from.
     """
 
     def __init__(self, state: LabelSets) -> None:
@@ -252,13 +263,15 @@ class LabelSetSums:
         return LabelSets(tuple(self._numbers), self._weights, self._rows, self._shift, tuple(self._stack))
 
     def plan(self, encoded: Encoded, rows: int) -> RowSets:
-        """Return each row's label set, by its number, and the new label sets.
+        """Find the number of each row's label set.
 
-        Nothing is changed. Raises LimitExceeded if there would be more than 20,000 label sets.
+        Returns the numbers, and the label sets that no earlier batch had. Nothing is changed.
+        Raises LimitExceeded if there would be more than 20,000 label sets.
 
         encoded: targets of the rows.
         rows: number of rows.
         """
+        # New label sets get the next free numbers. Rows without labels get −1.
         new: dict[tuple[int, ...], int] = {}
         known = len(self._numbers)
         numbers = np.empty(rows, dtype=np.int64)
@@ -293,11 +306,13 @@ class LabelSetSums:
         numbers: (rows,) number of each row's label set, −1 for rows without labels.
         width: number of features.
         """
+        # The first dense row of the stream is subtracted from all rows.
         if not sp.issparse(X) and not self._stack and not len(self._shift):
             self._shift = X[0].astype(np.float64)
         if len(self._shift):
             X = (X.toarray() if sp.issparse(X) else X) - self._shift[: X.shape[1]]
 
+        # Add the weights, the numbers of rows, and the weighted rows of each label set.
         labelled = np.flatnonzero(numbers >= 0)
         own, w, count = numbers[labelled], weights[labelled], len(self._numbers)
         self._weights = self._weights + np.bincount(own, w, count)
@@ -318,14 +333,18 @@ class LabelSetSums:
         width: number of features.
         sign: 1 to add, −1 to subtract.
         """
+        # Give the label sets of other that are new here the next free numbers.
         self.begin({s: len(self._numbers) + i for i, s in enumerate(s for s in other.sets if s not in self._numbers)})
         at = np.array([self._numbers[s] for s in other.sets], dtype=np.int64)
+
+        # Add the sums of features, for the shift of these sums.
         if not self._stack:
             self._shift = other.shift
         for part in _shifted(other, _widened(self._shift, width), width):
             order = np.argsort(at[part.numbers])
             self._push(SetSums.of(at[part.numbers][order], sign * part.sums(width)[order]), width)
 
+        # Add the weights and the numbers of rows to copies, because frozen sums share the arrays.
         self._weights, self._rows = self._weights.copy(), self._rows.copy()
         self._weights[at] += sign * other.weights
         self._rows[at] += other.rows if sign > 0 else -other.rows
@@ -333,10 +352,10 @@ class LabelSetSums:
             self._clear(self._rows <= 0, width)
 
     def _push(self, sums: SetSums, width: int) -> None:
-        """Append a matrix of sums to the stack (the list of matrices).
+        """Append a matrix of sums to the stack.
 
-        As long as the last matrix of the stack is at most twice as large as the new matrix, it is
-        removed and added to the new matrix first.
+        The stack is the list of matrices. First, the last matrix of the stack is removed and added
+        to the new matrix, as long as the last matrix is at most twice as large as the new matrix.
 
         width: number of features.
         """
@@ -358,10 +377,10 @@ class LabelSetSums:
 
 
 def _shifted(state: LabelSets, shift: np.ndarray, width: int) -> tuple[SetSums, ...]:
-    """Return the sums of `state` as if `shift` had been subtracted from its rows.
+    """Return the matrices of a state for another shift.
 
-    The result is a tuple of matrices, like `state.stack`. `shift` replaces `state.shift`, and is
-    not subtracted in addition to it.
+    The result is a tuple of matrices, like `state.stack`, whose sums are Σ w (x − shift) instead of
+    Σ w (x − state.shift) over rows x with weights w.
 
     shift: (width,) row to subtract.
     width: number of features.

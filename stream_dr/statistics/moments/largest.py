@@ -1,10 +1,10 @@
-"""Largest: the largest values that sums had before rows were unlearned [mathematics §1].
+"""Largest: largest values of sums before rows were unlearned [mathematics §1].
 
 When rows are subtracted from a sum, the sum keeps the rounding error that it had with these rows.
 So the largest value that a sum has had shows how many of its digits are still right.
 
-A large column can hide a small column in a total. So the largest value is stored for the scatter
-of every feature, for every target, and for the weight.
+In a total over all columns, a large column would hide a small column. So the largest value is
+stored for the scatter of every feature, for every target, and for the weight.
 
 An unlearn costs O(d + k), for d features and k target columns. Learning costs nothing. Memory is
 8·(d + k) bytes after the first unlearn.
@@ -30,7 +30,7 @@ If the error would be larger, the unlearn raises PrecisionLost.
 
 @nested_state
 class Largest(NamedTuple):
-    """Largest value that each sum of a state had just before rows were unlearned.
+    """Largest value of each sum just before rows were unlearned.
 
     All values are 0 before the first unlearn. Like all stored sums, they are divided by the scale
     factor of the state. d is the number of features, and k the number of target columns.
@@ -50,9 +50,9 @@ class Largest(NamedTuple):
     targets: np.ndarray = np.zeros(0)
 
     def check(self, width: int, columns: int) -> None:
-        """Raise DamagedFile if an array is too long, or a value is not finite.
+        """Raise DamagedFile unless the arrays are valid.
 
-        `weight` must be at least 0.
+        An array must not be too long, and its values must be finite. `weight` must be at least 0.
 
         width: number of features, the largest length of `features`.
         columns: number of target columns, the largest length of `targets`.
@@ -79,7 +79,7 @@ class Largest(NamedTuple):
         return self._replace(targets=targets)
 
     def join(self, other: "Largest") -> "Largest":
-        """Return, for each sum, the larger of the values in `self` and `other`."""
+        """Return the larger value of each sum in `self` and `other`."""
         return Largest(
             max(self.weight, other.weight),
             np.maximum(*_pad_to_longer(self.features, other.features)),
@@ -87,10 +87,11 @@ class Largest(NamedTuple):
         )
 
     def relative_error(self, now: "Largest") -> float:
-        """Return the largest relative error that unlearning has left in any sum.
+        """Return the largest relative error caused by unlearning.
 
-        The error of one sum is EPS · largest value / present value. The sums are the total weight,
-        the scatter of each feature, and the weight or scatter of each target.
+        The relative error of one sum is EPS · largest value / present value. The largest error of
+        all sums is returned. The sums are the total weight, the scatter of each feature, and the
+        weight or scatter of each target. Sums that were always 0 are not compared.
 
         now: the present values of the sums.
         """
@@ -104,6 +105,9 @@ class Largest(NamedTuple):
 
 
 def _pad_to_longer(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the two arrays at equal length. The shorter one is extended by zeros."""
+    """Return two arrays at equal length.
+
+    The shorter array is extended by zeros.
+    """
     shape = (max(len(a), len(b)),)
     return pad_to_shape(a, shape), pad_to_shape(b, shape)

@@ -1,14 +1,14 @@
-"""Shifted sparse rows, whose scatter matrix is exact without making them dense.
+"""Shifts of sparse rows, so that sums of their products lose no digits.
 
 Sums of products lose digits for a feature whose mean is large compared with its standard
-deviation. A sparse feature can have such a mean only if it is nonzero in many rows. So a feature is
-shifted if the rows in which it is nonzero have at least half of the batch's weight. To shift a
+deviation. A sparse feature can have a large mean only if it is nonzero in many rows. So a feature
+is shifted if the rows in which it is nonzero have at least half of the batch's weight. To shift a
 feature means to subtract the mean of its nonzeros from all of its values. Its zeros then become
 stored entries.
 
-Now |mean|/std of every column is at most about 1, and sums of products lose no digits. The shifted
-rows have at most twice as many stored entries. A shift costs O(nonzeros + d) for d features.
-Adding the products of a row costs nonzeros² / 2 additions.
+After the shift, |mean|/std of every column is at most about 1, and sums of products lose no
+digits. The shifted rows have at most twice as many stored entries. A shift costs O(nonzeros + d)
+for d features. Adding the products of a row costs nonzeros² / 2 additions.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,9 @@ from stream_dr.compiled import compiled
 
 
 class Shifted(NamedTuple):
-    """Rows √w (x − shift) in CSR form, for rows x of weight w.
+    """Shifted rows √w (x − shift) in CSR form.
+
+    x are the rows before the shift, and w their weights.
 
     Attributes
     ----------
@@ -32,7 +34,7 @@ class Shifted(NamedTuple):
     shift : (features,) float64
         Number subtracted from each feature. 0 for features that are not shifted.
     rest : (features,) float64
-        Weighted mean of x − shift.
+        Weighted mean of x − shift over the rows x.
     """
 
     indptr: np.ndarray
@@ -45,11 +47,11 @@ class Shifted(NamedTuple):
 def shifted_rows(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, total: float, nonzero: np.ndarray
 ) -> Shifted:
-    """Subtract a number from each feature that is nonzero in most rows.
+    """Shift the features that are nonzero in most rows.
 
-    The mean of a feature's nonzeros is subtracted if the rows in which the feature is nonzero have
-    at least half of the total weight. Sums of products of the shifted rows then have as many right
-    digits as centred sums.
+    To shift a feature means to subtract the mean of its nonzeros from all of its values. A feature
+    is shifted if the rows in which it is nonzero have at least half of the total weight. Sums of
+    products of the shifted rows then have as many right digits as centred sums.
 
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
@@ -76,10 +78,11 @@ def _shifts(
     shift: np.ndarray,
     nonzero: np.ndarray,
 ) -> np.ndarray:
-    """Write the shift of each feature, and return the indices of the shifted features.
+    """Write the shift of each feature.
 
-    The shift of a feature is the number that is subtracted from its values. It is the mean of the
-    feature's nonzeros, or 0 if less than half of the total weight has a nonzero.
+    Returns the indices of the features whose shift is not 0. The shift of a feature is the number
+    to subtract from its values. If the rows in which the feature is nonzero have at least half of
+    the total weight, the shift is the mean of the feature's nonzeros. Otherwise it is 0.
 
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
@@ -89,6 +92,7 @@ def _shifts(
     nonzero: (features,), changed in place. To the entry of each feature is added the number of
         rows of weight above 0 in which the feature is not 0.
     """
+    # Compute the mean of each feature's nonzeros, and the weight of the rows with a nonzero.
     there = np.zeros(len(shift))
     for i in range(len(weights)):
         if weights[i] > 0.0:
@@ -126,9 +130,10 @@ def _shift(
     out_indices: np.ndarray,
     out_values: np.ndarray,
 ) -> int:
-    """Write the shifted rows √w (x − shift), and return their number of entries.
+    """Write the shifted rows √w (x − shift) as CSR rows.
 
-    In each row of the output, the shifted features come first.
+    Returns the number of entries written. In each row of the output, the shifted features come
+    first.
 
     indptr: (rows + 1,) of the CSR rows x.
     indices, values: (entries,) of the CSR rows x.
@@ -140,13 +145,16 @@ def _shift(
     out_indptr: (rows + 1,), an output.
     out_indices, out_values: outputs with room for all entries.
     """
+    # The place of each shifted feature among the first entries of a row, −1 for other features.
     place = np.full(len(shift), -1)
     for t in range(len(columns)):
         place[columns[t]] = t
+
     used = 0
     out_indptr[0] = 0
     for i in range(len(weights)):
         if weights[i] > 0.0:
+            # Write the shifted features as if they were 0 in this row. Then write the nonzeros.
             first, root = used, np.sqrt(weights[i])
             for t in range(len(columns)):
                 out_indices[used] = columns[t]
@@ -161,7 +169,7 @@ def _shift(
                     out_values[used] = v
                     used += 1
 
-            # Entries are added to `rest` before they are multiplied by √w.
+            # Add w (x − shift) to `rest`, and multiply the entries by √w.
             for e in range(first, used):
                 rest[out_indices[e]] += weights[i] * out_values[e]
                 out_values[e] *= root
@@ -172,7 +180,9 @@ def _shift(
 
 @compiled()
 def add_products(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, scatter: np.ndarray) -> None:
-    """Add Σ z zᵀ over the CSR rows z to the lower triangle of scatter.
+    """Add the products z zᵀ of CSR rows z to a scatter matrix.
+
+    Only the lower triangle of the matrix is changed.
 
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.

@@ -2,8 +2,8 @@
 
 These two methods update p vectors and c means of rows after each row. The vectors are stored as a
 product of two matrices: basis columns D (d, p + c) for d features, and coefficients M (p, p + c).
-Both matrices are stored, not their product. So a method that continues from a snapshot gives
-exactly the bits of one that never stopped.
+D and M are stored, not their product. So a method that continues from a snapshot gives exactly the
+same bits as a method that never stopped.
 
 Memory is 8 · d · (p + c) bytes for D, and 8 · (2 p + c) · (p + c) bytes for M and the inner
 products of the vectors and means.
@@ -27,10 +27,11 @@ bound.
 
 @nested_state
 class BasisState(NamedTuple):
-    """Frozen p vectors (components) and c means of CCIPCA or incremental SKM.
+    """Frozen vectors and means of CCIPCA or incremental SKM.
 
-    The vectors are the columns of D Mᵀ. So vector i is a combination of the columns of D, and row
-    i of M holds the coefficients.
+    There are up to p vectors (the components) and c means of rows. The vectors are the columns of
+    D Mᵀ, for basis columns D and coefficients M. So vector i is a combination of the columns of D,
+    and row i of M holds the coefficients.
 
     Attributes
     ----------
@@ -41,9 +42,9 @@ class BasisState(NamedTuple):
     gram : (p + c, p + c) float64
         Inner products of the p vectors and c means with each other.
     lengths : (2, p) float64
-        Row 0 holds the squared lengths of the first p columns of D. Row 1 shows how many digits a
-        vector's squared length has lost. The squared length is a sum of terms that may cancel, and
-        row 1 holds the size of these terms.
+        Row 0 holds the squared lengths of the first p columns of D. Row 1 shows how many digits
+        the squared length of each vector has lost. A squared length is a sum of terms that may
+        cancel. Row 1 holds the size of these terms.
     shift : (features,) float64 or None
         Row that is subtracted from dense rows. None for sparse rows, or before any row.
     counts : (c,) float64
@@ -75,6 +76,7 @@ class BasisState(NamedTuple):
         means: number of means.
         rows: number of rows learned.
         """
+        # The arrays must have the right shapes and finite values.
         p = len(self.mixing)
         k = p + means
         check_array_shapes(
@@ -91,24 +93,25 @@ class BasisState(NamedTuple):
             if (np.abs(self.shift) > 2.0 * LARGEST).any():
                 raise field_error(self, "shift", "larger than any row", f"at most {LARGEST} in size, as rows are")
 
+        # Vectors are divided by `unit` and by the diagonal of M, so these must not be 0.
         if not SMALLEST_UNIT <= self.unit <= 1.0:
             raise field_error(self, "unit", f"{self.unit}", f"from {SMALLEST_UNIT} to 1")
         if not np.diagonal(self.mixing)[: self.live].all():
             raise field_error(self, "mixing", "0 on the diagonal", f"not 0 on the diagonal of {self.live} rows")
 
     def vectors(self) -> np.ndarray:
-        """Return the vectors so far as columns (features, vectors).
+        """Return the vectors as the columns of a matrix.
 
-        The vectors are not scaled to unit length. Costs O(d p (p + c)) for d features, p vectors
-        and c means.
+        The matrix is (features, vectors). The vectors are not scaled to unit length. Costs
+        O(d p (p + c)) for d features, p vectors and c means.
         """
         return self.columns @ self.mixing[: self.live].T / self.unit**2
 
     def means(self) -> np.ndarray:
-        """Return the means (features, c), one mean in each column.
+        """Return the c means as the columns of a matrix.
 
-        A mean of no rows is zero if the rows are sparse. If they are dense, it is the row that is
-        subtracted from all rows (the attribute `shift`).
+        The matrix is (features, c). A mean of no rows is zero if rows are sparse. If rows are
+        dense, a mean of no rows is `shift`, the row that is subtracted from all rows.
         """
         p = self.mixing.shape[0]
         means = self.columns[:, p:] / np.maximum(self.counts, 1.0)
@@ -116,9 +119,10 @@ class BasisState(NamedTuple):
 
 
 def long_unit_columns(vectors: np.ndarray, smallest: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the long vectors at unit length, and the lengths that they had.
+    """Scale vectors to unit length, without very short vectors.
 
-    A vector is dropped if its length is at most `smallest` times the length of the longest vector.
+    Returns the scaled vectors as columns, and the lengths that they had before. A vector is
+    dropped if its length is at most `smallest` times the length of the longest vector.
 
     vectors: (features, k), one vector in each column.
     smallest: smallest relative length.

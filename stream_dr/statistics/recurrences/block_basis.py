@@ -3,9 +3,9 @@
 Both methods have p vectors v_i and c means of rows. A new row x replaces each vector by a
 combination of the vectors, the means and x. Let A (features, p + c) have the vectors and means as
 its columns. Then the update is A ← A·L + x rᵀ, with an upper triangular matrix L and coefficients
-r (p + c,). It would change every entry of A.
+r (p + c,). This update would change every entry of A.
 
-So A is stored as a product A = D·M of long columns D and a small matrix M. The same update is then
+So A is stored as a product A = D·M of long columns D and a small matrix M. The update is then
 `M ← M·L` and `D ← D + x (M⁻ᵀ r)ᵀ`. In D, only the features that are nonzero in x change. So a
 sparse row costs about as much as two products of the row with p + c columns.
 
@@ -30,14 +30,15 @@ by the identity, and the Gram matrix is computed again (`BlockBasis.turn`). This
 - a diagonal entry of M falls below 1e-8,
 - a vector is 1e4 times shorter than the terms whose sum it is,
 - a row among the first 2,048 rows loses more than 999/1000 of its squared length when its parts
-  along the vectors are subtracted. The remaining row then has three digits less than the vectors.
+  along the vectors are subtracted. The remaining row then has three right digits fewer than the
+  vectors.
 
 These conditions depend only on the state and the number of the row, never on batches. A
-replacement costs O(d p (p + c)) for d features. There are a few in a stream, and some dozen if
-remaining rows are short.
+replacement costs O(d p (p + c)) for d features. A stream has a few replacements, or some dozen if
+rows are nearly in the span of the vectors.
 
-A state holds D and M themselves. So a method that continues from a snapshot gives exactly the bits
-of one that never stopped.
+A state stores D and M, not their product. So a method that continues from a snapshot gives exactly
+the same bits as a method that never stopped.
 """
 
 import numpy as np
@@ -59,17 +60,17 @@ components.
 
 
 class BlockBasis:
-    """Vectors and means of CCIPCA or incremental SKM, to which rows are added.
+    """Growing vectors and means of CCIPCA or incremental SKM.
 
     The p vectors are the components. They are stored as the product of long basis columns D and a
-    small matrix M of coefficients. The number of means may grow. `padded` is p plus the number of
-    means, rounded up to a multiple of 8. Compiled loops write into the arrays, so only one owner
-    may use the object.
+    small matrix M of coefficients. The number of means may grow. In the shapes below, `padded` is
+    p plus the number of means, rounded up to a multiple of 8. Compiled loops write into the
+    arrays, so only one owner may use the object.
 
     Attributes
     ----------
     columns : (capacity, padded)
-        D. The first `features` rows are in use.
+        D. Its first `features` rows are in use.
     table : (padded, 2 · padded)
         The left half is the Gram matrix (inner products of the vectors and means). The right half
         is M.
@@ -80,7 +81,7 @@ class BlockBasis:
     shift : (features,) or None
         Row that is subtracted from dense rows. None for sparse rows, or before any row.
     live : int
-        Number of vectors so far.
+        Number of vectors so far, at most p.
     turned : int
         Number of the row at which D was last replaced by the vectors, and M by the identity.
     centred : bool
@@ -116,7 +117,7 @@ class BlockBasis:
     def grow(self, features: int, means: int | None = None) -> None:
         """Make room for more features and means.
 
-        Full arrays double their number of features. New entries are zero.
+        A full array doubles its number of features. New entries are zero.
 
         features: smallest number of features.
         means: smallest number of means. None if no means are added.
@@ -140,14 +141,18 @@ class BlockBasis:
         row: number of rows learned so far.
         """
         p, k, size = self.components, self.components + self.means, self.columns.shape[1]
+
+        # Move the shift of dense rows to the mean of all rows.
         follow = self.centred and self.shift is not None
         if follow:
             self.shift += self.columns[: self.features, p] / max(self.counts[0], 1.0)
+
+        # M without the rows of vectors that do not exist yet.
         mixing = self.table[:p, size : size + k].copy()
         mixing[self.live :] = 0.0
         scale = np.concatenate([np.ones(p), 1.0 / np.maximum(self.counts, 1.0)])
 
-        # 4,096 features are multiplied at a time, to bound the temporary memory.
+        # Replace D by the vectors, 4,096 features at a time to bound the temporary memory.
         gram = np.zeros((k, k))
         for start in range(0, self.features, 4096):
             part = self.columns[start : min(start + 4096, self.features), :k]
@@ -202,11 +207,14 @@ class BlockBasis:
         variance: (1,) mean squared length of rows for CCIPCA. None for IncrementalSKM.
         labels: (rows,) classes for IncrementalSKM. None for CCIPCA.
         """
+        # The arrays of the rows are the first arguments of the compiled loop.
         if self.dense:
             rows: tuple[np.ndarray | None, ...] = (readonly(X), self.shift)
         else:
             rows = tuple(readonly(part) for part in (_as_int32(X.indptr), _as_int32(X.indices), X.data))
         loop, at = learn_dense if self.dense else learn_sparse, 0
+
+        # The loop stops early if digits are lost, or if the next row is too long.
         while at < X.shape[0]:
             small = (self.columns, self.table, self.lengths, self.counts)
             settings = (self.live, self.turned, self.components, self.unit)
@@ -254,9 +262,10 @@ class BlockBasis:
         self.unit *= factor
 
     def _drop_zeros(self) -> None:
-        """Remove vectors that are zero, and close the gaps.
+        """Remove vectors that are zero.
 
-        A vector may become zero when it is computed from its factors D and M.
+        The other vectors move up to close the gaps. A vector may become zero when it is computed
+        from its factors D and M.
         """
         nonzero = np.flatnonzero(np.diag(self.table)[: self.live] > 0.0)
         if len(nonzero) == self.live:
@@ -310,7 +319,7 @@ class BlockBasis:
 
 
 def basis_bytes(features: int, components: int, means: int) -> int:
-    """Return the number of bytes that the arrays of a BlockBasis need.
+    """Return the memory of a BlockBasis in bytes.
 
     features: number of features.
     components: number of vectors.

@@ -5,8 +5,8 @@ residual u_i is x without its parts along the vectors before v_i. (The formulas 
 ccipca_state.py.)
 
 The vectors are stored as a product of basis columns D (features, k) and coefficients M
-(block_basis.py). Every vector and every residual is a combination of the columns of D and of x. So
-a residual is represented by
+(block_basis.py). Every vector and every residual is a combination of x and the columns of D. So a
+residual is represented by
 
 - its inner products with all vectors (first half of `residual`),
 - its coefficients of the columns of D (second half of `residual`),
@@ -49,11 +49,13 @@ def ccipca_row(
     products: np.ndarray, squared: float, raw: float, row: int, table: np.ndarray, counts: np.ndarray, live: int,
     p: int, unit: float, amnesic: float, residual: np.ndarray, weights: np.ndarray,
 ) -> tuple[int, float, float]:  # fmt: skip
-    """Learn one row of CCIPCA from its inner products with the basis columns.
+    """Learn one row of CCIPCA from its inner products.
 
-    Returns (number of vectors so far, |u_1|² / the smallest |u_i|², |u_1|²). The residual u_i is
-    the row without its parts along the vectors before v_i.
+    Returns the number of vectors so far, |u_1|² / the smallest |u_i|², and |u_1|². The residual
+    u_i is the row without its parts along the vectors before v_i. The module's docstring lists the
+    parameters.
     """
+    # Compute the residual u_1, which is the row itself or the row minus the mean.
     size = products.shape[0]
     weights[:] = 0.0
     multiply_mixing(table, products, live, residual)
@@ -62,10 +64,12 @@ def ccipca_row(
     if centred:
         noise += RESOLVED * table[p, p]
         remaining = learn_mean(products, squared, row, table, counts, live, p, residual)
+
     first, share, smallest, ended = remaining, 1.0, remaining, False
     ell = amnesic if row > amnesic + 1.0 else 0.0
     old, new = (row - 1.0 - ell) / row, (1.0 + ell) / row
     for i in range(live):
+        # The new vector is keep · v_i + s · u_i, and the residual loses c times the new vector.
         length, along = table[i, i], residual[i]
         ended = ended or not length > 0.0
         smallest = min(smallest, remaining)
@@ -76,13 +80,14 @@ def ccipca_row(
             along = old * along + s * remaining
             ended = not length > 0.0
             c = 0.0 if ended else along / length
-        # Row i of the table is updated. Then the residual's part along v_i is subtracted.
+
+        # Update row i of the table, and subtract from the residual its part along v_i.
         in_x = s * share - keep * (table[i, size + p] if centred else 0.0)
         in_x_of_basis = 0.0
         for j in range(size):
             table[i, j] = moved = keep * table[i, j] + s * residual[j]
             residual[j] -= c * moved
-        # M is lower triangular except in the mean's column. The loops skip its zeros.
+        # M is lower triangular, except in the mean's column. The two loops skip the zeros of M.
         for j in range(size, size + i + 1):
             table[i, j] = moved = keep * table[i, j] + s * residual[j]
             residual[j] -= c * moved
@@ -97,6 +102,7 @@ def ccipca_row(
         remaining = max(remaining - c * along, 0.0)
         share -= c * in_x
 
+    # The residual after the last vector becomes a new vector, if it is not rounding error.
     if live < p and not ended and remaining > 1e-10 * first and first > TINY * raw and remaining > noise:
         smallest = min(smallest, remaining)
         start_component(table, residual, weights, live, remaining, share, unit)
@@ -135,7 +141,9 @@ def learn_mean(
     p: int,
     residual: np.ndarray,
 ) -> float:
-    """Add the row x to the running mean x̄, and return |x − x̄|².
+    """Add a row to the running mean, and return |x − x̄|².
+
+    x is the row, and x̄ the running mean of all rows up to x.
 
     products: (k,) inner products of x with the basis columns D (block_basis.py).
     squared: squared length of x. For dense rows, the shift is already subtracted from x.

@@ -1,24 +1,24 @@
 """State of CCIPCA: p vectors and the running mean [CCIPCA, section 2; mathematics §6].
 
-CCIPCA is candid covariance-free incremental PCA. The length of a vector is its eigenvalue. Row
-number n is x. It starts as u_1 = x − (mean of the first n rows), or as u_1 = x without centring.
-Each vector v_1, v_2, … in turn is updated with u_i, and then the part of u_i along the vector is
-subtracted:
+CCIPCA is candid covariance-free incremental PCA. The length of a vector is its eigenvalue. Let x
+be row number n, and u_1 = x − (mean of the first n rows). Without centring, u_1 = x. The vectors
+v_1, v_2, … are updated one after the other. Vector v_i is updated with u_i, and then the part of
+u_i along v_i is subtracted from u_i:
 
     v_i ← (n−1−ℓ)/n v_i + (1+ℓ)/n u_i (u_iᵀ v_i)/‖v_i‖
     u_{i+1} = u_i − (u_iᵀ v_i) v_i/‖v_i‖²
 
 ℓ is the amnesic parameter. It counts as 0 while n ≤ ℓ + 1.
 
-If there are fewer than p vectors, the residual u of the row after the last vector becomes a new
-vector. It must satisfy |u|² > 1e-10 |u_1|² and |u_1| > 64 eps |x|. As in the paper, the new vector
-is u itself, although vectors later have the unit of x². So the result depends on the scale of the
-data.
+If there are fewer than p vectors, the residual u (the row without its parts along all vectors)
+becomes a new vector. The conditions are |u|² > 1e-10 |u_1|² and |u_1| > 64 eps |x|. As in the
+paper, the new vector is u itself, although vectors later have the unit of x². So the result
+depends on the scale of the data.
 
-Lengths are computed from inner products. So a remaining row shorter than 1e-6 of the terms that it
-is computed from is only rounding error, and adds no vector. (With lengths computed from features,
-the limit could be 1e-14.) For dense rows the limit makes no difference, because they are shifted
-first.
+Lengths are computed from inner products. So a residual that is shorter than 1e-6 of the terms that
+it is computed from is only rounding error, and adds no vector. (If lengths were computed from
+features, the limit could be 1e-14.) For dense rows the limit makes no difference, because dense
+rows are shifted first.
 
 A row costs O(nonzeros · (p + 1) + p (p + 1)). `basis_bytes` (block_basis.py) returns the memory.
 """

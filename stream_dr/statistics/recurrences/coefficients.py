@@ -5,8 +5,9 @@ coefficients M (block_basis.py). The functions use inner products and coefficien
 features. The left half of the array `table` (k, 2k) is the Gram matrix (inner products of the
 vectors), and its right half is M. A function costs O(k) or O(p k) for each row, with p vectors.
 
-The two methods differ only in what a row adds to a vector. They add new vectors, keep the Gram
-matrix symmetric, and decide when to remove rounding errors, in the same way.
+The two methods differ only in what a row adds to a vector. The functions here do the work that the
+methods have in common: they add new vectors, make the Gram matrix symmetric, and decide when to
+remove rounding errors.
 """
 
 import numpy as np
@@ -23,46 +24,46 @@ rounding errors. So after this number of rows it is computed from the vectors ag
 """
 
 SMALLEST = 1e-8
-"""Smallest allowed diagonal entry of M, the coefficients of the vectors.
+"""Smallest allowed absolute value on the diagonal of M.
 
-If an entry becomes smaller, digits are lost, and the vectors are computed from M and the basis
-columns D (`BlockBasis.turn`).
+M has the coefficients of the vectors. If a diagonal entry becomes smaller, digits are lost. Then
+the vectors are computed from M and the basis columns D (`BlockBasis.turn`).
 """
 
 CANCELLED = 1e4
-"""Loss of digits in a vector from which the vector is computed again.
+"""Loss of digits above which the vectors are computed again.
 
 A vector is a sum of terms that may cancel. The loss is the length of the terms divided by the
-length of the vector. The vectors are computed in `BlockBasis.turn`.
+length of the vector. `BlockBasis.turn` computes the vectors again.
 """
 
 LOST = 1e4
-"""Loss of digits in a squared length from which inner products are computed again.
+"""Loss of digits above which inner products are computed again.
 
-A squared length is a sum of terms that may cancel. The loss is the size of the terms divided by
-the squared length. The inner products are computed in `BlockBasis.turn`.
+The squared length of a vector is a sum of terms that may cancel. The loss is the size of the terms
+divided by the squared length. `BlockBasis.turn` computes the inner products again.
 """
 
 RESOLVED = 1e-12
-"""Relative squared length up to which a remaining row is only rounding error.
+"""Relative squared length up to which a residual is rounding error.
 
-A remaining row is a row minus its parts along the vectors. Its squared length is compared with the
-size of the terms that it is computed from. A remaining row of rounding errors does not become a
+The residual is a row minus its parts along the vectors. Its squared length is compared with the
+size of the terms that the length is computed from. A residual of rounding errors does not become a
 new vector.
 """
 
 DEFLATED = 1e3
-"""Ratio of squared lengths from which inner products are computed again.
+"""Ratio of squared lengths above which inner products are computed again.
 
 The parts of a row along the vectors are subtracted from the row. The ratio is the squared length
-of the row before, divided by the squared length after. At this ratio, three digits of the inner
-products are lost. They are computed in `BlockBasis.turn`.
+of the row before the subtraction, divided by its squared length afterwards. At this ratio, three
+digits of the inner products are lost. `BlockBasis.turn` computes the inner products again.
 """
 
 EARLY = 2048
-"""Number of first rows in which lost digits are restored at once.
+"""Number of rows at the start of a stream whose lost digits are restored at once.
 
-A later row has too little weight for its lost digits to matter.
+Later rows have so little weight that their lost digits do not matter.
 """
 
 HUGE = 1e100
@@ -75,7 +76,7 @@ GOES_ON, WORN, TOO_LONG = 0, 1, 2
 """Reasons why a loop over rows stopped.
 
 - GOES_ON: all rows are learned.
-- WORN: digits are lost, and `BlockBasis.turn` must restore them after the last row learned.
+- WORN: digits are lost, and `BlockBasis.turn` must restore them before the next row.
 - TOO_LONG: the squared length of the next row exceeds HUGE.
 """
 
@@ -88,10 +89,10 @@ If the row minus the mean is at most 64 eps times as long as the row, the row ad
 
 @compiled(fastmath=FAST, inline="always")
 def multiply_mixing(table: np.ndarray, products: np.ndarray, live: int, residual: np.ndarray) -> None:
-    """Write the inner products of a row with the estimated eigenvectors to `residual`.
+    """Write the inner products of a row with the vectors.
 
-    The estimated eigenvectors (called vectors) are stored as combinations of basis columns. Row i
-    of the matrix M (k, k) has the coefficients of vector i.
+    The vectors are the components. They are stored as combinations of basis columns. Row i of the
+    matrix M (k, k) has the coefficients of vector i.
 
     table: (k, 2k), the Gram matrix of the vectors, then M.
     products: (k,) inner products of the row with the basis columns.
@@ -154,9 +155,9 @@ def start_component(
 
 @compiled(fastmath=FAST, inline="always")
 def update_lengths(lengths: np.ndarray, products: np.ndarray, weights: np.ndarray, squared: float) -> None:
-    """Update the squared lengths of the basis columns D after a row.
+    """Update the squared lengths of the basis columns.
 
-    The row x changes D (features, k) to D + x qᵀ.
+    A row x changes the basis columns D (features, k) to D + x qᵀ.
 
     lengths: (k,) squared lengths, changed in place.
     products: (k,) inner products Dᵀx before the change.
@@ -179,11 +180,11 @@ def needs_turn(
     growth: float,
     deflated: float,
 ) -> bool:
-    """Return True if the vectors must be computed from their factors now.
+    """Return True if rounding errors must be removed now.
 
     The vectors are a product of basis columns D and coefficients M, which lose digits over time.
-    `BlockBasis.turn` then replaces D by D·M, and M by the identity. The conditions are in
-    block_basis.py. The costly conditions are checked at most every 32 rows.
+    If the result is True, `BlockBasis.turn` replaces D by D·M, and M by the identity. The module
+    block_basis.py lists the conditions. The costly conditions are checked at most every 32 rows.
 
     table: (k, 2k), the Gram matrix of the vectors, then M.
     lengths: (k,) squared lengths of the columns of D.
@@ -196,6 +197,7 @@ def needs_turn(
     deflated: squared length of the row, divided by its squared length after the parts along the
         vectors are subtracted.
     """
+    # Conditions that are quick to check.
     size = lengths.shape[0]
     if row >= min(growth * max(turned, 1), turned + LONGEST_UNTURNED):
         return True
@@ -205,6 +207,7 @@ def needs_turn(
         if abs(table[i, size + i]) < SMALLEST:
             return True
 
+    # The costly condition: some vector is much shorter than the terms whose sum it is.
     if row % 32 != 0 or row - turned < max(32, row // 16):
         return False
     for i in range(live):

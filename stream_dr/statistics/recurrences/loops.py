@@ -1,8 +1,8 @@
 """Loops over sparse and over dense rows, for CCIPCA and incremental SKM.
 
 A loop uses the features of each row twice: first for inner products with the basis columns D, and
-at the end to add the row to D. Both loops have these arguments, for p vectors, c means and k
-columns of D (p + c, rounded up):
+at the end to add the row to D. The two loops have the following arguments, for p vectors, c means
+and k columns of D (p + c, rounded up).
 
 at: number of rows of the batch to skip.
 before: number of rows learned before the batch.
@@ -18,10 +18,10 @@ a: parameter `a` of incremental SKM, or `amnesic` of CCIPCA.
 variance: (1,) mean squared length of rows for CCIPCA. None for incremental SKM.
 labels: (rows,) int64 classes for incremental SKM. None for CCIPCA.
 
-The two methods call different functions for a row. numba compiles only one of the two calls into a
-loop if the condition is that an argument is None. So `variance` is None for one method, and
-`labels` for the other. The function for a row is not an argument, because numba would then compile
-the loop again in every process.
+The two methods call different functions for a row. numba omits a call from a compiled loop if the
+condition of the call is that an argument is not None, and the argument is None. So `variance` is
+None for incremental SKM, and `labels` is None for CCIPCA. The function for a row is not an
+argument, because numba would then compile the loop again in every process.
 """
 
 import numpy as np
@@ -56,7 +56,7 @@ def learn_sparse(
     table: np.ndarray, lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float,
     a: float, variance: np.ndarray | None, labels: np.ndarray | None,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Learn sparse rows, from row number `at` of the batch on.
+    """Learn the sparse rows of a batch, from row `at` on.
 
     Returns the number of rows of the batch learned, the number of vectors so far, and the reason
     why the loop stopped (coefficients.GOES_ON, WORN or TOO_LONG). The module's docstring lists the
@@ -71,10 +71,13 @@ def learn_sparse(
     worst, deflated = 1.0, 1.0
 
     for t in range(at, indptr.shape[0] - 1):
+        # Use the features of the row for inner products.
         row = before + t + 1
         squared = gather_products(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
         if squared > HUGE:
             return t, live, TOO_LONG
+
+        # Update the vectors by inner products alone.
         if variance is None:
             if labels is not None:
                 live, worst, deflated = skm_row(
@@ -86,6 +89,8 @@ def learn_sparse(
                 products, squared, squared, row, table, counts, live, p, unit, a, working[0], weights
             )
             average_variance(variance, remaining, row, unit, a)
+
+        # Add the row to the basis columns.
         scatter_row(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
         update_lengths(lengths[0], products, weights, squared)
         if worst > LOST or needs_turn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
@@ -99,7 +104,7 @@ def learn_dense(
     lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float, a: float,
     variance: np.ndarray | None, labels: np.ndarray | None,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """Learn dense rows in blocks, from row number `at` of the batch on.
+    """Learn the dense rows of a batch in blocks, from row `at` on.
 
     Returns the number of rows of the batch learned, the number of vectors so far, and the reason
     why the loop stopped (coefficients.GOES_ON, WORN or TOO_LONG). The module's docstring lists the
@@ -113,6 +118,7 @@ def learn_dense(
     whole = np.empty((X.shape[1], min(BLOCK, X.shape[0])))
     worst, deflated = 1.0, 1.0
     while at < X.shape[0]:
+        # Compute the inner products of a block of rows with D, and with each other.
         rows = min(BLOCK, X.shape[0] - at)
         products, inner, raw = np.empty((rows, size)), np.empty((rows, rows)), np.empty(rows)
         weights, why, done = np.empty((rows, size)), GOES_ON, 0
@@ -120,6 +126,7 @@ def learn_dense(
         shift_rows(X, at, unit, shift, block, raw)
         block_products(block, columns, products, inner)
 
+        # Learn the rows of the block one after the other, by inner products alone.
         while done < rows and why == GOES_ON:
             row, t = before + at + done + 1, done
             if inner[t, t] > HUGE:
@@ -138,12 +145,13 @@ def learn_dense(
                 )
                 average_variance(variance, remaining, row, unit, a)
             update_lengths(lengths[0], x, q, squared)
-            # CCIPCA replaces D by D·M more often, because this also moves `shift` to the mean.
+            # CCIPCA replaces D by D·M more often, because this also moves the shift to the mean.
             growth = 64 if variance is None else 8
             if worst > LOST or needs_turn(table, lengths[0], counts, p, live, row, turned, growth, deflated):
                 why = WORN
             done += 1
 
+        # Add the learned rows of the block to D.
         weights[done:] = 0.0
         add_block(block, columns, weights)
         at += done

@@ -1,9 +1,9 @@
-"""Row products: the loops of CCIPCA and incremental SKM that run over features.
+"""Loops of CCIPCA and incremental SKM that run over the features of rows.
 
 The vectors of both methods are stored as a product of basis columns D (features, k) and small
-coefficients (block_basis.py). Each row x is used twice: `gather_products` computes the inner
-products of x with the columns of D, and `scatter_row` adds multiples of x to the columns. Both use
-only the nonzeros of x, so a sparse row costs O(nonzeros · k).
+coefficients (block_basis.py). Each sparse row x is used twice. `gather_products` computes the
+inner products of x with the columns of D, and `scatter_row` adds multiples of x to the columns.
+The two functions use only the nonzeros of x, so a sparse row costs O(nonzeros · k).
 
 Dense rows are handled in blocks of 16. `shift_rows` subtracts the shift from the rows.
 `block_products` computes the inner products of the rows with D and with each other, and
@@ -11,9 +11,9 @@ Dense rows are handled in blocks of 16. `shift_rows` subtracts the shift from th
 memory, and a block reads D only once for all of its rows. D has a multiple of 8 columns, because
 the compiler's vectorised loops would be slow for other numbers.
 
-While a sparse row is added to D, the features of the next row are prefetched. This pays if other
-threads or processes use the memory a lot (`python benchmarks/recurrences.py beside`). The same
-benchmark with `parts` shows how long each part takes.
+While a sparse row is added to D, the rows of D that the next sparse row needs are prefetched. This
+is faster if other threads or processes use the memory a lot (`python benchmarks/recurrences.py
+beside`). The command `python benchmarks/recurrences.py parts` measures the time of each function.
 
 numba does not notice if this file or coefficients.py changes after loops.py was compiled. After a
 change, remove the `__pycache__` directories or touch loops.py.
@@ -31,22 +31,23 @@ Sums may be reordered. NaN and infinity are still handled correctly.
 """
 
 TILE = 512
-"""Number of features of a block of dense rows that are handled at a time."""
+"""Number of features that are handled at a time for a block of dense rows."""
 
 BLOCK = 16
 """Number of dense rows in a block."""
 
 LINE = 8
-"""Number of values of D in a cache line. D are the basis columns (features, k)."""
+"""Number of float64 values in a cache line."""
 
 
 @compiled(fastmath=FAST, inline="always")
 def gather_products(
     indices: np.ndarray, values: np.ndarray, start: int, stop: int, unit: float, columns: np.ndarray, out: np.ndarray
 ) -> float:
-    """Write the inner products of a sparse row x with D, and return |x|².
+    """Write the inner products of a sparse row with D.
 
-    D are the basis columns. x is `unit` times the entries `start` to `stop` − 1 of a CSR matrix.
+    Returns the squared length of the row. D are the basis columns. The row x is `unit` times the
+    entries `start` to `stop` − 1 of a CSR matrix.
 
     indices, values: (entries,) of all CSR rows.
     columns: (features, k), D.
@@ -74,10 +75,10 @@ def scatter_row(
     columns: np.ndarray,
     weights: np.ndarray,
 ) -> None:
-    """Add x qᵀ to the basis columns D for a sparse row x.
+    """Add x qᵀ to the basis columns for a sparse row x.
 
-    x is `unit` times the entries `start` to `stop` − 1 of a CSR matrix. The same number of
-    following entries is prefetched, because they probably belong to the next row.
+    x is `unit` times the entries `start` to `stop` − 1 of a CSR matrix. The same number of entries
+    after `stop` probably belong to the next row. The basis columns are prefetched for them.
 
     indices, values: (entries,) of all CSR rows.
     columns: (features, k), D, changed in place.
@@ -95,7 +96,7 @@ def scatter_row(
 
 @compiled(fastmath=FAST, inline="always")
 def shift_rows(X: np.ndarray, first: int, unit: float, shift: np.ndarray, block: np.ndarray, raw: np.ndarray) -> None:
-    """Write a block of shifted rows, transposed, and the squared lengths of the rows.
+    """Write shifted rows, transposed, and their squared lengths.
 
     X: (all rows, features).
     first: index of the block's first row in X.
@@ -103,7 +104,7 @@ def shift_rows(X: np.ndarray, first: int, unit: float, shift: np.ndarray, block:
     shift: (features,) row that is subtracted.
     block: (features, rows of the block) float64, an output. Each column is unit · x − shift for a
         row x.
-    raw: (rows of the block,), an output: squared lengths of unit · x.
+    raw: (rows of the block,), an output: squared lengths of unit · x, before the shift.
     """
     raw[:] = 0.0
     for j in range(X.shape[1]):
@@ -116,9 +117,9 @@ def shift_rows(X: np.ndarray, first: int, unit: float, shift: np.ndarray, block:
 
 @compiled(fastmath=FAST, inline="always")
 def block_products(block: np.ndarray, columns: np.ndarray, products: np.ndarray, inner: np.ndarray) -> None:
-    """Write the inner products of a block's rows with D and with each other.
+    """Write the inner products of rows with D and with each other.
 
-    D are the basis columns. Some features (a tile) are handled at a time.
+    D are the basis columns. TILE features are handled at a time.
 
     block: (features, rows), the transposed rows of the block.
     columns: (features, k), D.
@@ -141,9 +142,9 @@ def block_products(block: np.ndarray, columns: np.ndarray, products: np.ndarray,
 
 @compiled(fastmath=FAST, inline="always")
 def add_block(block: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> None:
-    """Add x qᵀ to the basis columns D for each row x of a block.
+    """Add x qᵀ to the basis columns for each row x of a block.
 
-    Some features (a tile) are handled at a time.
+    TILE features are handled at a time.
 
     block: (features, rows), the transposed rows x of the block.
     columns: (features, k), D, changed in place.
@@ -160,7 +161,7 @@ def add_block(block: np.ndarray, columns: np.ndarray, weights: np.ndarray) -> No
 
 @compiled(fastmath=FAST, inline="always")
 def settle_products(products: np.ndarray, inner: np.ndarray, weights: np.ndarray, t: int) -> None:
-    """Correct the inner products of row t for the earlier rows of its block.
+    """Correct a row's inner products for earlier rows of its block.
 
     products[t] holds the inner products of row x_t with the basis columns D, as D was before the
     block. Each earlier row x_s of the block adds x_s q_sᵀ to D. So Σ_s q_s (x_s · x_t) is added to

@@ -15,9 +15,9 @@ the c + 1 working vectors, and three arrays represent them:
 - `inner` (c + 1, c + 1): inner products of the working vectors with each other.
 
 CCIPCA's loop skips the zeros of the triangular M. The loop here handles whole rows of M instead,
-because the compiler can vectorise them. For p vectors, this is as fast at p = 10 and faster at p =
-50 (`python benchmarks/recurrences.py text`: 0.56 of the speed of the two sparse products, against
-0.49 with skipping).
+because the compiler can vectorise loops over whole rows. With 10 vectors this is as fast as
+skipping the zeros, and with 50 vectors it is faster. (`python benchmarks/recurrences.py text`
+shows 0.56 of the speed of the two sparse products, and 0.49 if zeros are skipped.)
 
 The functions have these arguments:
 
@@ -50,11 +50,13 @@ def skm_row(
     products: np.ndarray, squared: float, row: int, label: int, table: np.ndarray, formed: np.ndarray, counts: np.ndarray,
     live: int, p: int, unit: float, a: float, working: np.ndarray, space: np.ndarray, weights: np.ndarray,
 ) -> tuple[int, float, float]:  # fmt: skip
-    """Learn one row x of incremental SKM from its inner products with the basis columns.
+    """Learn one row of incremental SKM from its inner products.
 
-    Returns (number of vectors so far, the largest loss of digits, |x|² / the smallest |u|²). The
-    loss of digits is explained at coefficients.LOST. u is the residual of x before each vector.
+    Returns the number of vectors so far, the largest loss of digits, and |x|² / the smallest |u|².
+    x is the row, and u its residual before each vector. The loss of digits is defined at
+    coefficients.LOST. The module's docstring lists the parameters.
     """
+    # Split the scratch memory, and set up the working vectors: the row and the class means.
     size, c = products.shape[0], counts.shape[0]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
     weights[:] = 0.0
@@ -62,6 +64,7 @@ def skm_row(
 
     first, worst, ended, smallest = squared, 1.0, False, squared
     for i in range(live):
+        # The new vector is keep · v_i + Σ part[k] · (working vector k).
         length, keep = table[i, i], 1.0
         ended = ended or not length > 0.0
         smallest = min(smallest, inner[0, 0])
@@ -76,6 +79,8 @@ def skm_row(
             for k in range(c + 1):
                 turned[k] = 0.0 if ended else pull[k] / length
 
+        # Update row i of the table, and compute in_x, the coefficient of x in the new vector. The
+        # column of D for the row's class already includes x.
         in_x = -keep * table[i, size + p + label]
         for j in range(2 * size):
             table[i, j] *= keep
@@ -85,7 +90,7 @@ def skm_row(
                 table[i, j] += part[k] * working[k, j]
         table[i, i] = length
 
-        # Subtract from u and from the class means their parts along vector i.
+        # Subtract from each working vector its part along vector i.
         for k in range(c + 1):
             for j in range(2 * size):
                 working[k, j] -= turned[k] * table[i, j]
@@ -98,6 +103,7 @@ def skm_row(
             in_x -= weights[j] * table[i, size + j]
         weights[i] = in_x / table[i, size + i]
 
+    # The residual after the last vector becomes a new vector, if it is not rounding error.
     remaining = inner[0, 0]
     if live < p and not ended and remaining > 1e-10 * first and remaining > RESOLVED * squared * worst:
         smallest = min(smallest, remaining)
@@ -112,11 +118,11 @@ def skm_row(
 def weigh_update(
     working: np.ndarray, counts: np.ndarray, i: int, row: int, label: int, a: float, scale: float, part: np.ndarray
 ) -> None:
-    """Write to `part` how a row changes vector v_i.
+    """Write the coefficients by which a row changes vector v_i.
 
     Let u be the row and m_j the mean of class j, both orthogonalised to the vectors before v_i.
-    Let q_j be the share of class j in the rows, minus `a` if j is the class of the row. The change
-    is scale · Σ_j q_j (u − m_j)((u − m_j) · v_i) [SKM eq. 22].
+    Let q_j be the share of all rows that are of class j, minus `a` if j is the class of this row.
+    The change of v_i is scale · Σ_j q_j (u − m_j)((u − m_j) · v_i) [SKM eq. 22].
 
     The change is a combination of u and the m_j. part[0] receives the coefficient of u, and
     part[j + 1] the coefficient of m_j.
@@ -140,15 +146,18 @@ def weigh_update(
 def stretch_vector(
     working: np.ndarray, inner: np.ndarray, i: int, keep: float, length: float, part: np.ndarray, pull: np.ndarray
 ) -> tuple[float, float]:
-    """Return the squared length of an updated vector, and the size of its terms.
+    """Return the squared length of an updated vector.
+
+    Also returns the size of the terms whose sum the squared length is. The terms may cancel, so
+    their size shows how many digits are lost.
 
     The updated vector is v = keep · v_i + Σ_k part[k] · (working vector k). The working vectors
-    are the row and the class means, without their parts along the earlier vectors. The squared
-    length of v is a sum of terms that may cancel. So the size of the terms shows how many digits
-    are lost.
+    are the row and the class means, without their parts along the earlier vectors.
 
     working: (c + 1, 2k), the working vectors. Column i holds their inner products with v_i.
     inner: (c + 1, c + 1) inner products of the working vectors with each other.
+    i: index of the vector v_i.
+    keep: coefficient of v_i in v.
     length: |v_i|².
     part: (c + 1,), coefficient of each working vector.
     pull: (c + 1,), an output: inner products of v with the working vectors.
@@ -178,21 +187,23 @@ def learn_class_mean(
     shares: np.ndarray,
     inner: np.ndarray,
 ) -> None:
-    """Add the row x to the mean of its class, and set up the working vectors.
+    """Add a row to the mean of its class, and set up working vectors.
 
-    The working vectors are x, then the means of the c classes. Their parts along the vectors are
-    not yet subtracted. The module's docstring lists the other parameters.
+    The working vectors are the row x and the means of the c classes. Their parts along the vectors
+    are not yet subtracted. The module's docstring lists the other parameters.
 
     working: (c + 1, 2k), an output.
     shares: (c + 1,), an output: coefficient of x in each working vector.
     inner: (c + 1, c + 1), an output: inner products of the working vectors with each other.
     """
+    # Compute the inner products of x with the vectors and with the old class means.
     size, c = products.shape[0], counts.shape[0]
     u, mean = working[0], p + label
     multiply_mixing(table, products, live, u)
     for k in range(c):
         u[p + k] = products[p + k] / max(counts[k], 1.0)
 
+    # Move the mean of the row's class, and update its inner products.
     counts[label] += 1.0
     new = 1.0 / counts[label]
     keep = 1.0 - new

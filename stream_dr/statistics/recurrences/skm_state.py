@@ -1,22 +1,22 @@
 """State of incremental SKM: p vectors and the class means.
 
 Incremental SKM is the incremental supervised Kampong measure [SKM, eq. 22, 23; mathematics §6].
-The length of a vector is its eigenvalue. Row number n is x, of class l. First, x is added to the
-mean of class l. Then let u_1 = x, and m_1j the mean of class j. Each vector v_1, v_2, … in turn is
-updated:
+The length of a vector is its eigenvalue. Let x be row number n, of class l. First, x is added to
+the mean of class l. Then let u_1 = x, and m_1j the mean of class j. The vectors v_1, v_2, … are
+updated one after the other:
 
     v_i ← (n−1)/n v_i + 1/n Σ_j q_j (u_i − m_ij)(u_i − m_ij)ᵀ v_i/‖v_i‖
 
-q_j = n_j/n, minus the parameter a if j = l, where n_j of the n rows are of class j. After each
+If n_j of the n rows are of class j, q_j is n_j/n, minus the parameter a if j = l. After each
 vector, u_i and all m_ij lose their parts along the vector, which gives u_{i+1} and m_{i+1,j}. (Eq.
-23 subtracts the part from the sample only. Then u − m_j would still have a part along the vector.)
+23 subtracts the part from the row only. Then u − m_j would still have a part along the vector.)
 
-If there are fewer than p vectors, the residual u of the row after the last vector becomes a new
-vector. It must satisfy |u|² > 1e-10 |u_1|².
+If there are fewer than p vectors, the residual u (the row without its parts along all vectors)
+becomes a new vector. The condition is |u|² > 1e-10 |u_1|².
 
-The first dense row is subtracted from all dense rows. This changes no difference of rows, and the
-first vector is then not the mean of data that are far from the origin. Nothing is subtracted from
-sparse rows.
+The first dense row is subtracted from all dense rows. This does not change differences of rows.
+Without it, the first vector would be the mean if the data are far from the origin. Nothing is
+subtracted from sparse rows.
 
 A class that comes late gets a new mean. A class without rows has no weight.
 
@@ -89,7 +89,9 @@ class SKMAccumulator(AccumulatorBase):
         return self._basis.features
 
     def add(self, block: Block) -> None:
-        """Learn a batch of rows. Rows without a target are skipped and counted.
+        """Learn a batch of rows.
+
+        Rows without a target are skipped and counted.
 
         Raises InvalidWeights, WidthMismatch, InvalidRows, InvalidIndex, NotFinite,
         TargetKindMismatch or InvalidTargets.
@@ -122,9 +124,10 @@ class SKMAccumulator(AccumulatorBase):
         check_label_type(self.labels, targets.labels)
 
     def _codes(self, targets: Targets) -> np.ndarray:
-        """Return the class (rows,) of each row as an index into self.labels.
+        """Add new labels to self.labels, and return the rows' classes.
 
-        New labels are added to self.labels in the order in which rows have them.
+        The result (rows,) has the index of each row's class in self.labels. New labels are added
+        in the order in which they appear in the rows.
         """
         place = self._place
         if not all(label in place for label in targets.labels):
