@@ -5,9 +5,9 @@ a feature map learns only mapped rows. The classes here wrap the estimator's own
 state, which are called the inner accumulator and the inner state. So any estimator can have any
 feature map.
 
-The wrapper also stores the number of columns before the map. It stores their names if the map
-finds its columns by name. The cost for each row is the cost of the map. Mapped states can be
-merged and unlearned if the inner state can.
+The wrapper also stores the number of columns before the map, and their names if the map finds
+columns by name. The wrapper adds the cost of the map to the cost of each row. Mapped states can be
+merged if inner states can be merged. Rows can be unlearned if the inner accumulator can unlearn.
 """
 
 import warnings
@@ -46,7 +46,7 @@ from stream_dr.uncertainty import ComponentSpread, CrossValidation
 
 
 class MappedState(NamedTuple):
-    """State of mapped rows, with the feature map that computed the rows.
+    """State of mapped rows, with their feature map.
 
     Attributes
     ----------
@@ -99,6 +99,7 @@ class MappedState(NamedTuple):
 
         Raises CannotMerge if the feature maps differ, or if the inner states cannot be merged.
         """
+        # A state without rows may have a map whose parameters are not decided yet.
         maps = feature_map(self.feature_map), feature_map(other.feature_map)
         if not self.rows and maps[0].is_decided_as(maps[1]):
             return other
@@ -113,22 +114,31 @@ class MappedState(NamedTuple):
             # Renumber the mapped features of `other` as in the merged table, then merge.
             inner = self.inner.merge(renumber_features(other.inner, new_index, table.width))
             return _table_mapped_state(inner, self.feature_map, table)
-        # One of the two states has no rows, so at most one of them has statistics of columns.
+        # At most one state has statistics of columns. Then the other state has no rows.
         if self.table is not None or other.table is not None:
             return self if self.table is not None else other
 
+        # If one state has no rows, the result has the columns of the other state.
         if not self.rows or not other.rows:
             learned = self if self.rows else other
             return learned._replace(inner=self.inner.merge(other.inner))._with_inner_counts()
         if self.landmarks is not None and other.landmarks is not None:
             return self._on_landmarks(self.landmarks, other, other.landmarks)
-        inner = self.inner.merge(other.inner)
 
+        # The result has names of columns only if the two states have the same names.
+        inner = self.inner.merge(other.inner)
         same = self.names == other.names
         width = feature_map(self.feature_map).out_features(0) if not same else max(self.n_features, other.n_features)
         return _mapped_state(inner, width, self.feature_map, self.names if same else None)
 
     def _on_landmarks(self, landmarks: Landmarks, other: "MappedState", others: Landmarks) -> "MappedState":
+        """Merge two states whose maps use the same landmarks.
+
+        Raises CannotMerge if the landmarks differ.
+
+        landmarks: landmarks of `self`.
+        others: landmarks of `other`.
+        """
         if not landmarks.same(others):
             raise CannotMerge(
                 "the states have landmarks of their own, and coordinates on others mean something else: give both the same, "
@@ -150,9 +160,10 @@ class MappedState(NamedTuple):
 
 
 class MappedAccumulator:
-    """Accumulator that transforms rows by a feature map before it learns them.
+    """Accumulator that learns rows transformed by a feature map.
 
-    It has one owner. The transformed rows are called mapped rows.
+    The transformed rows are called mapped rows. Another accumulator, the inner accumulator, learns
+    them. The accumulator has one owner.
 
     spec: parameters of the feature map.
     build: function that returns the accumulator of the mapped rows. Its argument is a state to
@@ -181,8 +192,8 @@ class MappedAccumulator:
     def decided(self) -> JsonDict:
         """Parameters that were computed from the first batch, by name.
 
-        The only such parameter is `feature_map`. The result is empty if the user has set all
-        parameters of the map.
+        The only parameter is `feature_map`, the map with all of its parameters. The result is empty
+        if the user has set all parameters of the map.
         """
         return {} if self._spec == self._initial_spec else {"feature_map": whole_spec(self._spec)}
 
@@ -243,14 +254,15 @@ class MappedAccumulator:
         The batch is handled in parts, to bound memory. Raises WidthMismatch and the errors of the
         inner accumulator. After an error nothing has changed.
         """
+        # The first batch decides parameters of the map that the user has not set.
         width, names = self._width(block)
-
         before = self._map, self._spec
         if not self._map.settled and block.rows:
             check_rows(block)
             self._map = self._map.decided(block)
             self._spec = canonical_spec(self._map)
 
+        # Map and learn the batch. After an error the parameters of the map are undecided again.
         try:
             if not self.n_features and block.rows:
                 check_rows(block)
@@ -276,13 +288,17 @@ class MappedAccumulator:
             self._for_each_part(block, lambda part: self.inner.remove(self._map_block(part, width)))
 
     def freeze(self) -> MappedState:
-        """Return the state so far. Costs as much as `freeze` of the inner accumulator."""
+        """Return the state so far.
+
+        Costs as much as `freeze` of the inner accumulator.
+        """
         return _mapped_state(self.inner.freeze(), self.n_features, self._spec, self._names)
 
     def _for_each_part(self, block: Block, act: Callable[[Block], None]) -> None:
-        """Call a function with one part of a batch after another.
+        """Call a function with each part of a batch.
 
-        After an error the inner accumulator has the state that it had before the first call.
+        The parts are ranges of rows, in order. After an error the inner accumulator has the state
+        that it had before the first call.
 
         act: function that learns or removes the rows of its argument.
         """
@@ -307,7 +323,7 @@ class MappedAccumulator:
 
     def _map_block(self, block: Block, width: int) -> Block:
         check_rows(block)
-        # The fold of a row follows from the row before the map.
+        # The hash of a row decides its fold. It is computed from the row before the map.
         hashes = row_hashes(block, self._map.by_name) if self.folds and block.hashes is None else block.hashes
         X = self._map_rows(block, width)
         return block._replace(X=X, names=None, width_stated=True, checked=False, hashes=hashes)
@@ -316,10 +332,11 @@ class MappedAccumulator:
         return self._map.apply(block.X, width, block.names)
 
     def _width(self, block: Block) -> tuple[int, tuple[str, ...] | None]:
-        """Return the number of features before the map, and the names of the columns.
+        """Return the number and names of features after a batch.
 
-        Both include the given batch. The names are None if the map does not find columns by name,
-        or if batches have different names. Raises WidthMismatch.
+        The features are the features before the map. The number is the number that the accumulator
+        has after it has learned the batch. The names are None if the map does not find columns by
+        name, or if batches have different names. Raises WidthMismatch.
         """
         started, width = self.n_features > 0, block.features
         if self._map.by_name and block.names is not None:
@@ -337,10 +354,10 @@ class MappedAccumulator:
 
 
 class LandmarkAccumulator(MappedAccumulator):
-    """Accumulator that transforms rows by a Nyström map before it learns them.
+    """Accumulator that learns rows transformed by a Nyström map.
 
     The map compares each row with some rows of the stream, the landmarks. The accumulator first
-    draws new landmarks from a batch, and then learns the batch. It has one owner.
+    draws new landmarks from a batch, and then learns the batch. The accumulator has one owner.
     """
 
     def __init__(self, spec: JsonDict, build: Callable[..., Accumulator], state: MappedState | None = None) -> None:
@@ -375,8 +392,8 @@ class LandmarkAccumulator(MappedAccumulator):
 
         * A row of the batch is a landmark.
         * Landmarks were drawn from more rows than there are landmarks. Then some landmarks may
-        have been replaced by others. Rows may have been learned with the replaced landmarks, and
-        cannot be mapped in the same way again.
+        have been replaced. Rows that were learned with a replaced landmark cannot be mapped in the
+        same way again.
         """
         check_rows(block)
         if self._map.draws_landmarks and (self._map.first or 0) > self._map.most:
@@ -389,7 +406,10 @@ class LandmarkAccumulator(MappedAccumulator):
         super().remove(block, **options)
 
     def freeze(self) -> MappedState:
-        """Return the state so far. Costs as much as `freeze` of the inner accumulator."""
+        """Return the state so far.
+
+        Costs as much as `freeze` of the inner accumulator.
+        """
         return super().freeze()._replace(landmarks=self.landmarks)
 
     def _map_rows(self, block: Block, width: int) -> Rows:
@@ -409,9 +429,9 @@ class TableAccumulator(MappedAccumulator):
         self.table = None if state is None else state.table
 
     def add(self, block: Block) -> None:
-        """Add a batch to the statistics of the columns, then map and learn the batch.
+        """Update the statistics of the columns, then learn a batch.
 
-        Raises SchemaMismatch, InvalidRows, and the errors of the inner accumulator. After an error
+        The batch is mapped with the updated statistics, and the mapped rows are learned. Raises SchemaMismatch, InvalidRows, and the errors of the inner accumulator. After an error
         nothing has changed.
         """
         rows, before = raw_from_array(block.X, block.names), self.table
@@ -420,6 +440,7 @@ class TableAccumulator(MappedAccumulator):
         if before is None and isinstance(self._map, Table) and self.scatter == "exact":
             check_most_columns(self._map.encoding(), self._map.overrides(), rows.kinds, EXACT_WIDTH)
 
+        # Map and learn the batch with the updated statistics. After an error, restore the old ones.
         self.table = updated_statistics(self._map, before, rows)
         try:
             if before is None:
@@ -433,10 +454,10 @@ class TableAccumulator(MappedAccumulator):
         self.n_features = len(self._names)
 
     def _warn_of_diagonal(self, table: TableState) -> None:
-        """Warn (OnlyDiagonal) that only the diagonal of the scatter matrix is stored.
+        """Warn if only the diagonal of the scatter matrix is stored.
 
-        The warning is issued if scatter="auto" and the table may get too many mapped columns for a
-        whole scatter matrix.
+        The warning OnlyDiagonal is issued if scatter="auto" and the table may get too many mapped
+        columns for a whole scatter matrix.
 
         table: statistics of the columns after the first batch.
         """
@@ -448,13 +469,13 @@ class TableAccumulator(MappedAccumulator):
     def remove(self, block: Block, **options: int) -> None:
         """Remove a batch that was learned before.
 
-        The batch is mapped again, and the result must be the same as before. But means and
-        document frequencies of columns change with every batch. So CannotUnlearn is raised for
+        The batch is mapped again, and the result must be the same as when it was learned. But
+        means and document frequencies of columns change with every batch. So CannotUnlearn is
+        raised in two cases:
 
-        * rows in which a missing number was replaced by a mean (this does not happen with a
-        constant `impute`),
-        * rows with words that were weighted by document frequency (this does not happen with
-        idf=False).
+        * A missing number of a row was replaced by the column's mean. This does not happen if
+        `impute` is a constant.
+        * Words of a row were weighted by document frequency. This does not happen with idf=False.
         """
         rows = raw_from_array(block.X, block.names)
         if self.table is None or not is_mapping_fixed(self._map, self.table, rows):
@@ -469,9 +490,9 @@ class TableAccumulator(MappedAccumulator):
 
     @property
     def mapping_depended_on_other_rows(self) -> bool:
-        """True if some rows were mapped in a way that depended on other rows.
+        """True if the mapping of some rows depended on other rows.
 
-        If the other rows are removed, the mapped rows may still show their effect.
+        If the other rows are removed, the mapped rows may still depend on the removed rows.
         """
         return self.table is not None and depends_on_others(self._map, self.table)
 
@@ -481,7 +502,10 @@ class TableAccumulator(MappedAccumulator):
         return () if self.table is None else self.table.names
 
     def freeze(self) -> MappedState:
-        """Return the state so far. Costs as much as `freeze` of the inner accumulator."""
+        """Return the state so far.
+
+        Costs as much as `freeze` of the inner accumulator.
+        """
         inner = self.inner.freeze()
         return (
             _mapped_state(inner, 0, self._spec, None)
@@ -493,13 +517,16 @@ class TableAccumulator(MappedAccumulator):
         return table_parts(self._map, self.table or TableState(), block.X)
 
     def _check(self, block: Block) -> None:
-        """Do nothing, because the columns are checked when the table is created."""
+        """Do nothing, because rows of a table are checked earlier.
+
+        They are checked when the batch is converted to columns.
+        """
 
     def _map_part(self, block: Block) -> Block:
-        """Return one part of a batch, mapped.
+        """Return the mapped rows of one part of a batch.
 
-        A whole scatter matrix is stored if the mapped rows declare their number of columns. They
-        do so unless the table may get too many columns for such a matrix.
+        The field `width_stated` is True if the mapped rows always have few enough columns for a
+        whole scatter matrix. If it is True, the inner accumulator stores the whole matrix.
         """
         table = self.table or TableState()
         stated = max_columns(self._map.encoding(), table.columns) <= EXACT_WIDTH

@@ -1,14 +1,14 @@
-"""Sums of rows in K folds, whose merge is the sum of all rows [mathematics §13].
+"""Sums of rows in K folds [mathematics §13].
 
-Each row is learned in one of K MomentStates, its fold. The fold is the row's hash modulo K
-(row_hashes.py). So it does not matter how the rows were batched, in which order they came, or which
-of two merged states learned them.
+Each fold is a MomentState. A row is learned in one fold, whose number is the row's hash modulo K
+(row_hashes.py). So the folds do not depend on how the rows were batched, in which order they came,
+or which of two merged states learned them. The merge of all folds is the state of all rows.
 
 From the folds, errors on held-out rows and the uncertainty of components can be computed without
 reading any row again.
 
-Decay belongs to the folds together. The folds themselves have decay 1. A row enters its fold with
-the weight that the clock of all rows gives it (clock.py).
+Decay is computed for all folds together (clock.py), so the state of a fold has decay 1. A row
+enters its fold with a weight that depends on the number of rows learned in all folds.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class FoldedState(NamedTuple):
     scale : float
         Factor from the stored sums of every fold to true sums.
     clock : int
-        Number of rows by which decay has aged the sums.
+        Number of rows whose decay is included in the sums.
     rows_skipped : int
         Number of rows that were not learned because they had no target.
     parts : tuple of MomentState
@@ -108,12 +108,18 @@ class FoldedState(NamedTuple):
         return FoldedState(self.decay, other.scale, self.clock + other.clock, skipped, in_step(merged))
 
     def whole(self) -> MomentState:
-        """Return the state of the rows of all folds together. Costs K − 1 merges."""
+        """Return the state of the rows of all folds together.
+
+        Costs K − 1 merges for K folds.
+        """
         merged = reduce(MomentState.merge, self.parts)
         return merged._replace(decay=self.decay, scale=self.scale, clock=self.clock, rows_skipped=self.rows_skipped)
 
     def unscaled_parts(self) -> tuple[MomentState, ...]:
-        """Return the state of each fold with true sums, which are not divided by `scale`."""
+        """Return the state of each fold with true sums.
+
+        True sums are not divided by `scale`.
+        """
         return tuple(scale_state(part, self.scale) for part in self.parts)
 
 
@@ -123,7 +129,7 @@ nested_state(FoldedState)
 def in_step(parts: list[MomentState]) -> tuple[MomentState, ...]:
     """Return states with the same features, labels and label sets.
 
-    Folds of two merged streams may have met labels in different orders, or some of them only.
+    After a merge, the folds may have labels in different orders, and some folds may lack labels.
     """
     dense = any(part.dense for part in parts)
     aligned = [part._replace(dense=dense) for part in brought_together(*parts)]
@@ -148,15 +154,15 @@ def _label_sets(state: MomentState) -> tuple[tuple[int, ...], ...]:
 class FoldedAccumulator(AccumulatorBase):
     """Accumulator that learns each row in one of K folds.
 
-    Checks of a batch are made once, for all folds. `freeze` returns a FoldedState.
+    A batch is checked a single time for all folds. `freeze` returns a FoldedState.
 
     Parameters
     ----------
     folds : int
         Number of folds K ≥ 2.
     build : function
-        Returns a MomentAccumulator of decay 1 that continues from a MomentState, or is empty if its
-        argument is None.
+        Returns a MomentAccumulator of decay 1. Its argument is a MomentState to continue from, or
+        None for an empty accumulator.
     decay : float in (0, 1]
         Factor by which the weight of a row shrinks with every later row.
     state : FoldedState or None
@@ -200,7 +206,7 @@ class FoldedAccumulator(AccumulatorBase):
     def label_rows(self) -> np.ndarray:
         """Number of rows (labels,) int64 with each label."""
         counts = [part.label_rows for part in self._parts]
-        # A thread that reads while a batch is learned may see new labels in some folds only.
+        # If another thread learns a batch now, only some folds may have the batch's new labels.
         known = min(map(len, counts))
         return np.asarray(np.sum([count[:known] for count in counts], axis=0))
 
@@ -221,8 +227,11 @@ class FoldedAccumulator(AccumulatorBase):
         """
         batch = self._plan(block)
         if batch.rows:
+            # All folds get the features and labels of the batch, even folds without new rows.
             for part in self._parts:
                 part.begin(batch)
+
+            # Under decay, the number of rows in one step is bounded.
             step = max_span(self.decay)
             for start in range(0, batch.rows, step):
                 stop = min(start + step, batch.rows)
@@ -234,47 +243,58 @@ class FoldedAccumulator(AccumulatorBase):
         self.rows_skipped += batch.skipped
 
     def remove(self, block: Block, age: int = 0) -> None:
-        """Remove a batch that was learned before, each row from its fold.
+        """Remove a batch that was learned before.
 
-        Raises the errors of MomentAccumulator.remove. PrecisionLost is raised if it applies to any
-        one of the folds. After an error nothing has changed.
+        Each row is removed from its fold. Raises the errors of MomentAccumulator.remove, if they
+        apply to any fold. After an error nothing has changed.
 
         age: number of rows learned after the last row of the batch.
         """
+        # Learn the batch alone in empty folds, which number label sets from 0 on.
         batch = self._plan(block)
         removed = FoldedAccumulator(self.folds, self._build)
-        # The empty folds number label sets from 0 on.
         batch = removed._parts[0].number_label_sets(batch)
         for fold in removed._parts:
             fold.begin(batch)
         weights = aged_weights(batch.weights, self.decay, age) / self._scale
         removed._learn(batch._replace(weights=weights))
 
+        # Subtract these folds. Nothing changes if this raises an error.
         skipped = remaining_rows(self.rows_skipped, batch.skipped, "rows without target")
         pairs = zip(self.freeze().parts, removed.freeze().parts, strict=True)
         remaining = [subtract_state(mine, theirs) for mine, theirs in pairs]
+
+        # A fold without remaining rows gets the features and labels of the other folds.
         rows = sum(part.rows for part in remaining)
         empty = self._build(None)
         if rows:
-            # A fold that has lost its last row has the features and labels of the others.
             empty.begin(batch)
         remaining = [part if part.rows else empty.freeze() for part in remaining]
         scale, clock = clock_set_back(self._scale, self._clock, self.decay, rows, batch.rows, age)
         self._load(FoldedState(self.decay, scale, clock, skipped, in_step(remaining)))
 
     def freeze(self) -> FoldedState:
-        """Return a copy of the state so far. Costs as much as K times that of a MomentState."""
+        """Return a copy of the state so far.
+
+        Costs as much as copying the MomentState of each fold.
+        """
         parts = tuple(part.freeze() for part in self._parts)
         return FoldedState(self.decay, self._scale, self._clock, self.rows_skipped, parts)
 
     def _plan(self, block: Block) -> BatchPlan:
-        """Check a batch and return its plan. All folds have what the checks need."""
+        """Check a batch, and return the plan for learning it.
+
+        The first fold checks the batch, because all folds have the same features and labels.
+        """
         if block.hashes is None and not block.table:
             block = block._replace(hashes=row_hashes(block))
         return self._parts[0].plan(block)
 
     def _learn(self, batch: BatchPlan) -> None:
-        """Learn rows with the weights with which they enter the sums, each in its fold."""
+        """Learn each row of a checked batch in its fold.
+
+        batch: the rows, with the weights with which they enter the stored sums.
+        """
         assert batch.hashes is not None
         fold = (batch.hashes % np.uint64(self.folds)).astype(np.int64)
         counts = np.bincount(fold, minlength=self.folds)

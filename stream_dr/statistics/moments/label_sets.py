@@ -104,8 +104,9 @@ class SetSums(NamedTuple):
 class LabelSets(NamedTuple):
     """Frozen sums of rows for each label set.
 
-    A label set is a distinct set of labels. All sums are divided by a common scale factor: true sum = scale · stored sum. MomentState
-    stores this factor. Below, x are the rows of a label set, and w their weights.
+    A label set is a distinct set of labels. All sums are divided by a common scale factor: true
+    sum = scale · stored sum. MomentState stores this factor. Below, x are the rows of a label set,
+    and w their weights.
 
     Attributes
     ----------
@@ -174,8 +175,8 @@ class LabelSets(NamedTuple):
         """Return the centred sums of label sets times `columns`.
 
         The result is (features, m). A label set is a distinct combination of labels. The centred
-        sum (features,) of a label set is Σ w (x − x̄) over the rows x with this label set. w is the
-        weight of a row, and x̄ is the mean of all rows.
+        sum (features,) of a label set is Σ w (x − x̄) over the rows x with this label set. w is
+        the weight of a row, and x̄ is the mean of all rows.
 
         columns: (sets, m), dense or sparse.
         mean: (features,), the mean x̄ rounded to float64.
@@ -379,8 +380,8 @@ class LabelSetSums:
 def _shifted(state: LabelSets, shift: np.ndarray, width: int) -> tuple[SetSums, ...]:
     """Return the matrices of a state for another shift.
 
-    The result is a tuple of matrices, like `state.stack`, whose sums are Σ w (x − shift) instead of
-    Σ w (x − state.shift) over rows x with weights w.
+    The result is a tuple of matrices, like `state.stack`. Its sums are Σ w (x − shift) over rows x
+    with weights w. The sums of `state.stack` are Σ w (x − state.shift).
 
     shift: (width,) row to subtract.
     width: number of features.

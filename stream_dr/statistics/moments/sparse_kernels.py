@@ -16,12 +16,12 @@ Each loop also returns the total weight of all rows. For a feature that is nonze
 must equal this total to the last bit, because their difference is later multiplied by a squared
 mean. So the loops add the weights to the total in the same order in which they are added to n.
 
-A sum about a fixed point c needs no division. Welford's recurrence, which needs one, is a quarter
-slower. c is one of the values, of weight w, so for total weight N the sums lose at most N/w · eps.
+A sum about a fixed point c needs no division. Welford's recurrence needs a division, and is a
+quarter slower. c is one of the values. If c has the weight w, and all values the weight N, the
+relative error of the sums is at most N/w · eps.
 
-The numbers of a feature lie next to each other in memory. So a nonzero costs one cache miss, and
-its cache line is prefetched. Indices are unsigned, so the compiler omits the check for negative
-indices.
+The numbers of a feature lie next to each other in memory. So a nonzero needs one cache line, which
+is prefetched. Indices are unsigned, so the compiler omits the check for negative indices.
 """
 
 import numpy as np
@@ -35,13 +35,12 @@ LINE = 8
 
 @compiled(inline="always")
 def _count(record: np.ndarray, value: float, weight: float) -> None:
-    """Add one nonzero value of a feature to the first four numbers of its record.
+    """Add a nonzero value to the record of its feature.
 
-    Let v be the nonzero values of the feature so far, w the weights of their rows, and c the first
+    Only the first four numbers of the record change. Let v be the nonzero values of the feature so far, w the weights of their rows, and c the first
     of the values. The four numbers are Σ w, c, Σ w (v − c) and Σ w (v − c)².
 
-    record: (4 + k,), the four numbers, then k sums with targets. Only the four numbers are
-        changed.
+    record: (4 + k,), the four numbers, then k sums with targets.
     value: the nonzero value to add.
     weight: weight of the value's row.
     """
@@ -118,6 +117,7 @@ def add_one_label(
         total += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+                # Prefetch the record of a later nonzero: its first line and the label's line.
                 further = np.uint64(indices[min(e + AHEAD, last)])
                 prefetch(records, further, np.uint64(0))
                 if column >= np.uint64(LINE):
@@ -166,6 +166,7 @@ def add_label_sets(
         begin, end = np.uint64(label_indptr[i]), np.uint64(label_indptr[i + 1])
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+                # Prefetch the record of a later nonzero: its first line and the labels' lines.
                 further = np.uint64(indices[min(e + AHEAD, last)])
                 prefetch(records, further, np.uint64(0))
                 for t in range(begin, end):

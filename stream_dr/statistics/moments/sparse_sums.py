@@ -1,7 +1,7 @@
-"""SparseSums: sums over sparse rows that do not need the whole scatter matrix.
+"""SparseSums: sums over sparse rows, without the whole scatter matrix.
 
 A row changes only the sums of its own features. For each feature, let v be its nonzeros, w the
-weights of their rows, and c the first of the nonzeros. Stored are
+weights of their rows, and c the first of the nonzeros. The sums store
 
 - n = Σ w, and c,
 - Σ w (v − c) and Σ w (v − c)²,
@@ -15,9 +15,9 @@ Centring the rows would cost O(d k) a batch, for d features and k target columns
 are centred only at the end (`SparsePart.centred`). This loses a factor |mean|/std of precision.
 The factor is below 1 for a feature that is zero in half of the rows.
 
-Under decay, c is moved to the mean of the feature's nonzeros whenever stored sums are rescaled.
-Otherwise a first value far from the others would cost precision even when its own weight has
-become negligible.
+Under decay, c is moved to the mean of the feature's nonzeros whenever stored sums are rescaled. If
+c stayed at a first value that is far from all later values, digits would be lost even after decay
+has made the weight of the first value negligible.
 
 A batch costs O(nonzeros · (labels of the row + 1)), whatever the number of features and target
 columns. Memory is 8 d (k + 4) bytes. The arrays double in size when they are full.
@@ -61,13 +61,13 @@ FAR = 8.0
 """Largest distance of the reference r from the mean of continuous targets.
 
 The unit is the standard deviation of the targets. r is the point that is subtracted from targets
-before cross sums are computed. If r is farther from the mean, it is moved to the mean.
+before cross sums are computed. If r is farther from the mean than this, r is moved to the mean.
 """
 
 NOTHING = 1e-14
 """Share of a feature's weight that counts as rounding error.
 
-If a subtraction leaves at most this share of the weight, the weight is set to 0.
+If at most this share of the weight remains after a subtraction, the weight is set to 0.
 """
 
 
@@ -81,8 +81,8 @@ class SparsePart(NamedTuple):
     Attributes
     ----------
     features : (d, 4)
-        For each feature: Σ w, c, Σ w (v − c) and Σ w (v − c)² over its nonzeros v. w are the
-        weights of their rows, and c is the first nonzero.
+        For each feature: Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzeros, w the
+        weights of their rows, and c a fixed point (the first nonzero, or a mean of nonzeros).
     cross : (d, k)
         Σ w x (y − r)ᵀ over all rows x with targets y.
     reference : (k,)
@@ -124,11 +124,11 @@ class SparsePart(NamedTuple):
         return CentredPart(False, weight, mean, low, self.variances(weight), np.zeros((0, 0)), cross, nonzero)
 
     def variances(self, weight: float) -> np.ndarray:
-        """Return the diagonal (features,) of the centred scatter matrix of all rows.
+        """Return the diagonal of the centred scatter matrix.
 
-        The entry of a feature is q + n (N − n) / N · μ². μ is the mean of the feature's nonzeros
-        v, q = Σ w (v − μ)², n the weight of the rows with these nonzeros, and N the weight of all
-        rows. Costs O(features).
+        The result is (features,). The entry of a feature is q + n (N − n) / N · μ². μ is the mean
+        of the feature's nonzeros v, and q = Σ w (v − μ)². n is the weight of the rows with these
+        nonzeros, and N the weight of all rows. Costs O(features).
 
         weight: N.
         """
@@ -168,10 +168,10 @@ class SparsePart(NamedTuple):
         return SparsePart(self.features, cross, reference.copy())
 
     def join(self, other: "SparsePart", sign: float = 1.0) -> "SparsePart":
-        """Return the sums of this part's rows and of other's rows together.
+        """Add the sums of the rows of `other`, or subtract them.
 
-        The two parts must have the same features and target columns. The result has the
-        `reference` of this part.
+        Returns the sums of the resulting rows. The two parts must have the same features and
+        target columns. The result has the `reference` of `self`.
 
         sign: 1 to add the rows of other, −1 to remove them.
         """
@@ -183,9 +183,9 @@ class SparsePart(NamedTuple):
 
 
 class SparseSums:
-    """Sums over sparse rows, to which rows are added.
+    """Growing sums over sparse rows.
 
-    `freeze` returns them as a SparsePart.
+    `add` adds rows. `freeze` returns the sums as a SparsePart.
     """
 
     def __init__(self, width: int, reference: np.ndarray) -> None:
@@ -203,7 +203,10 @@ class SparseSums:
 
     @classmethod
     def continuing(cls, part: SparsePart) -> Self:
-        """Return sums that continue from `part`, whose arrays are copied."""
+        """Create sums that continue from `part`.
+
+        The arrays of `part` are copied.
+        """
         sums = cls(len(part.cross), part.reference)
         sums._records[:, :HEAD] = part.features
         sums._records[:, HEAD : HEAD + sums.columns] = part.cross
@@ -217,8 +220,8 @@ class SparseSums:
     def rescale(self, factor: float) -> None:
         """Multiply every sum by factor.
 
-        Sums of a feature's nonzeros are sums about a point c. This point then moves to the mean of
-        the nonzeros.
+        The sums of a feature's nonzeros are sums about a point c. This method also moves c to the
+        mean of the nonzeros, so that no digits are lost under decay.
         """
         self._records[:, [WEIGHT, SUM, SQUARES]] *= factor
         self._records[:, HEAD:] *= factor
@@ -227,7 +230,7 @@ class SparseSums:
     def grow(self, width: int, columns: int) -> None:
         """Make room for more features and more target columns.
 
-        Arrays that are full double in size.
+        A full array doubles in size.
 
         width: number of features.
         columns: number of target columns.
@@ -279,11 +282,11 @@ class SparseSums:
             self.reference = weights / total @ values
 
     def follow_mean(self, targets: TargetSums) -> None:
-        """Move `reference` to the mean of continuous targets if the two are far apart.
+        """Move `reference` to the targets' mean if it is far away.
 
-        `reference` is the point that is subtracted from targets before cross sums are computed.
-        Far means more than eight standard deviations. Costs O(d k) for d features and k target
-        columns.
+        `reference` is the point that is subtracted from continuous targets before cross sums are
+        computed. Far means more than eight standard deviations of the targets. Nothing is done for
+        labels. Costs O(d k) for d features and k target columns.
 
         targets: sums of all targets so far.
         """
@@ -298,7 +301,7 @@ class SparseSums:
             self.reference = values.mean.copy()
 
     def _recentre(self) -> None:
-        """Move the point c of each feature to the mean of the feature's nonzeros.
+        """Move the point c of each feature to its nonzeros' mean.
 
         For the nonzeros v of a feature and their weights w, Σ w (v − c) and Σ w (v − c)² are
         stored. Costs O(features).
@@ -309,11 +312,11 @@ class SparseSums:
 
 
 def _recentre_features(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Return the sums (features, 4) over the nonzeros of each feature, about their mean.
+    """Return the sums over each feature's nonzeros, about their mean.
 
-    A feature's row of the result has four numbers: Σ w, c, Σ w (v − c) and Σ w (v − c)². The sums
-    are over the nonzeros v of the feature, with weights w. c is the mean of the nonzeros. The third
-    number is what rounding leaves.
+    The result is (features, 4). A feature's row has Σ w, c, Σ w (v − c) and Σ w (v − c)². The sums
+    are over the nonzeros v of the feature, with weights w. c is the mean of the nonzeros, rounded
+    to float64. So Σ w (v − c) is 0 but for this rounding.
 
     n: (features,) Σ w.
     point: (features,) point about which the old sums were computed.
@@ -341,8 +344,8 @@ def nonzero_spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _record_length(columns: int) -> int:
     """Return the number of float64 values to reserve for one feature.
 
-    A feature needs four values and its cross sums. The number is rounded up to whole cache lines.
-    Without targets it is four, which is half a cache line.
+    A feature needs four values and its cross sums. The number of values is rounded up to whole
+    cache lines. Without targets, a feature needs four values only, which is half a cache line.
 
     columns: number of target columns.
     """
@@ -350,19 +353,20 @@ def _record_length(columns: int) -> int:
 
 
 def join_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
-    """Add the sums `features` (d, 4) of two sets of rows, or subtract them.
+    """Add the feature sums of two sets of rows, or subtract them.
 
-    The columns are Σ w, c, Σ w (v − c) and Σ w (v − c)² over the nonzeros v of a feature. w are
-    the weights of their rows, and c is the first nonzero. The formula is the one of Chan, Golub
-    and LeVeque.
+    Feature sums are (d, 4) for d features. The columns are Σ w, c, Σ w (v − c) and Σ w (v − c)²
+    over the nonzeros v of a feature. w are the weights of their rows, and c is a fixed point for
+    each feature. The sums are joined by the formula of Chan, Golub and LeVeque.
 
     The last column may become negative, by rounding or because the rows of b are not among the
-    rows of a. It is not corrected here, because `nonzero_spreads` reads a negative value as 0.
+    rows of a. Negative values are not corrected here, because `nonzero_spreads` reads them as 0.
 
     a: sums of the first rows.
     b: sums of the second rows.
     sign: 1 to add the rows of b, −1 to remove them.
     """
+    # Join the mean of the nonzeros, and the scatter about the mean.
     (offset, spread), (other, other_spread) = nonzero_spreads(a), nonzero_spreads(b)
     n = a[:, WEIGHT] + sign * b[:, WEIGHT]
     n[n <= NOTHING * a[:, WEIGHT]] = 0.0
@@ -370,6 +374,8 @@ def join_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
     step = (b[:, POINT] - a[:, POINT]) + (other - offset)
     offset = offset + sign * share * step
     spread = spread + sign * (other_spread + a[:, WEIGHT] * share * step**2)
+
+    # Features that have no nonzeros on one side keep the sums of the other side to the last bit.
     out = _recentre_features(n, a[:, POINT], offset, spread)
     out[n == 0.0] = 0.0
     out[b[:, WEIGHT] == 0.0] = a[b[:, WEIGHT] == 0.0]

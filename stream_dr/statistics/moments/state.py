@@ -1,16 +1,19 @@
-"""MomentState: the additive state of every closed-form projection [mathematics §1].
+"""MomentState: the sums from which projections are computed [mathematics §1].
+
+It is the state of every estimator that computes its projection from sums, without further passes.
 
 The state holds sums over rows: the total weight, the means and second moments of the d features,
 their cross sums with k target columns, and sums of the targets. Second moments are stored for all
 pairs of features, or for each feature only. On request the state also holds a scatter matrix for
 each class (for WMV) or sums for each distinct set of labels (for HSL).
 
-Sums of dense rows are stored centred, and so is every whole scatter matrix. Other sums of sparse
-rows are stored about fixed points. `centred()` returns centred sums for both forms.
+Sums of dense rows are stored centred. If the whole scatter matrix is stored, sums of sparse rows
+are stored centred, too. Otherwise they are stored about fixed points. The method `centred` returns
+centred sums in either case.
 
-`merge` adds two states, and `subtract_state` (unlearn.py) subtracts one. Merging an empty state
-changes no bit. Memory is 8·(d·(k + 5) + k²) bytes, and 8·d² more for a whole scatter matrix
-(`moment_bytes`).
+`merge` adds two states, and `subtract_state` (unlearn.py) subtracts a state from another. Merging
+an empty state changes no bit. Memory is 8·(d·(k + 5) + k²) bytes, and 8·d² more for a whole
+scatter matrix (`moment_bytes`).
 """
 
 from typing import NamedTuple
@@ -109,7 +112,7 @@ class MomentState(NamedTuple):
     rows_skipped : int
         Number of rows that were not learned because they had no target.
     clock : int
-        Number of rows by which decay has aged the sums. Unlearned rows may still be included.
+        Number of rows whose decay is included in the sums. Unlearned rows may still be counted.
     n_features : int
         Number of features d.
     dense : bool
@@ -153,8 +156,9 @@ class MomentState(NamedTuple):
     def check(self) -> None:
         """Raise DamagedFile unless all fields fit each other.
 
-        They must have the same features, labels and kind of targets.
+        All sums must be for the same features, labels and kind of targets.
         """
+        # The parameters and counts must be in their ranges.
         check_encoding(self.encoding)
         check_one_of(self, "scatter", ("auto", "exact", "diagonal", "none"))
         check_learned(self, KINDS)
@@ -169,6 +173,7 @@ class MomentState(NamedTuple):
         elif self.target_width < 1:
             raise field_error(self, "target_width", "0", "at least 1, targets being numbers")
 
+        # All sums must have the same d features and k target columns.
         d, k, exact = self.n_features, len(self.labels), self.scatter == "exact"
         if self.target_kind == "continuous":
             k = self.encoding.size if isinstance(self.encoding, Fourier) else self.target_width
@@ -204,12 +209,13 @@ class MomentState(NamedTuple):
 
     @property
     def unlearn_cost(self) -> float:
-        """Relative error that unlearning has left in the sums, at most 1e-6.
+        """Relative error in the sums that unlearning has caused.
 
-        The error of a sum is EPS · its largest value before any unlearn / its present value. The
-        largest such error is returned, over the scatter of every feature, every target, and the
-        weight of all rows [mathematics §1]. An unlearn that would leave more than 1e-6 raises
-        PrecisionLost. Costs O(d + k) for d features and k target columns.
+        The relative error of one sum is EPS · its largest value before any unlearn / its present
+        value. This property is the largest error of all sums: the scatter of every feature, the
+        sums of every target, and the weight of all rows [mathematics §1]. It is at most 1e-6,
+        because an unlearn that would cause a larger error raises PrecisionLost. Costs O(d + k) for
+        d features and k target columns.
         """
         return self.largest.relative_error(sum_sizes(self))
 
@@ -227,6 +233,7 @@ class MomentState(NamedTuple):
         The result does not depend on the form in which the state stores its sums. Costs O(d k +
         d²) for d features and k target columns.
         """
+        # Stored sums times the scale s are true sums.
         s, part, targets = self.scale, centred_features(self), self.targets
         mean_y, cyy = targets.mean(self.weight), targets.scatter(self.weight)
 
@@ -247,12 +254,12 @@ class MomentState(NamedTuple):
         )
 
     def cross_by_label_set(self, columns: Rows) -> np.ndarray:
-        """Return the product (features, m) of the centred sums of label sets and `columns`.
+        """Return the centred sums of label sets times `columns`.
 
-        A label set is a distinct combination of labels. The centred sum (features,) of a label set
-        is Σ w (x − x̄) over the rows x with this label set. w is the weight of a row, and x̄ is the
-        mean of all rows. The estimator HSL computes its right-hand side XH with this method
-        [mathematics §3].
+        The result is (features, m). A label set is a distinct combination of labels. The centred
+        sum (features,) of a label set is Σ w (x − x̄) over the rows x with this label set. w is
+        the weight of a row, and x̄ is the mean of all rows. The estimator HSL computes its
+        right-hand side XH with this method [mathematics §3].
 
         columns: (sets, m), dense or CSR.
         """
@@ -268,9 +275,10 @@ def empty_state(
     label_sets: bool = False,
     class_scatter: bool = False,
 ) -> MomentState:
-    """Return the state of no rows. To merge it with another state changes nothing.
+    """Return the state of no rows.
 
-    The parameters are those of MomentAccumulator.
+    Merging it with another state does not change the other state. The parameters are the same as
+    in MomentAccumulator.
     """
     targets = empty_targets(None, 0)
     classes = ClassScatter.empty() if class_scatter else Absent()
@@ -308,9 +316,9 @@ def sum_sizes(state: MomentState) -> Largest:
 
 
 def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, class_scatter: bool = False) -> int:
-    """Return the largest number of bytes that the arrays of a MomentState need.
+    """Return the largest memory of a MomentState in bytes.
 
-    The number is 8·(d·(k + 5) + k² + 4·k) for d features and k target columns. A whole scatter
+    The number of bytes is 8·(d·(k + 5) + k² + 4·k) for d features and k target columns. A whole scatter
     matrix needs 8·d² more, and scatter matrices of classes 8·k·(d² + 2·d + 1) more. Sums per label
     set are not included, because their number depends on the rows.
 
@@ -352,8 +360,8 @@ def check_stored_parts(state: MomentState, encoding: Encoding, label_sets: bool,
 def check_spec(a: MomentState, b: MomentState) -> None:
     """Raise CannotMerge unless two states were learned with the same parameters.
 
-    Compared are the encoding, the decay, the scatter, and which optional sums are stored. The
-    scatter "auto" equals every other scatter.
+    The parameters are the encoding, the decay, the scatter, and which optional sums are stored.
+    The scatter "auto" counts as equal to every other scatter.
     """
     for name in ("encoding", "decay", "scatter"):
         mine, theirs = getattr(a, name), getattr(b, name)
@@ -364,18 +372,20 @@ def check_spec(a: MomentState, b: MomentState) -> None:
 
 
 def merge_states(older: MomentState, newer: MomentState) -> MomentState:
-    """Return the state of the rows of `older` and `newer`. Raises CannotMerge.
+    """Return the state of the rows of `older` and `newer` together.
 
-    Under decay, the rows of `newer` must have come after the rows of `older`.
+    Under decay, the rows of `newer` must have come after the rows of `older`. Raises CannotMerge.
     """
     check_spec(older, newer)
 
+    # If one state has no rows, the result is the other state.
     skipped = older.rows_skipped + newer.rows_skipped
     if newer.rows == 0 or older.rows == 0:
         one, other = (older, newer) if newer.rows == 0 else (newer, older)
         scatter = other.scatter if one.scatter == "auto" else one.scatter
         return one._replace(rows_skipped=skipped, scatter=scatter)
 
+    # Divide the sums of both states by the scale of `newer`. The later rows have aged `older`.
     _check_shapes(older, newer)
     a, b = brought_together(scale_state(older, older.scale * older.decay**newer.clock / newer.scale), newer)
     return a._replace(
@@ -391,17 +401,19 @@ def merge_states(older: MomentState, newer: MomentState) -> MomentState:
 
 
 def brought_together(*states: MomentState) -> tuple[MomentState, ...]:
-    """Return states with the same features, the same labels and the same form.
+    """Return the states with equal features, labels and form of sums.
 
-    The labels are in the order in which the states have them, the labels of the first state first.
-    If one state stores centred sums and another sums about fixed points, all results have centred
-    sums.
+    The labels of the results are the labels of the first state, then the new labels of the second
+    state, and so on. If some states store centred sums and other states sums about fixed points,
+    all results store centred sums.
     """
+    # Number the labels and target columns of all states together.
     labels = tuple(dict.fromkeys(label for state in states for label in state.labels))
     number = {label: j for j, label in enumerate(labels)}
     width = max(state.n_features for state in states)
     total = max(len(labels), *(state.columns for state in states))
 
+    # Give all states these labels and features, then the same form of sums.
     aligned = []
     for state in states:
         columns = np.array([number[label] for label in state.labels], dtype=np.int64)
@@ -450,7 +462,10 @@ def scale_state(state: MomentState, factor: float) -> MomentState:
 
 
 class JoinedSums(NamedTuple):
-    """Sums over the rows of two states. Each field is as in MomentState."""
+    """Sums over the rows of two states together.
+
+    The fields have the same meaning as in MomentState.
+    """
 
     features: CentredPart | SparsePart
     targets: TargetPart
@@ -459,11 +474,12 @@ class JoinedSums(NamedTuple):
 
 
 def joined_sums(a: MomentState, b: MomentState, sign: float) -> JoinedSums:
-    """Return the sums of two states together.
+    """Add the sums of two states, or subtract them.
 
     a, b: states with the same features, labels and form (see brought_together).
     sign: 1 to add the rows of b, −1 to remove them from the rows of a.
     """
+    # Sums of all rows.
     targets = joined_targets(a.targets, b.targets, sign)
     if isinstance(a.features, SparsePart) and isinstance(b.features, SparsePart):
         features: CentredPart | SparsePart = a.features.join(b.features, sign)
@@ -471,6 +487,7 @@ def joined_sums(a: MomentState, b: MomentState, sign: float) -> JoinedSums:
         step = b.targets.mean_minus(a.targets, b.weight, a.weight)
         features = centred_features(a).join(centred_features(b), step, sign)
 
+    # Sums of each class, and of each label set.
     classes, sets = a.class_scatter, a.label_sets
     if isinstance(classes, ClassScatter) and isinstance(b.class_scatter, ClassScatter):
         classes = classes.join(b.class_scatter, sign, targets.label_weights > 0.0)
@@ -482,8 +499,8 @@ def joined_sums(a: MomentState, b: MomentState, sign: float) -> JoinedSums:
 def _check_shapes(a: MomentState, b: MomentState) -> None:
     """Raise CannotMerge unless rows and targets of two states fit together.
 
-    Compared are the number of features, the kind of targets, the number of target columns and the
-    type of the labels.
+    Checks the number of features, the kind of targets, the number of target columns and the type
+    of the labels.
     """
     fixed = {s.n_features for s in (a, b) if s.dense}
     if len(fixed) > 1 or (fixed and max(a.n_features, b.n_features) not in fixed):

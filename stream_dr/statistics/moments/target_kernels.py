@@ -16,10 +16,10 @@ def add_target_sets(
     total: np.ndarray,
     gram: np.ndarray,
 ) -> None:
-    """Add rows with several labels each to the sums of the labels.
+    """Add rows with several labels to the sums of the labels.
 
-    Row i has the labels codes[indptr[i]:indptr[i + 1]], the weight w = weights[i], and one value y
-    = values[i] for all of its labels.
+    Row i has the labels codes[indptr[i]:indptr[i + 1]] and the weight w = weights[i]. All labels
+    of the row have the value y = values[i].
 
     * For each label of the row, w is added to label_weights, and w y to total.
     * For each label of the row, 1 is added to label_rows if w > 0.

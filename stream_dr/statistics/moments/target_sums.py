@@ -1,11 +1,12 @@
 """TargetSums: sums of the targets, without the features.
 
 For labels, these sums are stored for each label: the weight of its rows, the number of its rows,
-and Σ w y. y is the label's target column, and w the weight of a row. If rows may have several
-labels, Σ w y yᵀ over the target columns y (k,) of all labels is stored, too. This sum is not
-centred. It loses no digits, because the values of y lie between 0 and 1.
+and Σ w y. y is the value of a row in the label's target column, and w the weight of the row. If
+rows may have several labels, Σ w y yᵀ is stored, too, with the values y (k,) of a row in all k
+target columns. This sum is not centred. It loses no digits, because all values lie between 0 and
+1.
 
-For continuous targets, centred sums are stored, as for features, because their mean may be large.
+For continuous targets, centred sums are stored, because the mean of the targets may be large.
 
 A row costs O(labels²), or O(k²) for k continuous targets. Memory is 8 k² bytes for k target
 columns, or 8 k bytes if every row has one label.
@@ -118,7 +119,9 @@ class TargetPart(NamedTuple):
         return TargetPart(weights, rows, sums, gram, self.values)
 
     def mean_minus(self, other: "TargetPart", weight: float, other_weight: float) -> np.ndarray:
-        """Return the mean of these targets minus the mean of other's targets (k,).
+        """Return the mean of these targets minus the mean of other's.
+
+        The result is (k,) for k target columns.
 
         weight: total weight of the rows of `self`.
         other_weight: total weight of the rows of `other`.
@@ -142,9 +145,9 @@ def empty_targets(kind: str | None, columns: int) -> TargetPart:
 
 
 class TargetSums:
-    """Sums of targets, to which the targets of rows are added.
+    """Growing sums of targets.
 
-    `freeze` returns them as a TargetPart.
+    `add` adds the targets of rows. `freeze` returns the sums as a TargetPart.
     """
 
     def __init__(self, part: TargetPart) -> None:
@@ -169,7 +172,10 @@ class TargetSums:
         return self.total / weight if weight > 0.0 else np.zeros_like(self.total)
 
     def rescale(self, factor: float) -> None:
-        """Multiply every weighted sum by factor. Numbers of rows do not change."""
+        """Multiply every weighted sum by factor.
+
+        Numbers of rows do not change.
+        """
         for sums in (self.label_weights, self.total, self.gram):
             sums *= factor
         self.values.rescale(factor)
@@ -202,6 +208,8 @@ class TargetSums:
         """
         if encoded.values is not None:
             return self.values.add(encoded.values, weights, float(weights.sum()))
+
+        # One label per row. Σ w y equals the weight of the label's rows.
         k = len(self.total)
         if not len(self.gram):
             weights = weights if encoded.indptr is None else np.repeat(weights, np.diff(encoded.indptr))
@@ -210,6 +218,8 @@ class TargetSums:
             self.total += added
             self.label_rows += np.bincount(encoded.codes[weights > 0.0], minlength=k)
             return None
+
+        # Several labels per row.
         assert encoded.indptr is not None
         values = np.ones(len(weights)) if encoded.row_values is None else encoded.row_values
         sums = (self.label_weights, self.label_rows, self.total, self.gram)
@@ -218,9 +228,9 @@ class TargetSums:
 
 
 def joined_targets(a: TargetPart, b: TargetPart, sign: float = 1.0) -> TargetPart:
-    """Return the target sums of the rows of a and b together.
+    """Add the target sums of two sets of rows, or subtract them.
 
-    A label without remaining rows gets sums of exactly 0.
+    Returns the sums of the resulting rows. A label without remaining rows gets sums of exactly 0.
 
     a, b: target sums with the same columns.
     sign: 1 to add the rows of b, −1 to remove them from the rows of a.
@@ -228,6 +238,8 @@ def joined_targets(a: TargetPart, b: TargetPart, sign: float = 1.0) -> TargetPar
     rows = a.label_rows + (b.label_rows if sign > 0 else -b.label_rows)
     weights, total = a.label_weights + sign * b.label_weights, a.total + sign * b.total
     gram = a.gram + sign * b.gram
+
+    # Remove rounding errors from the sums of labels without rows.
     if sign < 0:
         gone = (rows <= 0) | (weights <= 0.0)
         weights[gone], total[gone] = 0.0, 0.0

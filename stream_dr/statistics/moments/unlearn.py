@@ -6,16 +6,17 @@ follow from
     C_A = C − C_B − (N n_B / N_A) δ δᵀ
 
 C, C_A and C_B (features, features) are the centred scatter matrices of all rows, of A and of B. N,
-N_A and n_B are their weights. δ is the mean of B minus the mean of all rows. The relative error of
-a feature is eps · scatter before / scatter after: 2e-15 if a tenth of the rows is removed, 2e-12
-if 99.8 % are removed.
+N_A and n_B are the weights of all rows, of A and of B. δ is the mean of B minus the mean of all
+rows. The relative error of a feature is eps · scatter before / scatter after. For example, it is
+2e-15 if a tenth of the rows is removed, and 2e-12 if 99.8 % are removed.
 
-The state remembers the largest value of each sum (`Largest`), and so the error that removals have
-caused (`unlearn_cost`). A removal that would raise the error above 1e-6 raises PrecisionLost.
+The state stores the largest value of each sum (`Largest`). From these values follows the error
+that removals have caused (`unlearn_cost`). A removal that would raise the error above 1e-6 raises
+PrecisionLost.
 
 The sums of a class, a feature or a state without remaining rows are set to exact zeros. A feature
-that has the same nonzero value in all remaining rows also has a small scatter. It cannot be
-distinguished from a feature whose digits are lost.
+that has the same nonzero value in all remaining rows also has a small scatter. Such a feature
+cannot be distinguished from a feature whose digits are lost.
 
 Under decay, removing the newest rows or the oldest rows gives the state that the other rows alone
 would have given. If rows in between are removed, the weights of earlier rows do not change.
@@ -61,14 +62,17 @@ def subtract_state(whole: MomentState, part: MomentState) -> MomentState:
     part: state of rows that `whole` has learned. The rows have the weights that they now have in
         `whole`. The decay of `part` is 1.
     """
+    # Check the numbers of rows.
     skipped = remaining_rows(whole.rows_skipped, part.rows_skipped, "rows without target")
     if part.rows == 0:
         return whole._replace(rows_skipped=skipped)
     rows = remaining_rows(whole.rows, part.rows, "rows")
 
+    # Bring both states to the same labels, features and scale.
     _check_contained(whole, part)
     a, b = brought_together(whole, scale_state(part, 1.0 / whole.scale))
 
+    # Check the weights. The largest values show how large rounding errors can be.
     largest = a.largest.join(_varying_sizes(a))
     noise = ROUNDING * largest.weight
     _check_weight(a.weight, b.weight, noise, "weight")
@@ -79,6 +83,7 @@ def subtract_state(whole: MomentState, part: MomentState) -> MomentState:
             rows_skipped=skipped
         )
 
+    # Subtract the sums, and check that enough of their digits are right.
     sums = joined_sums(a, b, -1.0)
     _check_scatter(sums, largest, _constant_scatter(a))
     out = a._replace(rows=rows, rows_skipped=skipped, weight=a.weight - b.weight, **_exact_zeros(sums)._asdict())
@@ -93,19 +98,20 @@ def subtract_state(whole: MomentState, part: MomentState) -> MomentState:
 
 
 def _varying_sizes(state: MomentState) -> Largest:
-    """Return the present value of each sum of the state, as a Largest.
+    """Return the present value of each sum of the state.
 
-    The scatter of a feature that is constant up to rounding errors counts as 0.
+    If a feature is constant up to rounding errors, its scatter counts as 0.
     """
     now = sum_sizes(state)
     return now._replace(features=np.where(now.features > _constant_scatter(state), now.features, 0.0))
 
 
 def _constant_scatter(state: MomentState) -> np.ndarray:
-    """Return an upper bound on the scatter (features,) of features that are constant.
+    """Return the largest scatter that a constant feature can have.
 
-    A feature with the same value in all rows should have the scatter 0. Because of rounding errors
-    its scatter may be larger, but at most this bound.
+    The result is (features,), a bound for each feature. A feature with the same value in all rows
+    should have the scatter 0. Because of rounding errors its scatter may be larger, but at most
+    this bound.
     """
     part = state.features
     if isinstance(part, SparsePart):
@@ -114,9 +120,9 @@ def _constant_scatter(state: MomentState) -> np.ndarray:
 
 
 def _largest_still_there(largest: Largest, state: MomentState) -> Largest:
-    """Return the largest values of the sums, with 0 for sums that are now empty.
+    """Return the largest values, with 0 for sums that are now empty.
 
-    A sum of a feature or target is empty if no remaining row contributes to it.
+    A sum of a feature or target is empty if no remaining row contributes to the sum.
 
     largest: largest value of each sum before the removal.
     state: the state after the removal.
@@ -136,8 +142,8 @@ def _largest_still_there(largest: Largest, state: MomentState) -> Largest:
 def _exact_zeros(sums: JoinedSums) -> JoinedSums:
     """Return the sums without negative variances, and with exact zeros.
 
-    Sums of labels without remaining rows become exactly 0. So do the sums of features that are 0
-    in all remaining rows.
+    The sums of two things become exactly 0: of labels without remaining rows, and of features that
+    are 0 in all remaining rows.
     """
     features, targets = sums.features, sums.targets
     if isinstance(features, CentredPart):
@@ -179,21 +185,27 @@ def _check_contained(whole: MomentState, part: MomentState) -> None:
 def _check_removable(a: MomentState, b: MomentState, noise: float) -> None:
     """Raise CannotUnlearn if b has more rows or weight than a.
 
-    The check is made for each feature of sparse rows, each label and each label set.
+    The rows or weights are compared for each feature of sparse rows, each label and each label
+    set.
 
     a: state from which the rows of b are to be removed.
     b: state with the same features and labels as a.
     noise: rounding error that weights may have.
     """
+    # Compare the weight of each feature of sparse rows.
     f, g = a.features, b.features
     if isinstance(f, SparsePart) and isinstance(g, SparsePart):
         had, removed = f.features[:, WEIGHT], g.features[:, WEIGHT]
         for j in np.flatnonzero(removed > had * (1.0 + TOLERANCE) + noise)[:1]:
             _check_weight(had[j], removed[j], noise, f"weight of rows with feature {j}")
+
+    # Compare the rows and the weight of each label.
     old, gone = a.targets, b.targets
     for j in np.flatnonzero(gone.label_rows > 0) if old.labelled else ():
         remaining_rows(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with label {a.labels[j]!r}")
         _check_weight(old.label_weights[j], gone.label_weights[j], noise, f"weight of label {a.labels[j]!r}")
+
+    # Compare the rows without a label, and the rows of each label set.
     if a.encoding == "partial":
         unlabelled, to_remove = (int(state.rows - state.targets.label_rows.sum()) for state in (a, b))
         remaining_rows(unlabelled, to_remove, "rows without a label")
@@ -204,7 +216,14 @@ def _check_removable(a: MomentState, b: MomentState, noise: float) -> None:
 
 
 def remaining_rows(had: int, removed: int, what: str) -> int:
-    """Return the number of remaining rows. Raise CannotUnlearn if it is negative."""
+    """Return the number of remaining rows.
+
+    Raises CannotUnlearn if more rows would be removed than were learned.
+
+    had: number of rows learned.
+    removed: number of rows to remove.
+    what: description of the rows, for the error message.
+    """
     if removed > had:
         raise CannotUnlearn(
             f"{removed} {what} would be removed but {had} were learned; unlearn only rows that were learned."
