@@ -192,8 +192,8 @@ class MappedAccumulator:
     def decided(self) -> JsonDict:
         """Parameters that were computed from the first batch, by name.
 
-        The only parameter is `feature_map`, the map with all of its parameters. The result is empty
-        if the user has set all parameters of the map.
+        The only parameter is `feature_map`, the map with all of its parameters. The result is
+        empty if the user has set all parameters of the map.
         """
         return {} if self._spec == self._initial_spec else {"feature_map": whole_spec(self._spec)}
 
@@ -431,7 +431,8 @@ class TableAccumulator(MappedAccumulator):
     def add(self, block: Block) -> None:
         """Update the statistics of the columns, then learn a batch.
 
-        The batch is mapped with the updated statistics, and the mapped rows are learned. Raises SchemaMismatch, InvalidRows, and the errors of the inner accumulator. After an error
+        The batch is mapped with the updated statistics, and the mapped rows are learned. Raises
+        SchemaMismatch, InvalidRows, and the errors of the inner accumulator. After an error
         nothing has changed.
         """
         rows, before = raw_from_array(block.X, block.names), self.table
@@ -440,7 +441,7 @@ class TableAccumulator(MappedAccumulator):
         if before is None and isinstance(self._map, Table) and self.scatter == "exact":
             check_most_columns(self._map.encoding(), self._map.overrides(), rows.kinds, EXACT_WIDTH)
 
-        # Map and learn the batch with the updated statistics. After an error, restore the old ones.
+        # Map and learn the batch with the updated statistics. Restore the old ones after an error.
         self.table = updated_statistics(self._map, before, rows)
         try:
             if before is None:
@@ -526,7 +527,8 @@ class TableAccumulator(MappedAccumulator):
         """Return the mapped rows of one part of a batch.
 
         The field `width_stated` is True if the mapped rows always have few enough columns for a
-        whole scatter matrix. If it is True, the inner accumulator stores the whole matrix.
+        whole scatter matrix. If it is True and scatter="auto", the inner accumulator stores the
+        whole matrix.
         """
         table = self.table or TableState()
         stated = max_columns(self._map.encoding(), table.columns) <= EXACT_WIDTH

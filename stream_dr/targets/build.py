@@ -7,7 +7,7 @@ from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 
 
 def build_targets(y: Form, kind: str) -> Targets:
-    """Return y as Targets.
+    """Convert y to a Targets object.
 
     Raises InvalidTargets for an invalid label or number.
 
@@ -15,6 +15,7 @@ def build_targets(y: Form, kind: str) -> Targets:
         returns it.
     kind: kind of y ("class", "multilabel" or "continuous"), as `targets_kind` returns it.
     """
+    # Forms in which every row has a target, or in which a list shows the rows without a target.
     if isinstance(y, list):
         return multilabel_targets(y)
     if y.ndim == 2:
@@ -22,6 +23,7 @@ def build_targets(y: Form, kind: str) -> Targets:
     if y.dtype.kind != "f" and kind == "class":
         return class_targets(y)
 
+    # Arrays in which NaN or None stands for a row without a target.
     present = ~np.isnan(y) if y.dtype.kind == "f" else np.array([v is not None for v in y], dtype=bool)
     if kind == "continuous":
         targets = continuous_targets(y if present.all() else np.where(present, y, 0))
@@ -34,7 +36,7 @@ def build_targets(y: Form, kind: str) -> Targets:
 
 
 def _from_indicator(y: np.ndarray) -> Targets:
-    """Return an indicator array as Targets of kind "multilabel".
+    """Convert an indicator array to Targets of kind "multilabel".
 
     The labels are the numbers of the columns.
 

@@ -1,7 +1,7 @@
-"""Decides whether targets y are of kind "class", "multilabel" or "continuous".
+"""Decision whether targets y are of kind "class", "multilabel" or "continuous".
 
-The kind of earlier batches and the parameter `target` come first. If neither is given, the form of
-y decides:
+The kind is the kind of earlier batches, or else the parameter `target`. If there are no earlier
+batches and `target` is "auto", the form of y decides:
 
 - A list of label collections is multilabel.
 - An array (rows, k) of only 0 and 1 is multilabel. Any other array (rows, k) is continuous.
@@ -23,12 +23,12 @@ from stream_dr.targets.targets import KINDS, Targets, refuse_kind
 
 
 def decided_kind(target: str, known: str | None) -> str | None:
-    """Return the kind of targets that the caller or an earlier batch has decided.
+    """Return the kind decided by the caller or by earlier batches.
 
-    None is returned if nothing is decided. Raises TargetKindMismatch if the caller and earlier
-    batches differ.
+    Returns None if neither the caller nor earlier batches have decided. Raises TargetKindMismatch
+    if the two decisions differ.
 
-    target: kind given by the caller, "auto" or one of KINDS.
+    target: kind that the caller passed, one of KINDS, or "auto" for no decision.
     known: kind of the targets of earlier batches, or None.
     """
     if target != "auto" and known in KINDS and known != target:
@@ -66,7 +66,7 @@ def check_kind(kind: str, kinds: Sequence[str], decided: str | None) -> None:
     kinds: kinds that the estimator can learn from.
     decided: kind that the caller or an earlier batch has decided, or None.
     """
-    # refuse_kind raises an error that names estimators for such targets.
+    # The error of refuse_kind names estimators that can learn this kind of targets.
     if kind not in kinds and (kind == "multilabel" or decided in (None, kind)):
         refuse_kind(kind, kinds)
     if decided not in (None, kind):
@@ -77,23 +77,23 @@ def check_kind(kind: str, kinds: Sequence[str], decided: str | None) -> None:
 
 
 def look_like_numbers(targets: Targets) -> bool:
-    """Return True if labels are probably measurements or ids, not classes.
+    """Return True if labels are probably measurements or ids.
 
-    They probably are if there are more than 100 distinct labels, and more distinct labels than a
-    tenth of the rows.
+    The result is True if there are more than 100 distinct labels, and if the number of distinct
+    labels is more than a tenth of the number of rows. Classes usually have fewer labels.
     """
     return targets.kind == "class" and len(targets.labels) > max(100, targets.rows / 10)
 
 
 def refuse_ambiguous(y: object, targets: Targets) -> None:
-    """Raise InvalidTargets if y would mean different things to different estimators.
+    """Raise InvalidTargets if estimators would read y differently.
 
-    This is the case for whole numbers written as floats, and for a single column of whole numbers.
-    An estimator that takes one label per row reads them as labels. Other estimators read them as
-    measurements, or as an indicator of one label.
+    Estimators read two forms of y differently: whole numbers written as floats, and an array
+    (rows, 1) of whole numbers. An estimator that takes one label per row reads these numbers as
+    labels. Other estimators read the numbers as measurements, or as an indicator of one label.
 
     y: targets as the caller passed them.
-    targets: y, parsed without knowing the estimator.
+    targets: the parsed targets, for an unknown estimator.
     """
     if isinstance(y, Targets) or not targets.rows:
         return
@@ -153,12 +153,14 @@ def _floats_are_measurements(y: np.ndarray, kinds: Sequence[str], decided: str |
     kinds: kinds that the estimator can learn from.
     decided: kind that the caller or an earlier batch has decided, or None.
     """
+    # Floats can be labels only if all are whole, and if the estimator reads one label per row.
     values = y.astype(np.float64, copy=False)
     if not np.all(np.abs(values) <= LARGEST):
         raise InvalidTargets("Input y contains NaN or infinity; targets must be finite.")
     whole = bool(np.all(values == np.floor(values)))
     one_label = "class" in kinds and not {"multilabel", "continuous"} <= set(kinds)
 
+    # Floats are measurements if that is decided, or if they cannot be labels.
     if decided == "continuous" or (decided is None and not (one_label and whole)):
         if decided is None and "continuous" not in kinds:
             raise InvalidTargets(
@@ -166,6 +168,8 @@ def _floats_are_measurements(y: np.ndarray, kinds: Sequence[str], decided: str |
                 "labels: pass str, int or bool."
             )
         return True
+
+    # Floats are labels. Labels must be whole and exact.
     if not whole:
         raise TargetKindMismatch(
             "Unknown label type: continuous. Targets are numbers that are not whole; this model takes labels: "

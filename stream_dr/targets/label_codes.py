@@ -1,11 +1,11 @@
-"""Encoding of labels: a list of distinct labels, and an integer code for each row.
+"""Encoding of labels as integer codes.
 
-The code of a row is the index of the row's label in the list. Lists of labels cost O(rows)
-dictionary look-ups in C, and arrays cost one sort.
+The result is a list of distinct labels, and a code for each row. The code of a row is the index of
+the row's label in the list. Encoding a list of labels costs O(rows) dictionary look-ups in C.
 
-Parsing the labels of a batch must cost less than learning the batch. So lists of one type and
-arrays of integers are encoded without a Python loop over the rows. A slower function encodes
-everything else.
+Parsing the labels of a batch must cost less than learning the batch. So lists of labels of one
+type, and arrays of integers, are encoded without a Python loop over the rows. A slower function
+encodes other labels.
 """
 
 from collections.abc import Sequence
@@ -28,12 +28,12 @@ Arrow columns and JSON readers cannot represent other integers.
 SEVERAL, NARROW = 100, 1 << 12
 """Limits for encoding integer labels by a table of all integers in their range.
 
-SEVERAL: smallest number of labels for which a table is used.
+SEVERAL: smallest number of rows for which a table is used.
 NARROW: largest difference between the largest and the smallest label.
 """
 
 EXACT = 2**53
-"""Number from which on a float64 may stand for more than one integer."""
+"""Smallest whole float64 to which more than one integer is rounded."""
 
 
 def encode_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:
@@ -63,14 +63,19 @@ def encode_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray, np.ndarra
 
 
 def encode_sets(label_sets: Sequence[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray] | None:
-    """Encode one collection of labels per row, if a fast way exists.
+    """Encode one collection of labels per row, if this is fast.
 
-    Returns the distinct labels, the codes (entries,) int32 and indptr (rows + 1,) int64. Codes are
-    indices into the labels. Row i has the codes codes[indptr[i]:indptr[i + 1]], which are sorted
-    and distinct.
+    Returns three values:
 
-    Returns None if the fast way does not exist. It exists if every row is a list or tuple, and all
-    labels are str, all are int or all are bool.
+    - the distinct labels, in order of appearance,
+    - the codes (entries,) int32, which are indices into the labels,
+    - indptr (rows + 1,) int64. Row i has the codes codes[indptr[i]:indptr[i + 1]], which are
+      sorted and distinct.
+
+    Returns None unless every row is a list or tuple, and all labels are of one type (str, int or
+    bool). Other collections need a slower function.
+
+    label_sets: collection of labels of each row.
     """
     if not set(map(type, label_sets)) <= {list, tuple}:
         return None
@@ -91,6 +96,7 @@ def distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, 
     indptr: (rows + 1,). Row i has the codes codes[indptr[i]:indptr[i + 1]].
     """
     rows, wide = len(indptr) - 1, int(codes.max(initial=0)) + 1
+    # Each key holds the number of a row and one of its codes. Sorting the keys sorts within rows.
     keys = np.repeat(np.arange(rows) * wide, np.diff(indptr)) + codes
     keys.sort()
     keys = keys[np.diff(keys, prepend=-1) > 0]
@@ -101,11 +107,11 @@ def distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, 
 def renumber_by_appearance(codes: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarray]:
     """Renumber codes in the order in which they first appear.
 
-    Returns the old codes in order of appearance, and the new code int32 of each row. A new code is
-    an index into the old codes. −1 stays −1.
+    Returns two arrays: the old codes in order of appearance, and the new code int32 of each row. A
+    new code is an index into the first array. The code −1 does not change.
 
-    codes: (rows,) old code of each row.
-    labels: number of labels. Every code is smaller.
+    codes: (rows,) old code of each row, below `labels`.
+    labels: number of labels.
     """
     used, first = np.unique(codes, return_index=True)
     used = used[np.argsort(first)]
@@ -118,7 +124,10 @@ def renumber_by_appearance(codes: np.ndarray, labels: int) -> tuple[np.ndarray, 
 def plain_labels(labels: Any) -> tuple[Label, ...]:
     """Return labels as Python's str, int or bool.
 
-    Whole floats become int. Raises InvalidTargets if labels are of mixed types, or out of range.
+    Whole floats become int. Raises InvalidTargets if labels are of different types, if an integer
+    is out of range, or if a string holds half a character.
+
+    labels: Python or numpy values.
     """
     plain = tuple(item.item() if isinstance(item, np.generic) else item for item in labels)
     check_exact([v for v in plain if isinstance(v, float) and v.is_integer()])
@@ -132,11 +141,12 @@ def plain_labels(labels: Any) -> tuple[Label, ...]:
 
 
 def label_array(labels: Sequence[Label]) -> np.ndarray:
-    """Return labels of one type as a numpy array, without changing any label.
+    """Return labels of one type as a numpy array.
 
-    If no numpy type represents all labels exactly, the array has objects.
+    No label is changed. If no other numpy type represents all labels exactly, the array has the
+    type object.
     """
-    # numpy's strings lose null characters at their end.
+    # An array of strings would lose null characters at the end of a string.
     if any(type(label) is str and label.endswith("\0") for label in labels):
         return np.array(labels, dtype=object)
     array = np.asarray(labels)
@@ -146,7 +156,7 @@ def label_array(labels: Sequence[Label]) -> np.ndarray:
 
 
 def check_exact(numbers: ArrayLike) -> None:
-    """Raise InvalidTargets for floats that are too large to be exact labels.
+    """Raise InvalidTargets for floats too large to be exact labels.
 
     A whole float from 2^53 on (2^24 for float32) may stand for more than one integer.
 
@@ -164,7 +174,9 @@ def check_exact(numbers: ArrayLike) -> None:
 
 
 def _check_range(table: Sequence[Any]) -> None:
-    """Raise InvalidTargets for an integer label that Arrow cannot represent.
+    """Raise InvalidTargets for a label that Arrow cannot represent.
+
+    Arrow cannot represent integers out of range, and strings with half a character.
 
     table: distinct labels of one type.
     """
@@ -201,20 +213,23 @@ def _encode_plain(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
 
 
 def _encode_narrow(labels: np.ndarray, low: int, high: int) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Return the distinct labels and a code for each row, by a table of integers.
+    """Return the distinct labels and a code for each row.
+
+    The codes are found in a table with an entry for each integer from low to high.
 
     labels: (rows,) integers.
     low, high: smallest and largest label.
     """
-    # Subtraction modulo 2**64 works for every integer type.
+    # Labels of every integer type can be subtracted modulo 2**64.
     offsets = (labels.astype(np.uint64) - np.uint64(low % 2**64)).astype(np.intp)
     rows = len(labels)
     first = np.full(high - low + 1, rows)
-    # Rows are written from last to first, so that the first row of a label remains.
+    # The first row of each label. Rows are written from last to first, so the first row remains.
     first[offsets[::-1]] = np.arange(rows - 1, -1, -1)
     used = np.flatnonzero(first < rows)
     used = used[np.argsort(first[used])]
 
+    # Number the labels in the order of their first rows.
     number = np.empty(high - low + 1, dtype=np.int32)
     number[used] = np.arange(len(used), dtype=np.int32)
     return tuple(low + offset for offset in used.tolist()), number[offsets]

@@ -1,11 +1,12 @@
-"""Converts the targets y that a caller passes to one of three forms.
+"""Conversion of the targets y that a caller passes to one of three forms.
 
 - A list with one collection of labels per row. A row without a target is None.
 - An array (rows, k) of numbers.
 - An array (rows,) of labels or numbers. A row without a target is None in an array of objects, and
   NaN in an array of floats.
 
-None, NA and NaT of pandas, NaN among objects, and masked entries all become None or NaN.
+Missing targets (None, NA and NaT of pandas, NaN among objects, and masked entries) become None or
+NaN.
 """
 
 import numbers
@@ -37,17 +38,18 @@ _PLAIN = {str, int, bool, type(None)}
 
 
 def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
-    """Return the targets y as a list of label collections or as an array.
+    """Convert the targets y to a list of collections or an array.
 
-    An array is (rows, k) for numbers, and (rows,) for one label or number per row. Raises
-    InvalidTargets if y is not one target per row. Raises TargetKindMismatch if numbers are needed
-    but lists differ in length.
+    A list has a collection of labels for each row. An array is (rows, k) for numbers, and (rows,)
+    for one label or number per row. Raises InvalidTargets if y is not one target per row. Raises
+    TargetKindMismatch if numbers are needed but lists differ in length.
 
     one_label: True to read y (rows, 1) as one label per row. A single column of text is always
-        read so.
+        read as one label per row.
     numeric: True to read lists of lists as a table of numbers. Lists of equal length that have
-        only floats are always read so.
+        only floats are always read as a table.
     """
+    # Arrays, and containers that can be converted to an array.
     if type(y) is np.ndarray:
         return _from_array(y, one_label)
     if not isinstance(y, Sized | Shaped | NumpyArrayLike | NumpyConvertible) or isinstance(
@@ -58,6 +60,7 @@ def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
     if isinstance(y, np.ndarray):
         return _from_array(y, one_label)
 
+    # Sequences of labels or numbers, and of label collections.
     try:
         items = list(y)
     except TypeError as e:
@@ -70,6 +73,7 @@ def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
     if not numeric and not _is_numeric_table(items):
         return [None if _is_missing(v) else v for v in items]
 
+    # Sequences that are a table of numbers.
     try:
         table = np.asarray(y)
     except ValueError as e:
@@ -80,23 +84,23 @@ def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
 
 
 def is_text(y: np.ndarray) -> bool:
-    """Return True for an array that has strings.
+    """Return True if the array has at least one string.
 
-    This is an array of strings, or an array of objects of which at least one is a string.
+    Bytes count as strings.
     """
     return y.dtype.kind in "SU" or (y.dtype.kind == "O" and any(isinstance(v, str | bytes) for v in y.ravel()))
 
 
 def _unwrap_container(y: Any) -> Any:
-    """Return the values of a container as an array or a sequence.
+    """Return a container's values as an array or a sequence.
 
     Containers are masked arrays, sparse matrices, and columns and tables of pandas, polars or
     Arrow. Other objects are returned unchanged.
     """
     if np.ma.isMaskedArray(y):
         y = y.tolist()
-    # Convert to objects first. As floats, missing values would become NaN and integers would lose
-    # digits.
+    # Convert missing values of pandas to objects first. Otherwise they would become NaN in an
+    # array of floats, in which large integers lose digits.
     if _has_missing_of_pandas(y):
         y = y.astype(object)
 
@@ -110,7 +114,7 @@ def _unwrap_container(y: Any) -> Any:
 
 
 def _has_missing_of_pandas(y: object) -> bool:
-    """Return True if y has a pandas data type and missing values."""
+    """Return True if y has missing values of a pandas data type."""
     # Containers of pandas are recognised by their methods, since pandas is optional.
     if not isinstance(y, MissingAware):
         return False
@@ -120,9 +124,10 @@ def _has_missing_of_pandas(y: object) -> bool:
 
 
 def _from_array(y: np.ndarray, one_label: bool) -> Form:
-    """Return targets as an array, or as a list if they are label collections.
+    """Return an array of targets in one of the three forms.
 
-    A single column (rows, 1) of labels is returned as (rows,).
+    Label collections are returned as a list, and other targets as an array. A single column (rows,
+    1) of labels is returned as an array (rows,).
 
     y: array of labels, numbers or objects.
     one_label: True to read y (rows, 1) as one label per row.
@@ -135,7 +140,10 @@ def _from_array(y: np.ndarray, one_label: bool) -> Form:
 
 
 def _from_scalars(items: list[Any], types: set[type]) -> Form:
-    """Return labels or numbers as an array (rows,), without changing any of them.
+    """Return labels or numbers as an array (rows,).
+
+    No label or number is changed. If no other numpy type represents all items exactly, the array
+    has the type object.
 
     items: label or number of each row.
     types: types of the items.
@@ -191,7 +199,12 @@ def _any_are_collections(types: set[type]) -> bool:
 
 
 def _is_numeric_table(rows: list[Any]) -> bool:
-    """Return True if all rows are non-empty, of equal length and only floats."""
+    """Return True if rows of equal length have only floats.
+
+    Rows must not be empty.
+
+    rows: target of each row.
+    """
     lengths = {len(row) if isinstance(row, Sized) else -1 for row in rows}
     return (
         len(lengths) == 1 and max(lengths) > 0 and all(isinstance(v, float | np.floating) for row in rows for v in row)

@@ -29,7 +29,7 @@ def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto",
     kinds : sequence of str
         Kinds that the estimator can learn from.
     target : str
-        Kind given by the caller, "auto" or one of KINDS.
+        Kind that the caller passed, one of KINDS, or "auto" to infer the kind.
     known : str or None
         Kind of the targets of earlier batches.
     """

@@ -4,8 +4,9 @@ There are three kinds: `class` (one label per row), `multilabel` (a set of label
 may be empty) and `continuous` (k numbers per row).
 
 The distinct labels of a batch are stored in order of appearance. Each row has a code for each of
-its labels, the index of the label. So the size of a batch does not depend on the number of labels
-in the stream. A State combines the labels of batches by their value.
+its labels. The code is the index of the label. So the size of a batch does not depend on the
+number of labels in the stream. Batches may have different codes for a label, so a State compares
+the labels themselves.
 
 A row may have no target (null). Supervised accumulators skip and count such rows.
 
@@ -13,7 +14,7 @@ Lists, arrays and Arrow columns are all converted to Targets, so no numeric loop
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -40,9 +41,10 @@ class Targets(NamedTuple):
         target. For multilabel, (entries,) row after row, sorted and distinct within each row. For
         continuous, empty.
     indptr : ndarray (rows + 1,) int64 or None
-        For multilabel, row i has the codes codes[indptr[i]:indptr[i + 1]]. Otherwise None.
+        For multilabel, row i has the codes codes[indptr[i]:indptr[i + 1]]. None for other kinds.
     values : ndarray (rows, k) float64 or None
-        Numbers of continuous targets. Rows without a target have arbitrary values. Otherwise None.
+        Numbers of continuous targets. Rows without a target have arbitrary values. None for other
+        kinds.
     present : ndarray (rows,) bool or None
         False for rows without a target. None if every row has a target.
     """
@@ -79,9 +81,10 @@ class Targets(NamedTuple):
         return self._replace(codes=self.codes[places], indptr=indptr, present=present)
 
     def row_labels(self) -> list[Any]:
-        """Return the target of each row: a label, a list of labels or a list of numbers.
+        """Return the target of each row as Python values.
 
-        None is returned for a row without a target.
+        A target is a label, a list of labels, or a list of numbers. It is None for a row without a
+        target.
         """
         rows: list[Any]
         if self.values is not None:
@@ -100,9 +103,9 @@ def taken_entries(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.
     """Return the indptr and the entry indices of selected rows.
 
     The first array is the indptr of the selected rows alone. The second array has the index of
-    each of their entries in the original arrays.
+    each entry of the selected rows in the original arrays.
 
-    indptr: (all rows + 1,) int64, row i has the entries indptr[i]:indptr[i + 1].
+    indptr: (all rows + 1,) int64. Row i has the entries indptr[i]:indptr[i + 1].
     rows: int64 indices of the rows.
     """
     counts = np.diff(indptr)[rows]
@@ -120,12 +123,12 @@ def class_targets(labels: Any) -> Targets:
 
 
 def no_labels(rows: int) -> Targets:
-    """Return targets of kind "class" of rows without a label."""
+    """Return targets of kind "class" in which no row has a label."""
     return Targets("class", (), np.full(rows, -1, dtype=np.int32), present=np.zeros(rows, dtype=bool))
 
 
 def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
-    """Return targets of kind "multilabel" from one collection of labels per row.
+    """Return targets of kind "multilabel" from label collections.
 
     Raises InvalidTargets for labels of mixed types, and for None in a collection. Raises
     TargetKindMismatch for a single label instead of a collection.
@@ -133,10 +136,12 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
     label_sets: collection of each row. None means that the row has no target, [] that it has a
         target without labels.
     """
+    # The fast way, for collections that are lists or tuples of labels of one type.
     plain = encode_sets(label_sets)
     if plain is not None:
         return Targets("multilabel", *plain)
 
+    # The slow way encodes the labels of all rows together.
     present = np.fromiter((s is not None for s in label_sets), dtype=bool, count=len(label_sets))
     sets = [_distinct_labels(s, i) if s is not None else [] for i, s in enumerate(label_sets)]
     table, codes, named = encode_labels([label for s in sets for label in s])
@@ -171,8 +176,8 @@ def continuous_targets(values: ArrayLike) -> Targets:
     return Targets("continuous", (), np.empty(0, dtype=np.int32), values=array)
 
 
-def refuse_kind(kind: str, kinds: Sequence[str]) -> None:
-    """Raise TargetKindMismatch, since an estimator cannot learn this kind of targets.
+def refuse_kind(kind: str, kinds: Sequence[str]) -> NoReturn:
+    """Raise TargetKindMismatch for targets that an estimator cannot learn.
 
     kind: kind of the targets ("class", "multilabel" or "continuous").
     kinds: kinds that the estimator can learn from.
@@ -189,9 +194,10 @@ def refuse_kind(kind: str, kinds: Sequence[str]) -> None:
 
 
 def labelled_rows(block: Block) -> tuple[Block, int]:
-    """Return the rows that have a target, and the number of rows that have none.
+    """Return a block without the rows that have no target.
 
-    If all rows have a target, the block itself is returned.
+    Also returns the number of rows without a target. If all rows have a target, the block itself
+    is returned.
     """
     if block.y is None:
         return block._replace(X=block.X[:0], weights=None, ids=None, hashes=None), block.rows
@@ -220,13 +226,17 @@ def _distinct_labels(labels: object, row: int) -> list[Any]:
 def all_absent(targets: Targets) -> bool:
     """Return True if no row has a target.
 
-    The kind of such targets has no meaning.
+    If the result is True, the kind of the targets has no meaning.
     """
     return targets.present is not None and not targets.present.any()
 
 
 def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:
-    """Raise InvalidTargets if new labels are of another type than known labels."""
+    """Raise InvalidTargets if labels differ in type.
+
+    known: labels of earlier batches, all of one type.
+    new: labels of a batch, all of one type.
+    """
     if known and new and type(known[0]) is not type(new[0]):
         raise InvalidTargets(
             f"labels are {type(new[0]).__name__} ({new[0]!r}); rows so far had "

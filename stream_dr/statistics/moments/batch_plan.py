@@ -153,11 +153,23 @@ def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Bloc
     )
 
 
-def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> tuple[tuple[Label, ...], np.ndarray]:
-    """Append the new labels of a batch to the earlier labels.
+class ExtendedLabels(NamedTuple):
+    """Labels after a batch.
 
-    Returns all labels, and an array (labels of the batch,) int32. The array has the index of each
-    label of the batch in all labels.
+    Attributes
+    ----------
+    labels : tuple of Label
+        The earlier labels, then the new labels of the batch.
+    batch_indices : (labels of the batch,) int32
+        Index of each label of the batch in `labels`.
+    """
+
+    labels: tuple[Label, ...]
+    batch_indices: np.ndarray
+
+
+def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> ExtendedLabels:
+    """Append the new labels of a batch to the earlier labels.
 
     codes: index of each earlier label.
     labels: labels before the batch.
@@ -171,7 +183,7 @@ def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -
         if code is None:
             code, fresh = fresh, fresh + 1
         column[i] = code
-    return (labels + tuple(new) if new else labels), column
+    return ExtendedLabels(labels + tuple(new) if new else labels, column)
 
 
 def _check_width(learner: PlannedAccumulator, rows: int, features: int, sparse: bool) -> None:

@@ -13,6 +13,7 @@ of 1e-15. (If all rows of a batch had the same decay factor, the error would be 
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -73,7 +74,22 @@ def aged_weights(weights: np.ndarray, decay: float, age: int) -> np.ndarray:
     return weights if decay == 1.0 else weights * decay ** (age + np.arange(len(weights) - 1, -1, -1.0))
 
 
-def clock_set_back(scale: float, clock: int, decay: float, rows: int, removed: int, age: int) -> tuple[float, int]:
+class ScaleAndClock(NamedTuple):
+    """Scale and clock of stored sums under decay.
+
+    Attributes
+    ----------
+    scale : float
+        Factor from stored sums to true sums.
+    clock : int
+        Number of rows whose decay is included in the sums.
+    """
+
+    scale: float
+    clock: int
+
+
+def clock_set_back(scale: float, clock: int, decay: float, rows: int, removed: int, age: int) -> ScaleAndClock:
     """Return the scale and the clock after rows were removed.
 
     If no rows remain, the result is (1, 0). Without decay, only the clock is set back. With decay
@@ -91,7 +107,7 @@ def clock_set_back(scale: float, clock: int, decay: float, rows: int, removed: i
     age: number of rows learned after these rows.
     """
     if not rows:
-        return 1.0, 0
+        return ScaleAndClock(1.0, 0)
     if decay == 1.0 or not 0 < age < rows:
         clock = max(clock - removed, 0)
-    return (scale if decay == 1.0 or age else scale * decay**-removed), clock
+    return ScaleAndClock(scale if decay == 1.0 or age else scale * decay**-removed, clock)

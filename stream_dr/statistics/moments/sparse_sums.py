@@ -328,17 +328,30 @@ def _recentre_features(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spr
     return np.stack((n, mean, n * rest, spread + n * rest**2), axis=1)
 
 
-def nonzero_spreads(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return two arrays (features,) that describe the nonzeros of each feature.
+class NonzeroSpreads(NamedTuple):
+    """Mean and scatter of the nonzeros of each feature.
 
-    The first is the mean of the nonzeros minus a point c. The second is Σ w (v − mean of v)² over
-    the nonzeros v, with weights w.
+    Attributes
+    ----------
+    offset : (features,)
+        Mean of the feature's nonzeros minus the fixed point c of its sums.
+    spread : (features,)
+        Σ w (v − mean of v)² over the nonzeros v, with the weights w of their rows.
+    """
 
-    features: (features, 4), with the columns Σ w, c, Σ w (v − c) and Σ w (v − c)².
+    offset: np.ndarray
+    spread: np.ndarray
+
+
+def nonzero_spreads(features: np.ndarray) -> NonzeroSpreads:
+    """Return the mean and the scatter of each feature's nonzeros.
+
+    features: (features, 4), with the columns Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the
+        nonzeros of a feature, w the weights of their rows, and c a fixed point.
     """
     n, total = features[:, WEIGHT], features[:, SUM]
     offset = np.divide(total, n, out=np.zeros_like(n), where=n > 0.0)
-    return offset, np.maximum(features[:, SQUARES] - total * offset, 0.0)
+    return NonzeroSpreads(offset, np.maximum(features[:, SQUARES] - total * offset, 0.0))
 
 
 def _record_length(columns: int) -> int:

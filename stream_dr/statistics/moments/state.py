@@ -334,13 +334,24 @@ def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, c
     return 8 * (numbers + (k * (d * d + 2 * d + 1) if class_scatter and exact else 0))
 
 
-def stored_parts(state: MomentState) -> tuple[bool, bool]:
-    """Return which optional sums a state stores, as two flags.
+class StoredParts(NamedTuple):
+    """Optional sums that a state stores.
 
-    The first flag is True if the state stores sums for each distinct set of labels. The second
-    flag is True if it stores a scatter matrix for each class.
+    Attributes
+    ----------
+    label_sets : bool
+        True if the state stores sums for each distinct set of labels.
+    class_scatter : bool
+        True if the state stores a scatter matrix for each class.
     """
-    return not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent)
+
+    label_sets: bool
+    class_scatter: bool
+
+
+def stored_parts(state: MomentState) -> StoredParts:
+    """Return which optional sums a state stores."""
+    return StoredParts(not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent))
 
 
 def check_stored_parts(state: MomentState, encoding: Encoding, label_sets: bool, class_scatter: bool) -> None:
