@@ -159,6 +159,22 @@ class MappedState(NamedTuple):
         return around._replace(table=self.table, landmarks=self.landmarks)
 
 
+class InputColumns(NamedTuple):
+    """Columns of the rows before a feature map.
+
+    Attributes
+    ----------
+    width : int
+        Number of columns.
+    names : tuple of str or None
+        Names of the columns. None if the map does not find columns by name, or if batches have
+        different names.
+    """
+
+    width: int
+    names: tuple[str, ...] | None
+
+
 class MappedAccumulator:
     """Accumulator that learns rows transformed by a feature map.
 
@@ -331,17 +347,17 @@ class MappedAccumulator:
     def _map_rows(self, block: Block, width: int) -> Rows:
         return self._map.apply(block.X, width, block.names)
 
-    def _width(self, block: Block) -> tuple[int, tuple[str, ...] | None]:
-        """Return the number and names of features after a batch.
+    def _width(self, block: Block) -> "InputColumns":
+        """Return the columns before the map, as they are after a batch.
 
-        The features are the features before the map. The number is the number that the accumulator
-        has after it has learned the batch. The names are None if the map does not find columns by
-        name, or if batches have different names. Raises WidthMismatch.
+        The accumulator is not changed. Raises WidthMismatch.
+
+        block: the batch.
         """
         started, width = self.n_features > 0, block.features
         if self._map.by_name and block.names is not None:
             same = block.names == self._names if started else not block.sparse
-            return (width, block.names) if same else (self._map.out_features(0), None)
+            return InputColumns(width, block.names) if same else InputColumns(self._map.out_features(0), None)
         if started and (width > self.n_features if block.sparse else width != self.n_features):
             if not block.sparse or self._map.fixed_width:
                 raise width_mismatch(width, self.n_features)
@@ -350,7 +366,7 @@ class MappedAccumulator:
                 f"feature map {self._spec} needs the width of the rows at the first batch: state it (`n_features`), or "
                 "take the map without 'orthogonal'."
             )
-        return max(width, self.n_features), None
+        return InputColumns(max(width, self.n_features), None)
 
 
 class LandmarkAccumulator(MappedAccumulator):

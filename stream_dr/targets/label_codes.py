@@ -10,7 +10,7 @@ encodes other labels.
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,14 +36,44 @@ EXACT = 2**53
 """Smallest whole float64 to which more than one integer is rounded."""
 
 
-def encode_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:
+class EncodedLabels(NamedTuple):
+    """Codes of rows with one label each.
+
+    Attributes
+    ----------
+    labels : tuple of Label
+        Distinct labels, in order of appearance.
+    codes : (rows,) int32
+        Label of each row as an index into `labels`. −1 for a row without a label.
+    present : (rows,) bool or None
+        True for rows with a label. None if every row has a label.
+    """
+
+    labels: tuple[Label, ...]
+    codes: np.ndarray
+    present: np.ndarray | None
+
+
+class EncodedSets(NamedTuple):
+    """Codes of rows with a set of labels each.
+
+    Attributes
+    ----------
+    labels : tuple of Label
+        Distinct labels, in order of appearance.
+    codes : (entries,) int32
+        Labels of the rows as indices into `labels`.
+    indptr : (rows + 1,) int64
+        Row i has the codes codes[indptr[i]:indptr[i + 1]], which are sorted and distinct.
+    """
+
+    labels: tuple[Label, ...]
+    codes: np.ndarray
+    indptr: np.ndarray
+
+
+def encode_labels(labels: Any) -> EncodedLabels:
     """Encode one label per row.
-
-    Returns three values:
-
-    - the distinct labels, in order of appearance,
-    - the codes (rows,) int32: each row's index into these labels, −1 for None,
-    - an array (rows,) that is True for rows with a label. It is None if every row has a label.
 
     Raises InvalidTargets for labels of mixed or unsupported types, and for numbers out of range.
 
@@ -52,25 +82,17 @@ def encode_labels(labels: Any) -> tuple[tuple[Label, ...], np.ndarray, np.ndarra
     if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu" and len(labels) >= SEVERAL:
         low, high = int(labels.min()), int(labels.max())
         if high - low <= NARROW:
-            return *_encode_narrow(labels, low, high), None
+            return EncodedLabels(*_encode_narrow(labels, low, high), None)
 
     items = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     types = set(map(type, items))
     if len(types) == 1 and types <= {str, int, bool}:
-        table, codes = _encode_plain(items)
-        return table, codes, None
+        return EncodedLabels(*_encode_plain(items), None)
     return _encode_any(items)
 
 
-def encode_sets(label_sets: Sequence[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray] | None:
+def encode_sets(label_sets: Sequence[Any]) -> EncodedSets | None:
     """Encode one collection of labels per row, if this is fast.
-
-    Returns three values:
-
-    - the distinct labels, in order of appearance,
-    - the codes (entries,) int32, which are indices into the labels,
-    - indptr (rows + 1,) int64. Row i has the codes codes[indptr[i]:indptr[i + 1]], which are
-      sorted and distinct.
 
     Returns None unless every row is a list or tuple, and all labels are of one type (str, int or
     bool). Other collections need a slower function.
@@ -84,7 +106,7 @@ def encode_sets(label_sets: Sequence[Any]) -> tuple[tuple[Label, ...], np.ndarra
     if len(types) > 1 or not types <= {str, int, bool}:
         return None
     table, codes = _encode_plain(flat)
-    return table, *distinct_within(codes, np.cumsum([0, *map(len, label_sets)]))
+    return EncodedSets(table, *distinct_within(codes, np.cumsum([0, *map(len, label_sets)])))
 
 
 def distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -235,10 +257,8 @@ def _encode_narrow(labels: np.ndarray, low: int, high: int) -> tuple[tuple[Label
     return tuple(low + offset for offset in used.tolist()), number[offsets]
 
 
-def _encode_any(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.ndarray | None]:
+def _encode_any(items: list[Any]) -> EncodedLabels:
     """Encode one label per row, for labels of any type.
-
-    Returns the same values as `encode_labels`.
 
     items: label of each row.
     """
@@ -254,4 +274,4 @@ def _encode_any(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray, np.nda
     if len({type(item) for item in items}) > 1:
         plain_labels(item for item in items if item is not None)
     present = codes >= 0
-    return plain_labels(table), codes, None if present.all() else present
+    return EncodedLabels(plain_labels(table), codes, None if present.all() else present)

@@ -193,19 +193,34 @@ def refuse_kind(kind: str, kinds: Sequence[str]) -> NoReturn:
     )
 
 
-def labelled_rows(block: Block) -> tuple[Block, int]:
+class LabelledRows(NamedTuple):
+    """Rows of a block that have a target.
+
+    Attributes
+    ----------
+    block : Block
+        The rows that have a target.
+    n_skipped : int
+        Number of rows that have no target.
+    """
+
+    block: Block
+    n_skipped: int
+
+
+def labelled_rows(block: Block) -> LabelledRows:
     """Return a block without the rows that have no target.
 
     Also returns the number of rows without a target. If all rows have a target, the block itself
     is returned.
     """
     if block.y is None:
-        return block._replace(X=block.X[:0], weights=None, ids=None, hashes=None), block.rows
+        return LabelledRows(block._replace(X=block.X[:0], weights=None, ids=None, hashes=None), block.rows)
     present = block.y.present
     if present is None or present.all():
-        return block, 0
+        return LabelledRows(block, 0)
     keep = np.flatnonzero(present)
-    return block.take(keep), block.rows - len(keep)
+    return LabelledRows(block.take(keep), block.rows - len(keep))
 
 
 def _distinct_labels(labels: object, row: int) -> list[Any]:

@@ -24,6 +24,8 @@ None for incremental SKM, and `labels` is None for CCIPCA. The function for a ro
 argument, because numba would then compile the loop again in every process.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from stream_dr.compiled import compiled
@@ -50,17 +52,34 @@ from stream_dr.statistics.recurrences.row_products import (
 from stream_dr.statistics.recurrences.skm_row import skm_row
 
 
+class LoopEnd(NamedTuple):
+    """State in which a loop over rows stopped.
+
+    Attributes
+    ----------
+    rows_learned : int
+        Number of rows of the batch that are learned or skipped.
+    n_vectors : int
+        Number of vectors so far.
+    stop_reason : int
+        Reason why the loop stopped: GOES_ON, WORN or TOO_LONG (coefficients.py).
+    """
+
+    rows_learned: int
+    n_vectors: int
+    stop_reason: int
+
+
 @compiled(fastmath=FAST)
 def learn_sparse(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, at: int, before: int, columns: np.ndarray,
     table: np.ndarray, lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float,
     a: float, variance: np.ndarray | None, labels: np.ndarray | None,
-) -> tuple[int, int, int]:  # fmt: skip
+) -> LoopEnd:  # fmt: skip
     """Learn the sparse rows of a batch, from row `at` on.
 
-    Returns the number of rows of the batch learned, the number of vectors so far, and the reason
-    why the loop stopped (coefficients.GOES_ON, WORN or TOO_LONG). The module's docstring lists the
-    other parameters.
+    The loop stops early if digits are lost, or if the next row is too long. The module's docstring
+    lists the other parameters.
 
     indptr: (rows + 1,) int32 of the CSR rows.
     indices, values: (entries,) of the CSR rows.
@@ -75,7 +94,7 @@ def learn_sparse(
         row = before + t + 1
         squared = gather_products(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
         if squared > HUGE:
-            return t, live, TOO_LONG
+            return LoopEnd(t, live, TOO_LONG)
 
         # Update the vectors by inner products alone.
         if variance is None:
@@ -94,8 +113,8 @@ def learn_sparse(
         scatter_row(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
         update_lengths(lengths[0], products, weights, squared)
         if worst > LOST or needs_turn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
-            return t + 1, live, WORN
-    return indptr.shape[0] - 1, live, GOES_ON
+            return LoopEnd(t + 1, live, WORN)
+    return LoopEnd(indptr.shape[0] - 1, live, GOES_ON)
 
 
 @compiled(fastmath=FAST)
@@ -103,12 +122,11 @@ def learn_dense(
     X: np.ndarray, shift: np.ndarray, at: int, before: int, columns: np.ndarray, table: np.ndarray,
     lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float, a: float,
     variance: np.ndarray | None, labels: np.ndarray | None,
-) -> tuple[int, int, int]:  # fmt: skip
+) -> LoopEnd:  # fmt: skip
     """Learn the dense rows of a batch in blocks, from row `at` on.
 
-    Returns the number of rows of the batch learned, the number of vectors so far, and the reason
-    why the loop stopped (coefficients.GOES_ON, WORN or TOO_LONG). The module's docstring lists the
-    other parameters.
+    The loop stops early if digits are lost, or if the next row is too long. The module's docstring
+    lists the other parameters.
 
     X: (rows, features).
     shift: (features,) row that is subtracted from all rows.
@@ -156,5 +174,5 @@ def learn_dense(
         add_block(block, columns, weights)
         at += done
         if why != GOES_ON:
-            return at, live, why
-    return at, live, GOES_ON
+            return LoopEnd(at, live, why)
+    return LoopEnd(at, live, GOES_ON)
