@@ -52,38 +52,32 @@ def ccipca_row(
     """Learn one row of CCIPCA from its inner products.
 
     Returns the number of vectors so far, |u_1|² / the smallest |u_i|², and |u_1|². The residual
-    u_i is the row without its parts along the vectors before v_i. The module's docstring lists the
-    parameters.
+    u_i is the row without its parts along the vectors before v_i.
     """
     # Compute the residual u_1, which is the row itself or the row minus the mean.
-    size = products.shape[0]
+    size, centred = products.shape[0], counts.shape[0] > 0
     weights[:] = 0.0
     multiply_mixing(table, products, live, residual)
     remaining, noise = squared, RESOLVED * squared
-    centred = counts.shape[0] > 0
     if centred:
         noise += RESOLVED * table[p, p]
         remaining = learn_mean(products, squared, row, table, counts, live, p, residual)
-
     first, share, smallest, ended = remaining, 1.0, remaining, False
     ell = amnesic if row > amnesic + 1.0 else 0.0
     old, new = (row - 1.0 - ell) / row, (1.0 + ell) / row
     for i in range(live):
         # The new vector is keep · v_i + s · u_i, and the residual loses c times the new vector.
-        length, along = table[i, i], residual[i]
+        length, along, keep, s, c = table[i, i], residual[i], 1.0, 0.0, 0.0
         ended = ended or not length > 0.0
         smallest = min(smallest, remaining)
-        keep, s, c = 1.0, 0.0, 0.0
         if not ended:
             keep, s = old, new * along / np.sqrt(length)
             length = old * old * length + s * (2.0 * old * along + s * remaining)
             along = old * along + s * remaining
             ended = not length > 0.0
             c = 0.0 if ended else along / length
-
         # Update row i of the table, and subtract from the residual its part along v_i.
-        in_x = s * share - keep * (table[i, size + p] if centred else 0.0)
-        in_x_of_basis = 0.0
+        in_x, in_x_of_basis = s * share - keep * (table[i, size + p] if centred else 0.0), 0.0
         for j in range(size):
             table[i, j] = moved = keep * table[i, j] + s * residual[j]
             residual[j] -= c * moved

@@ -52,19 +52,15 @@ def skm_row(
 ) -> tuple[int, float, float]:  # fmt: skip
     """Learn one row of incremental SKM from its inner products.
 
-    Returns the number of vectors so far, the largest loss of digits, and |x|² / the smallest |u|².
-    x is the row, and u its residual before each vector. The loss of digits is defined at
-    coefficients.LOST. The module's docstring lists the parameters.
+    Returns the number of vectors so far, the largest loss of digits (see coefficients.LOST), and
+    |x|² / the smallest |u|². x is the row, and u its residual before each vector.
     """
-    # Split the scratch memory, and set up the working vectors: the row and the class means.
     size, c = products.shape[0], counts.shape[0]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
     weights[:] = 0.0
     learn_class_mean(products, squared, label, table, counts, live, p, working, shares, inner)
-
     first, worst, ended, smallest = squared, 1.0, False, squared
     for i in range(live):
-        # The new vector is keep · v_i + Σ part[k] · (working vector k).
         length, keep = table[i, i], 1.0
         ended = ended or not length > 0.0
         smallest = min(smallest, inner[0, 0])
@@ -79,8 +75,7 @@ def skm_row(
             for k in range(c + 1):
                 turned[k] = 0.0 if ended else pull[k] / length
 
-        # Update row i of the table, and compute in_x, the coefficient of x in the new vector. The
-        # column of D for the row's class already includes x.
+        # The new v_i is keep · v_i + Σ part[k] · (working vector k). in_x is its coefficient of x.
         in_x = -keep * table[i, size + p + label]
         for j in range(2 * size):
             table[i, j] *= keep
@@ -89,7 +84,6 @@ def skm_row(
             for j in range(2 * size):
                 table[i, j] += part[k] * working[k, j]
         table[i, i] = length
-
         # Subtract from each working vector its part along vector i.
         for k in range(c + 1):
             for j in range(2 * size):
