@@ -19,7 +19,7 @@ from stream_dr.rows.interfaces import Shaped
 from stream_dr.rows.raw_rows import LARGEST
 from stream_dr.targets.label_codes import check_exact
 from stream_dr.targets.normalise import Form, is_text
-from stream_dr.targets.targets import KINDS, Targets, refuse_kind
+from stream_dr.targets.targets import KINDS, Targets, TargetsKind, refuse_kind
 
 
 def decided_kind(target: str, known: str | None) -> str | None:
@@ -38,7 +38,7 @@ def decided_kind(target: str, known: str | None) -> str | None:
     return known or (None if target == "auto" else target)
 
 
-def targets_kind(y: Form, kinds: Sequence[str], decided: str | None) -> str:
+def targets_kind(y: Form, kinds: Sequence[str], decided: str | None) -> TargetsKind:
     """Return the kind of the targets y ("class", "multilabel" or "continuous").
 
     Raises InvalidTargets if y has a form that no kind has. Raises TargetKindMismatch if y cannot
@@ -108,7 +108,7 @@ def refuse_ambiguous(y: object, targets: Targets) -> None:
         )
 
 
-def _kind_of_table(y: np.ndarray, decided: str | None) -> str:
+def _kind_of_table(y: np.ndarray, decided: str | None) -> TargetsKind:
     """Return the kind of an array of targets y (rows, k).
 
     decided: kind that the caller or an earlier batch has decided, or None.
@@ -127,7 +127,7 @@ def _kind_of_table(y: np.ndarray, decided: str | None) -> str:
     return "continuous"
 
 
-def _kind_of_column(y: np.ndarray, kinds: Sequence[str], decided: str | None) -> str:
+def _kind_of_column(y: np.ndarray, kinds: Sequence[str], decided: str | None) -> TargetsKind:
     """Return the kind of an array of targets y (rows,).
 
     kinds: kinds that the estimator can learn from.

@@ -14,7 +14,7 @@ Lists, arrays and Arrow columns are all converted to Targets, so no numeric loop
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +23,10 @@ from stream_dr.errors import InvalidTargets, TargetKindMismatch, did_you_mean
 from stream_dr.rows.block import LARGEST, Block
 from stream_dr.targets.label_codes import Label, distinct_within, encode_labels, encode_sets
 
-KINDS = ("class", "multilabel", "continuous")
+TargetsKind = Literal["class", "multilabel", "continuous"]
+"""Kind of targets: one label, a set of labels, or numbers for each row."""
+
+KINDS: tuple[TargetsKind, ...] = ("class", "multilabel", "continuous")
 """Kinds of targets: one label, a set of labels, or numbers for each row."""
 
 

@@ -41,6 +41,8 @@ A state stores D and M, not their product. So a method that continues from a sna
 the same bits as a method that never stopped.
 """
 
+from typing import Literal
+
 import numpy as np
 
 from stream_dr.compiled import readonly
@@ -166,7 +168,7 @@ class BlockBasis:
         self.turned = row
         self._drop_zeros()
 
-    def check(self, block: Block, method: str) -> None:
+    def check(self, block: Block, method: Literal["CCIPCA", "IncrementalSKM"]) -> None:
         """Raise an error if the batch cannot be learned.
 
         The error is InvalidWeights, InvalidRows, InvalidIndex, NotFinite or WidthMismatch.
