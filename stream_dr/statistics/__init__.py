@@ -1,5 +1,5 @@
 """Statistics of a stream of rows. Each file holds one statistic.
 
-Each statistic has two classes. The Accumulator is mutable, has one owner and learns rows. Its
-method `freeze` returns the State, which is immutable.
+Each statistic has two classes. The Accumulator learns rows. It is mutable, and only one thread may
+change it. Its method `freeze` returns the State, which is immutable.
 """

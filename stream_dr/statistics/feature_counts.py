@@ -2,7 +2,7 @@
 
 A feature is present in a row if its value there is not 0. The state stores
 
-- for each feature and label, the weight of the rows that have both,
+- for each feature and label, the weight of the rows with the feature and the label,
 - for each feature, the weight of the rows in which it is present,
 - for each label, the number and the weight of the rows that have the label.
 
@@ -145,7 +145,7 @@ def empty_counts() -> FeatureCounts:
 class FeatureCountAccumulator(AccumulatorBase):
     """Accumulator that counts rows by feature and label.
 
-    The accumulator has one owner. `freeze` returns the counts as FeatureCounts.
+    Only one thread may change the accumulator. `freeze` returns the counts as FeatureCounts.
 
     state: counts to continue from, or None. Its arrays are copied.
     """

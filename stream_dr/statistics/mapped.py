@@ -179,7 +179,7 @@ class MappedAccumulator:
     """Accumulator that learns rows transformed by a feature map.
 
     The transformed rows are called mapped rows. Another accumulator, the inner accumulator, learns
-    them. The accumulator has one owner.
+    them. Only one thread may change the accumulator.
 
     spec: parameters of the feature map.
     build: function that returns the accumulator of the mapped rows. Its argument is a state to
@@ -373,7 +373,8 @@ class LandmarkAccumulator(MappedAccumulator):
     """Accumulator that learns rows transformed by a Nyström map.
 
     The map compares each row with some rows of the stream, the landmarks. The accumulator first
-    draws new landmarks from a batch, and then learns the batch. The accumulator has one owner.
+    draws new landmarks from a batch, and then learns the batch. Only one thread may change the
+    accumulator.
     """
 
     def __init__(self, spec: JsonDict, build: Callable[..., Accumulator], state: MappedState | None = None) -> None:
@@ -486,7 +487,7 @@ class TableAccumulator(MappedAccumulator):
     def remove(self, block: Block, **options: int) -> None:
         """Remove a batch that was learned before.
 
-        The batch is mapped again, and the result must be the same as when it was learned. But
+        The batch is mapped again, and the mapped rows must be the rows that were learned. But
         means and document frequencies of columns change with every batch. So CannotUnlearn is
         raised in two cases:
 
@@ -509,7 +510,7 @@ class TableAccumulator(MappedAccumulator):
     def mapping_depended_on_other_rows(self) -> bool:
         """True if the mapping of some rows depended on other rows.
 
-        If the other rows are removed, the mapped rows may still depend on the removed rows.
+        Then the statistics may still depend on rows that have been removed.
         """
         return self.table is not None and depends_on_others(self._map, self.table)
 

@@ -1,8 +1,8 @@
 """Accumulators and states, and the conversion of states to named arrays.
 
-An Accumulator is mutable and has one owner. `add(block)` learns one batch. All checks happen
-before the first write, so a batch that raises an error leaves the accumulator unchanged.
-`freeze()` returns an immutable State, which later batches do not change.
+An Accumulator is mutable, and only one thread may change it. `add(block)` learns one batch. All
+checks happen before the first write, so a batch that raises an error leaves the accumulator
+unchanged. `freeze()` returns an immutable State, which later batches do not change.
 
 A State is a NamedTuple. Each of its fields is one of these:
 

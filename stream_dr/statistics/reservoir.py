@@ -171,7 +171,7 @@ class Reservoir(NamedTuple):
 class ReservoirAccumulator(AccumulatorBase):
     """Accumulator that draws a random sample of rows.
 
-    The accumulator has one owner. `freeze` returns the sample as a Reservoir.
+    Only one thread may change the accumulator. `freeze` returns the sample as a Reservoir.
 
     Parameters
     ----------
@@ -361,7 +361,7 @@ def _widen(X: Rows, width: int) -> sp.csr_matrix:
 def _all_rows(a: Reservoir, b: Reservoir) -> Rows:
     """Return the rows of sample a, followed by the rows of sample b.
 
-    The result is CSR if a or b has CSR rows. Raises CannotMerge if both have dense rows with
+    The result is CSR if a or b has CSR rows. Raises CannotMerge if a and b have dense rows with
     different numbers of features.
     """
     if a.indices is None and b.indices is None and a.n_features != b.n_features:

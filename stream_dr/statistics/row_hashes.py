@@ -87,8 +87,8 @@ def row_hashes(block: Block, by_name: bool = False) -> np.ndarray:
 
     The result is (rows,) uint64.
 
-    by_name: True if a feature map finds columns by name. Then a column's name is hashed instead of
-        its index.
+    by_name: True if a feature map finds columns by name. A column is then hashed by its name, not
+        by its index.
     """
     out = np.zeros(block.rows, dtype=np.uint64)
     named = by_name and block.names is not None

@@ -6,8 +6,8 @@ batches and `target` is "auto", the form of y decides:
 - A list of label collections is multilabel.
 - An array (rows, k) of only 0 and 1 is multilabel. Any other array (rows, k) is continuous.
 - An array (rows,) of str, int or bool is class.
-- An array (rows,) of floats is class if every value is whole and the estimator can learn from one
-  label per row. Otherwise it is continuous.
+- An array (rows,) of floats is class if every value is whole and the estimator learns from one
+  label per row. Other arrays (rows,) of floats are continuous.
 """
 
 from collections.abc import Sequence

@@ -165,7 +165,8 @@ def _from_objects(items: list[Any]) -> Form:
     - If some rows have a collection of labels, the result is a list with one item for each row.
     - If all targets are floats, the result is a float array (rows,) in which missing targets are
       NaN.
-    - Otherwise the result is an array (rows,) of objects in which missing targets are None.
+    - For other targets, the result is an array (rows,) of objects in which missing targets are
+      None.
 
     items: target of each row.
     """

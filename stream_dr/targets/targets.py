@@ -8,7 +8,7 @@ its labels. The code is the index of the label. So the size of a batch does not 
 number of labels in the stream. Batches may have different codes for a label, so a State compares
 the labels themselves.
 
-A row may have no target (null). Supervised accumulators skip and count such rows.
+A row may have no target (null). Supervised accumulators skip and count rows without a target.
 
 Lists, arrays and Arrow columns are all converted to Targets, so no numeric loop sees a string.
 """

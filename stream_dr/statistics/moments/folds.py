@@ -45,7 +45,7 @@ class FoldedState(NamedTuple):
     rows_skipped : int
         Number of rows that were not learned because they had no target.
     parts : tuple of MomentState
-        State of each fold, with decay 1 and scale 1. All have the same features and labels.
+        State of each fold, with decay 1 and scale 1. All folds have the same features and labels.
     """
 
     decay: float

@@ -11,7 +11,7 @@ is at least half as large as the last matrix of the stack, the two are added and
 matrix. So the stack has O(log sets) matrices.
 
 For dense rows, the first row of the stream (`shift`) is subtracted from every row before summing.
-Otherwise rows with a large offset would lose digits.
+Without this shift, digits would be lost if the mean of the rows is far from 0.
 
 A row costs its nonzeros times O(log sets). Memory for d features is 8·d bytes for each set of
 dense rows, and 12 bytes for each pair of a set and a feature of sparse rows. There may be at most
@@ -88,8 +88,8 @@ class SetSums(NamedTuple):
     def plus(self, newer: "SetSums", width: int) -> "SetSums":
         """Return the sums of the rows of `self` and `newer` together.
 
-        The result has the label sets of `self` and of `newer`. If both have a label set, its two
-        sums are added.
+        The result has the label sets of `self` and of `newer`. If a label set has sums in `self`
+        and in `newer`, the sums are added.
 
         width: number of features.
         """
@@ -227,7 +227,7 @@ class LabelSets(NamedTuple):
     def join(self, other: "LabelSets", width: int, sign: float = 1.0) -> "LabelSets":
         """Return the sums of the rows of `self` and `other` together.
 
-        Equal indices must mean equal labels in both. A label set without remaining rows gets sums
+        An index must mean the same label in `self` and in `other`. A label set without remaining rows gets sums
         of exactly zero.
 
         width: number of features.

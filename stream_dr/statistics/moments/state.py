@@ -396,7 +396,7 @@ def merge_states(older: MomentState, newer: MomentState) -> MomentState:
         scatter = other.scatter if one.scatter == "auto" else one.scatter
         return one._replace(rows_skipped=skipped, scatter=scatter)
 
-    # Divide the sums of both states by the scale of `newer`. The later rows have aged `older`.
+    # Give the sums of `older` the scale of `newer`, and the decay caused by the rows of `newer`.
     _check_shapes(older, newer)
     a, b = brought_together(scale_state(older, older.scale * older.decay**newer.clock / newer.scale), newer)
     return a._replace(

@@ -68,7 +68,7 @@ def subtract_state(whole: MomentState, part: MomentState) -> MomentState:
         return whole._replace(rows_skipped=skipped)
     rows = remaining_rows(whole.rows, part.rows, "rows")
 
-    # Bring both states to the same labels, features and scale.
+    # Give the two states the same labels, features and scale.
     _check_contained(whole, part)
     a, b = brought_together(whole, scale_state(part, 1.0 / whole.scale))
 

@@ -67,7 +67,7 @@ class BlockBasis:
     The p vectors are the components. They are stored as the product of long basis columns D and a
     small matrix M of coefficients. The number of means may grow. In the shapes below, `padded` is
     p plus the number of means, rounded up to a multiple of 8. Compiled loops write into the
-    arrays, so only one owner may use the object.
+    arrays, so only one thread may use the object.
 
     Attributes
     ----------

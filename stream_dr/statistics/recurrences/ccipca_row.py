@@ -112,7 +112,7 @@ def average_variance(variance: np.ndarray, remaining: float, row: int, unit: flo
     """Add a row's squared length to the running mean in variance[0].
 
     Row n enters the mean with the weight (1 + ℓ)/n, where ℓ is `amnesic`. For n ≤ ℓ + 1, ℓ counts
-    as 0. CCIPCA weighs its vectors in the same way.
+    as 0. A row changes CCIPCA's vectors with the same weight.
 
     variance: (1,), changed in place.
     remaining: squared length of the centred row, multiplied by unit².

@@ -69,8 +69,8 @@ class CCIPCAState(NamedTuple):
 class CCIPCAAccumulator(AccumulatorBase):
     """Accumulator that learns rows by CCIPCA, one after the other.
 
-    CCIPCA is candid covariance-free incremental PCA. The accumulator has one owner. `add` checks
-    everything before it writes. `freeze` returns a CCIPCAState.
+    CCIPCA is candid covariance-free incremental PCA. Only one thread may change the accumulator.
+    `add` makes all checks before it changes anything. `freeze` returns a CCIPCAState.
 
     components: number of vectors.
     amnesic: parameter ℓ of the formulas. Larger values weigh new rows more.

@@ -69,7 +69,7 @@ Later rows have so little weight that their lost digits do not matter.
 HUGE = 1e100
 """Squared length of a row above which fourth powers would overflow.
 
-Before such a row is learned, the power of 2 by which rows are multiplied is made smaller.
+Rows are multiplied by a power of 2. Before a longer row is learned, this power is made smaller.
 """
 
 GOES_ON, WORN, TOO_LONG = 0, 1, 2
@@ -135,7 +135,7 @@ def start_component(
     vectors) are the columns of D Mᵀ. D (features, k) holds the long basis columns, and row j of
     the small matrix M (k, k) holds the coefficients of vector j. Column i of D is still zero.
 
-    table: (k, 2k), the Gram matrix of the vectors, then M. Row i of both is written.
+    table: (k, 2k), the Gram matrix of the vectors, then M. Row i of the Gram matrix and of M is written.
     residual: (2k,), inner products of the residual with all vectors, then its coefficients in the
         basis columns.
     weights: (k,), of which entry i is written. The caller then adds x · weightsᵀ to D.

@@ -114,7 +114,8 @@ def weigh_update(
 ) -> None:
     """Write the coefficients by which a row changes vector v_i.
 
-    Let u be the row and m_j the mean of class j, both orthogonalised to the vectors before v_i.
+    Let u be the row without its parts along the vectors before v_i, and m_j the mean of class j
+    without its parts along these vectors.
     Let q_j be the share of all rows that are of class j, minus `a` if j is the class of this row.
     The change of v_i is scale · Σ_j q_j (u − m_j)((u − m_j) · v_i) [SKM eq. 22].
 

@@ -65,8 +65,8 @@ class SKMState(NamedTuple):
 class SKMAccumulator(AccumulatorBase):
     """Accumulator that learns rows by incremental SKM, one after the other.
 
-    Incremental SKM is the incremental supervised Kampong measure. The accumulator has one owner.
-    `add` checks everything before it writes. `freeze` returns an SKMState.
+    Incremental SKM is the incremental supervised Kampong measure. Only one thread may change the
+    accumulator. `add` makes all checks before it changes anything. `freeze` returns an SKMState.
 
     components: number of vectors.
     a: parameter of the method. The larger it is, the closer together are the projected rows of
