@@ -4,9 +4,9 @@ Learning a row of text changes values all over an array of many megabytes. The v
 memory pages than the processor can keep addresses of in its cache. Huge pages (of 2 MB) make
 learning faster, because there are fewer of them (`python benchmarks/recurrences.py beside`).
 
-NumPy asks Linux for huge pages for arrays of 4 MB or more. Linux provides a huge page only for 2 MB
-that begin at a multiple of 2 MB. So an ordinary array of 6 MB gets one or two huge pages, and an
-array that begins at a multiple of 2 MB gets three.
+NumPy asks Linux for huge pages for arrays of 4 MB or more. Linux provides a huge page only for
+2 MB that begin at a multiple of 2 MB. So an ordinary array of 6 MB gets one or two huge pages, and
+an array that begins at a multiple of 2 MB gets three.
 
 Each large array reserves two huge pages of addresses more than it needs. They use no memory,
 because the system provides memory only when an address is first written to.

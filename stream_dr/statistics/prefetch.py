@@ -2,8 +2,9 @@
 
 A sparse row uses values all over an array of many megabytes. Waiting for a value that is not in
 the second-level cache takes longer than the arithmetic with the value. So a value is requested
-some steps before it is used. numba has no function for such a request, but LLVM has an instruction. The
-request is only a hint to the processor, so even an invalid address causes no error.
+some steps before it is used. numba has no function for such a request, but LLVM has an
+instruction. The request is only a hint to the processor, so even an invalid address causes no
+error.
 """
 
 from collections.abc import Callable, Sequence

@@ -24,8 +24,8 @@ from stream_dr.statistics.protocol import nested_state
 class CentredPart(NamedTuple):
     """Centred sums of rows with d features and k target columns.
 
-    Arrays are float64. In the formulas below, x is a row, y the targets of the row, and w its weight. x̄ and ȳ are the
-    weighted means of x and y.
+    Arrays are float64. In the formulas below, x is a row, y the targets of the row, and w its
+    weight. x̄ and ȳ are the weighted means of x and y.
 
     Attributes
     ----------

@@ -24,8 +24,8 @@ from stream_dr.statistics.protocol import nested_state
 class ClassScatter(NamedTuple):
     """Frozen scatter matrices of k classes of rows with d features.
 
-    Arrays are float64. Weights and scatter matrices are divided by a common scale factor: true sum = scale · stored
-    sum. MomentState stores this factor.
+    Arrays are float64. Weights and scatter matrices are divided by a common scale factor: true sum
+    = scale · stored sum. MomentState stores this factor.
 
     Attributes
     ----------

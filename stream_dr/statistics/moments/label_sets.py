@@ -1,8 +1,8 @@
 """LabelSets: sums of rows for each distinct set of labels.
 
 The estimator HSL (hypergraph spectral learning) multiplies each row by a factor that is known only
-at the end of the stream [mathematics §3]. The factor depends only on the row's set of labels. So it
-is enough to store two sums for each distinct set of labels: the weight Σ w and the sum Σ w x
+at the end of the stream [mathematics §3]. The factor depends only on the row's set of labels. So
+it is enough to store two sums for each distinct set of labels: the weight Σ w and the sum Σ w x
 (features,) of the rows x that have these labels, with their weights w. The factors are applied at
 the end (`LabelSets.cross`). The result is exact after one pass.
 
@@ -227,8 +227,8 @@ class LabelSets(NamedTuple):
     def join(self, other: "LabelSets", width: int, sign: float = 1.0) -> "LabelSets":
         """Return the sums of the rows of `self` and `other` together.
 
-        An index must mean the same label in `self` and in `other`. A label set without remaining rows gets sums
-        of exactly zero.
+        An index must mean the same label in `self` and in `other`. A label set without remaining
+        rows gets sums of exactly zero.
 
         width: number of features.
         sign: 1 to add the rows of other, −1 to remove them. With −1, `self` must have all label

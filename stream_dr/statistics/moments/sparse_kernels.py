@@ -37,9 +37,9 @@ LINE = 8
 def _count(record: np.ndarray, value: float, weight: float) -> None:
     """Add a nonzero value to the record of its feature.
 
-    Only the first four numbers of the record change. They are Σ w, c, Σ w (v − c) and Σ w (v − c)².
-    v are the nonzero values of the feature so far, w the weights of their rows, and c the first of
-    the values.
+    Only the first four numbers of the record change. They are Σ w, c, Σ w (v − c) and
+    Σ w (v − c)². v are the nonzero values of the feature so far, w the weights of their rows, and
+    c the first of the values.
 
     record: (4 + k,), the four numbers, then k sums with targets.
     value: the nonzero value to add.

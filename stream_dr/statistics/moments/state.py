@@ -318,9 +318,9 @@ def sum_sizes(state: MomentState) -> Largest:
 def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, class_scatter: bool = False) -> int:
     """Return the largest memory of a MomentState in bytes.
 
-    The number of bytes is 8·(d·(k + 5) + k² + 4·k) for d features and k target columns. A whole scatter
-    matrix needs 8·d² more, and scatter matrices of classes 8·k·(d² + 2·d + 1) more. Sums per label
-    set are not included, because their number depends on the rows.
+    The number of bytes is 8·(d·(k + 5) + k² + 4·k) for d features and k target columns. A whole
+    scatter matrix needs 8·d² more, and scatter matrices of classes 8·k·(d² + 2·d + 1) more. Sums
+    per label set are not included, because their number depends on the rows.
 
     features: number of features.
     targets: number of labels, or of entries of a continuous target.

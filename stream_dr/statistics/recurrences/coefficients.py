@@ -135,7 +135,8 @@ def start_component(
     vectors) are the columns of D Mᵀ. D (features, k) holds the long basis columns, and row j of
     the small matrix M (k, k) holds the coefficients of vector j. Column i of D is still zero.
 
-    table: (k, 2k), the Gram matrix of the vectors, then M. Row i of the Gram matrix and of M is written.
+    table: (k, 2k), the Gram matrix of the vectors, then M. Row i of the Gram matrix and of M is
+        written.
     residual: (2k,), inner products of the residual with all vectors, then its coefficients in the
         basis columns.
     weights: (k,), of which entry i is written. The caller then adds x · weightsᵀ to D.
