@@ -22,7 +22,9 @@ def convert(
     rows_per_batch: int = 1_000,
     progress: WriteProgress | None = None,
 ) -> Manifest:
-    """Write the rows of files as shards and return their manifest.
+    """Write the rows of files as shards.
+
+    Returns the manifest of the shards.
 
     Parameters
     ----------
@@ -46,7 +48,8 @@ def convert(
     """
     check_empty(out)
 
-    # If `raw` is not given, features must be numbers. It is not inferred from the first rows here.
+    # Unless the caller sets the option `raw`, all features must be numbers. The first rows do not
+    # decide this, as they do when a file is only read.
     source = open_source(paths, format, options._replace(raw=bool(options.raw)))
     return write_shards(
         source.blocks(), out, rows_per_shard, rows_per_batch, n_features=options.n_features, progress=progress

@@ -12,7 +12,7 @@ downloaded before is read from scikit-learn's cache. The whole data set is in me
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -77,14 +77,17 @@ def fetch(name: str, out: FileName, *, progress: WriteProgress | None = None) ->
 
 
 def _fetch_parts(name: str) -> list[_Part]:
-    """Download a data set, and return one _Part for each folder of shards to write."""
+    """Download a data set.
+
+    Returns one _Part for each folder of shards to write.
+    """
     if name == "rcv1":
         bunch = _call_fetcher(name, "rcv1", "--format rcv1 --topics rcv1-v2.topics.qrels", "fetch_rcv1")
         blocks = read_indicator(bunch.data, bunch.target, bunch.target_names, bunch.sample_id)
         return [_Part("", bunch.data.shape[1], blocks)]
 
     if name == "news20":
-        return [_fetch_news20(name, subset) for subset in ("train", "test")]
+        return [_fetch_news20(name, "train"), _fetch_news20(name, "test")]
 
     if name.startswith("openml:"):
         return [_fetch_openml(name)]
@@ -94,13 +97,13 @@ def _fetch_parts(name: str) -> list[_Part]:
     )
 
 
-def _fetch_news20(name: str, subset: str) -> _Part:
+def _fetch_news20(name: str, subset: Literal["train", "test"]) -> _Part:
     """Fetch the training or test rows of 20 Newsgroups.
 
     The label of a row is the name of its newsgroup.
 
     name: name of the data set, for the error message.
-    subset: "train" or "test".
+    subset: "train" for the training rows, "test" for the test rows.
     """
     fetcher = "fetch_20newsgroups_vectorized"
     bunch = _call_fetcher(name, "20news-bydate", "--format mat or libsvm", fetcher, subset=subset, normalize=False)
@@ -125,7 +128,7 @@ def _fetch_openml(name: str) -> _Part:
 
 
 def _blocks(X: Rows, targets: np.ndarray | list[str] | None, names: tuple[str, ...] | None = None) -> Iterator[Block]:
-    """Yield the rows of a data set in blocks, with their targets.
+    """Yield the rows and targets of a data set in blocks.
 
     targets: one target for each row. An array of floats has numeric targets. Any other array or
         list has labels. None if the rows have no targets.
@@ -156,7 +159,7 @@ def _call_fetcher(name: str, files: str, format: str, fetcher: str, /, **argumen
 
     try:
         with warnings.catch_warnings():
-            # scikit-learn warns each time it tries again. Hide these warnings.
+            # scikit-learn warns each time it repeats a failed download. Hide these warnings.
             warnings.simplefilter("ignore")
             return getattr(sklearn.datasets, fetcher)(**arguments, n_retries=1, delay=0.2)
 

@@ -5,8 +5,8 @@ log-tf-idf weights, scaled to norm 1. Term frequencies follow Zipf's law. There 
 tree. The topics at the top of the tree are on 47.4 % (CCAT), 29.7 % (GCAT), 25.5 % (MCAT) and
 14.9 % (ECAT) of the rows.
 
-Generated rows have the same statistics and the same topics. The words are made up, so a result on
-generated rows is never a result on RCV1.
+Generated rows have these statistics and the topics of RCV1-v2. The words are made up, so a result
+on generated rows is never a result on RCV1.
 
 Each row is generated in these steps:
 
@@ -30,6 +30,7 @@ lookup draws a word. A binary search in cumulative frequencies would take sixtee
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -54,10 +55,11 @@ _FURTHER_TOPIC = 0.27
 
 
 def rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start: int = 0) -> Iterator[Block]:
-    """Yield made-up rows with the statistics of RCV1-v2, in blocks of at most 1,000 rows.
+    """Yield made-up rows with the statistics of RCV1-v2.
 
-    The rows are sparse, (rows, 47,236) CSR float64. Each seed defines an endless stream of rows.
-    The rows with the numbers `start` to `start + rows − 1` of this stream are yielded.
+    A block has at most 1,000 rows. The rows are sparse, (rows, 47,236) CSR float64. Each seed
+    defines an endless stream of rows. The rows with the numbers `start` to `start + rows − 1` of
+    this stream are yielded.
 
     Parameters
     ----------
@@ -100,7 +102,7 @@ def write_rcv1_like(
 ) -> Manifest:
     """Write made-up rows as shards with a manifest.
 
-    The rows are those that `rcv1_like` yields. A batch of a shard has 1,000 rows.
+    `rcv1_like` yields the rows. A batch of a shard has 1,000 rows.
 
     Parameters
     ----------
@@ -124,7 +126,8 @@ def write_rcv1_like(
 def _draw_chunk(seed: int, number: int, targets: str) -> Block:
     """Return 1,000 rows of the stream that a seed defines.
 
-    number: which thousand to return. The first returned row has the number 1,000 · number.
+    number: index of these 1,000 rows. The first returned row has the number 1,000 · number in the
+        stream.
     targets: "topics" or "top4", as in `rcv1_like`.
     """
     words = language.build_language()
@@ -139,23 +142,38 @@ def _draw_chunk(seed: int, number: int, targets: str) -> Block:
     return Block(X, _relabel_by_appearance(row_targets))
 
 
-def _draw_topics(random: np.random.Generator, words: language.Language) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw the topics of 1,000 rows.
+class _DrawnTopics(NamedTuple):
+    """Topics of 1,000 rows.
 
-    Returns
-    -------
+    A code is the index of a topic in `language.TOPICS`.
+
+    Attributes
+    ----------
     top : (1,000,)
-        For each row, the code of its first top topic.
+        For each row, the index of its first top topic in `language.TOP_SHARES`.
     codes : int32
-        Codes of the topics of row 0, then of row 1, and so on. They ascend within a row.
+        Codes of the topics of row 0, then of row 1, and so on. The codes of a row ascend.
     indptr : (1,001,) int64
         The topics of row i are codes[indptr[i] : indptr[i + 1]].
     """
+
+    top: np.ndarray
+    codes: np.ndarray
+    indptr: np.ndarray
+
+
+def _draw_topics(random: np.random.Generator, words: language.Language) -> _DrawnTopics:
+    """Draw the topics of 1,000 rows.
+
+    random: generator of the random numbers.
+    words: tables of probabilities from which the topics are drawn.
+    """
+    # Draw the first and the second top topic of each row. If they are equal, the row has only one.
     pair = np.searchsorted(words.pairs, random.random(_CHUNK) * words.pairs[-1], side="right")
     top, second = np.divmod(pair, len(language.TOP_SHARES))
 
-    # `row` and `above` have one entry for each lower topic to draw.
-    # `row` is the number of the topic's row, `above` the code of the top topic above it.
+    # Draw the lower topics. `row` and `above` have one entry for each lower topic to draw.
+    # `row` is the index of its row. `above` is the index of the top topic above it.
     has_second = np.flatnonzero(top != second)
     row = np.concatenate([np.arange(_CHUNK), has_second])
     above = np.concatenate([top, second[has_second]])
@@ -170,7 +188,7 @@ def _draw_topics(random: np.random.Generator, words: language.Language) -> tuple
     keys = np.unique(keys[words.ancestors[topic] >= 0])
     rows, codes = np.divmod(keys, len(language.TOPICS))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=_CHUNK))]).astype(np.int64)
-    return top, codes.astype(np.int32), indptr
+    return _DrawnTopics(top, codes.astype(np.int32), indptr)
 
 
 def _draw_rows(
@@ -178,11 +196,14 @@ def _draw_rows(
 ) -> sp.csr_matrix:
     """Draw the words of 1,000 rows.
 
+    random: generator of the random numbers.
     words: tables from which the words are drawn.
-    codes, indptr: topics of the rows, as `_draw_topics` returns them.
+    codes: codes of the topics of row 0, then of row 1, and so on.
+    indptr: (1,001,). The topics of row i are codes[indptr[i] : indptr[i + 1]].
 
-    Returns the rows (1,000, 47,236), each scaled to norm 1.
+    Returns the rows (1,000, 47,236). A column is a word, and each row is scaled to norm 1.
     """
+    # Draw the number of words of each row. `row` has the index of the row of each word to draw.
     mean_log_length = np.log(language.WORDS_A_ROW) - _LENGTH_SIGMA**2 / 2
     lengths = np.maximum(random.lognormal(mean_log_length, _LENGTH_SIGMA, _CHUNK), 4).astype(np.int64)
     row = np.repeat(np.arange(_CHUNK, dtype=np.uint32), lengths)
@@ -207,6 +228,7 @@ def _draw_rows(
     indices = (keys & np.uint32(0xFFFF)).astype(np.int32)
     starts = np.searchsorted(keys, np.arange(_CHUNK + 1, dtype=np.uint64) << np.uint64(16)).astype(np.int32)
 
+    # Weight the words by (1 + log count) · idf, and scale each row to norm 1.
     values = (1.0 + np.log(counts)) * words.idf[indices]
     norms = np.sqrt(np.add.reduceat(values**2, starts[:-1]))
     values /= np.repeat(norms, np.diff(starts))
@@ -216,9 +238,10 @@ def _draw_rows(
 
 
 def _relabel_by_appearance(targets: Targets) -> Targets:
-    """Return the same targets with `labels` sorted by first appearance in the rows.
+    """Return targets whose labels are sorted by first appearance.
 
-    Labels that no row has are removed.
+    The label of the first row comes first. Labels that no row has are removed. The codes of the
+    rows are changed accordingly.
     """
     order, codes = renumber_by_appearance(targets.codes, len(targets.labels))
     if targets.indptr is not None:
@@ -227,4 +250,10 @@ def _relabel_by_appearance(targets: Targets) -> Targets:
 
 
 def _first_relabelled(targets: Targets, rows: int) -> Targets:
+    """Return the targets of the first rows.
+
+    The labels are sorted by first appearance, as `_relabel_by_appearance` does it.
+
+    rows: number of rows.
+    """
     return _relabel_by_appearance(targets.take(np.arange(rows)))

@@ -1,4 +1,4 @@
-"""Language: made-up words and topics from which generate.py draws rows.
+"""Made-up words and topics, from which generate.py draws rows.
 
 The tables of words and topics take 3 MB. They are built at their first use, which takes about
 0.25 s in each process.
@@ -86,10 +86,13 @@ class Language(NamedTuple):
 
 @lru_cache(maxsize=1)
 def build_language() -> Language:
-    """Return the words and topics. They are the same for all seeds of rows."""
+    """Return the words and topics.
+
+    The words and topics do not depend on the seed from which rows are drawn.
+    """
     random = np.random.default_rng(1996)
 
-    # The frequencies follow Zipf's law. They are assigned to the words in random order.
+    # The frequencies of words follow Zipf's law. They are assigned to the words in random order.
     share = 1.0 / (np.arange(WIDTH) + 8.0)
     share = share[random.permutation(WIDTH)] / share.sum()
     topical = np.stack([_topic_table(random, share) for _ in TOPICS])
@@ -111,10 +114,11 @@ def build_language() -> Language:
 
 
 def _topic_table(random: np.random.Generator, share: np.ndarray) -> np.ndarray:
-    """Return words specific to one topic, each repeated in proportion to its frequency.
+    """Return a table of the words that are specific to one topic.
 
-    The topic has _TOPIC_WORDS different words, some common and some rare. Their frequencies within
-    the topic follow Zipf's law.
+    The table is (TOPIC_TABLE,) uint16. A word is repeated in proportion to its frequency in the
+    topic. The topic has _TOPIC_WORDS different words, some common and some rare. Their frequencies
+    in the topic follow Zipf's law.
 
     share: frequency of each word in the whole vocabulary.
     """
@@ -130,19 +134,21 @@ def _topic_table(random: np.random.Generator, share: np.ndarray) -> np.ndarray:
 
 
 def _proportional_table(share: np.ndarray, size: int) -> np.ndarray:
-    """Return an array (size,) in which each index of `share` is repeated.
+    """Return an array in which each index of `share` is repeated.
 
-    An index i is repeated in proportion to share[i]. The indices ascend.
+    The array is (size,) uint16. The index i is repeated in proportion to share[i]. The indices
+    ascend.
     """
     middle = (np.arange(size) + 0.5) / size
     return np.searchsorted(np.cumsum(share), middle * share.sum()).astype(np.uint16)
 
 
 def _parent_topic(topic: str) -> str | None:
-    """Return the parent of a topic in the tree of topics, or None for a top topic.
+    """Return the parent of a topic in the tree of topics.
 
-    The names show the tree: the parent of C151 is C15. If no topic's name is the beginning of this
-    topic's name, the parent is the top topic with the same first letter.
+    The result is None for a top topic. The names show the tree, for example the parent of C151 is
+    C15. If no topic's name is the beginning of this topic's name, the parent is the top topic that
+    begins with this topic's first letter.
     """
     if topic in TOP_SHARES:
         return None
@@ -151,9 +157,10 @@ def _parent_topic(topic: str) -> str | None:
 
 
 def _ancestor_table() -> np.ndarray:
-    """Return an array (topics, 4) with the codes of each topic and its ancestors.
+    """Return the codes of each topic and its ancestors.
 
-    A row has the topic, its parent, the parent's parent and so on. Unused entries are −1.
+    The array is (topics, 4). Row i has the topic i, its parent, the parent's parent and so on. A
+    code is an index in TOPICS. Unused entries are −1.
     """
     table = np.full((len(TOPICS), 4), -1, dtype=np.int64)
     for i, topic in enumerate(TOPICS):
@@ -166,9 +173,10 @@ def _ancestor_table() -> np.ndarray:
 
 
 def _shares_under_top_topics() -> np.ndarray:
-    """Return the cumulative probabilities (4, 103) of the lower topics under each top topic.
+    """Return the cumulative probabilities of lower topics.
 
-    The probabilities follow Zipf's law. They are assigned to the topics in random order.
+    The array is (4, 103). Row i has the lower topics under the top topic i. The probabilities
+    follow Zipf's law. They are assigned to the topics in random order.
     """
     shares = np.zeros((len(TOP_SHARES), len(TOPICS)))
     for i, top in enumerate(TOP_SHARES):
@@ -179,10 +187,11 @@ def _shares_under_top_topics() -> np.ndarray:
 
 
 def _top_topic_pair_shares() -> np.ndarray:
-    """Return the cumulative probabilities (16,) of the pairs (first, second) of top topics.
+    """Return the cumulative probabilities of pairs of top topics.
 
-    A pair of two equal topics means that a row has only one top topic. The probabilities are
-    chosen so that the share of rows with each top topic is its value in TOP_SHARES.
+    The array (16,) has the 4 · 4 pairs (first, second). A pair of two equal topics means that a
+    row has only one top topic. The probabilities are chosen so that the share of rows with each
+    top topic is its value in TOP_SHARES.
     """
     shares = np.array(list(TOP_SHARES.values()))
     first = shares / shares.sum()

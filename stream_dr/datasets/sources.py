@@ -147,7 +147,7 @@ _SUFFIXES = {
 
 
 def format_of(path: FileName) -> str:
-    """Return the format of a file by the suffix of its name.
+    """Return the format that a file's suffix shows.
 
     A suffix of compression, such as .gz, is ignored. If the path is FILE!TABLE, the suffix of FILE
     decides. Raises InvalidParameter if the suffix is unknown.
@@ -167,7 +167,7 @@ def format_of(path: FileName) -> str:
 
 
 class FileSource:
-    """Source of the rows of files, which are read one after the other.
+    """Rows of several files, read one file after the other.
 
     Attributes
     ----------
@@ -209,9 +209,9 @@ class FileSource:
 
     @cached_property
     def first(self) -> Block | None:
-        """First block of rows, or None if the first file has no rows.
+        """First block of rows.
 
-        Raises the errors of reading the block.
+        None if the first file has no rows. Raises the errors of reading the block.
         """
         # `read_csv` needs an argument to read only the start of the file.
         # Other readers read only as many rows as are taken from their iterator.
@@ -220,7 +220,10 @@ class FileSource:
 
     @property
     def raw(self) -> bool:
-        """True if features are read as columns of any type. False if all are read as numbers."""
+        """True if features are read as columns of any type.
+
+        False if all features are read as numbers.
+        """
         return bool(self.options.raw)
 
     def blocks(self) -> Generator[Block, None, None]:
@@ -244,11 +247,11 @@ class FileSource:
             raise MalformedInput(f"{', '.join(map(str, self.paths))}: no row in it. Give a file that holds rows.")
 
     def only(self, names: Sequence[str] | None) -> tuple["FileSource", list[str]]:
-        """Return a source that reads only some of the feature columns.
+        """Return a source that reads only some feature columns.
+
+        Also returns the names of the feature columns that the new source does not read.
 
         names: names of the feature columns to read. None: all columns.
-
-        Returns the new source, and the names of the feature columns that it leaves out.
         """
         first = self.first if self.format in TABLES and names else None
         extra = [name for name in (first.names if first is not None else None) or () if name not in (names or ())]
@@ -261,9 +264,10 @@ class FileSource:
         return FileSource(self.paths, self.format, self.options._replace(drop=drop, raw=None)), extra
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (number, Block) of the blocks with after < number ≤ until.
+        """Yield blocks of rows with their numbers.
 
-        number: index of the block, from 0.
+        The number of a block is its index in the source, from 0. The blocks whose numbers are in
+        after < number ≤ until are yielded. If `until` is None, there is no upper limit.
         """
         for number, block in enumerate(self.blocks()):
             if until is not None and number > until:
@@ -290,7 +294,7 @@ class FileSource:
 def open_source(
     paths: FileName | Sequence[FileName], format: str | None = None, options: Options | None = None, **more_options: Any
 ) -> FileSource:
-    r"""Return a source of the rows of one or several files.
+    r"""Return a source of the rows of files.
 
     Rows are read when the source is iterated.
 
@@ -330,7 +334,10 @@ def open_source(
 
 
 def _check_options(format: str, options: Options) -> None:
-    """Raise InvalidParameter or InvalidTargets if an option has a wrong value."""
+    """Raise an error if an option has a wrong value.
+
+    The error is InvalidParameter or InvalidTargets.
+    """
     # Called only for its check: it raises InvalidTargets if two kinds of targets are named.
     if format in TABLES:
         _roles(options).non_features()
@@ -345,13 +352,19 @@ def _check_options(format: str, options: Options) -> None:
         raise InvalidParameter(f"encoding={options.encoding!r}; name one that Python knows, such as latin-1.") from e
 
 
-def _size_and_time(path: Path) -> tuple[int, int]:
-    """Return the size and modification time of a file.
+class _SizeAndTime(NamedTuple):
+    """Size of a file in bytes, and time of its last change in nanoseconds since 1970."""
 
-    The caller compares them to see whether the file has changed. If the path names a member of an
-    archive or a table of a database, the values of the whole archive or database are returned.
+    size: int
+    changed_ns: int
 
-    Raises SourceMissing.
+
+def _size_and_time(path: Path) -> _SizeAndTime:
+    """Return the size and the time of change of a file.
+
+    The caller compares these values before and after reading, to see whether the file has changed.
+    If the path names a member of an archive or a table of a database, the values of the whole
+    archive or database are returned. Raises SourceMissing.
     """
     archive = Path(str(path).partition("!")[0])
     try:
@@ -360,10 +373,11 @@ def _size_and_time(path: Path) -> tuple[int, int]:
         raise SourceMissing(
             f"there is no file {archive}; give the path of a file that is there.", file=str(path)
         ) from e
-    return status.st_size, status.st_mtime_ns
+    return _SizeAndTime(status.st_size, status.st_mtime_ns)
 
 
 def _roles(options: Options) -> Roles:
+    """Return the columns that options name, by what they are."""
     return Roles(
         label=options.label,
         labels=_split_names(options.labels),

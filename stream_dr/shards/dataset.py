@@ -1,19 +1,19 @@
 """Data sets of shards, read a batch at a time. Each batch is an event.
 
-A shard is an Arrow IPC file or stream, or a Parquet file, whose row groups are the batches. A data
-set is a folder, a manifest, or files, on this machine or in an object store (uri.py). Uncompressed
-IPC is memory-mapped. The numbers of a Block are then the pages of the file, and nothing is copied.
+A shard is an Arrow IPC file, an Arrow IPC stream, or a Parquet file. The row groups of a Parquet
+file are its batches. A data set is a folder, a manifest, or files, on this machine or in an object
+store (uri.py). Uncompressed IPC files are memory-mapped, so their numbers are not copied.
 
 An event in the log does not hold the rows. It identifies them by the SHA-256 of the file and the
 index of the batch. The rows may be read from the file at any later time, so the file must not
-change after the event is appended. The digest of the file shows whether it has changed, whatever
-the file's name. The digest is cached by path, size and time of change, so many models that read
-one shard compute it only once.
+change after the event is appended. The SHA-256 of the file shows whether the file has changed. The
+SHA-256 is cached by path, size and time of change, so many models that read one shard compute it
+only once.
 
 Cost: before the first batch of a shard, a process reads the whole file to compute a fast checksum
 (the seal, seal.py). If no manifest has a seal, the SHA-256 is computed, which takes several times
-as long. After that a batch costs its validation. At most 16 files are open at a time. Mapped pages
-count as file memory and not as memory of the process.
+as long. Reading a batch then costs only the validation of the batch. At most 16 files are open at
+a time. Mapped pages count as file memory and not as memory of the process.
 """
 
 import os
@@ -78,13 +78,17 @@ class Shard:
         self.path = path
         self.entry = entry
         self.n_features = n_features
-        # State of the file that was checked last: path, size and time, or the token of a download.
+        # State of the file at the last check. A local file's state is path, size and time of
+        # change. A remote file's state is the token of its download.
         self._checked: object = None
         self._remote: Identity | None = None
 
     @cached_property
     def sha256(self) -> str:
-        """SHA-256 in hex, from the manifest. Without a manifest it is computed."""
+        """SHA-256 of the file in hex.
+
+        The SHA-256 is read from the manifest. Without a manifest it is computed.
+        """
         return self.entry.sha256 if self.entry is not None else digest_of(*self._identity())
 
     @cached_property
@@ -108,7 +112,7 @@ class Shard:
     @property
     def bytes(self) -> int:
         """Size of the file in bytes."""
-        return self.entry.bytes if self.entry is not None else self._identity()[1]
+        return self.entry.bytes if self.entry is not None else self._identity().size
 
     def read(self, batch: int) -> Block:
         """Return one batch as a Block, memory-mapped if possible.
@@ -127,11 +131,14 @@ class Shard:
             raise type(e)(f"{self.path}, batch {batch}: {e}", **e.details) from e
 
     def check(self) -> Identity:
-        """Check the file against its checksums and its manifest, and return its identity.
+        """Check the file, and return its identity.
 
-        The checksums are the seal (a fast checksum) or the SHA-256. Each state of the file is
-        checked one time. `read` calls this method, too. If another thread calls it beforehand, the
-        reader does not have to wait. Raises SourceMissing or DamagedShard.
+        The file is checked against its seal (a fast checksum), and against its SHA-256 if the seal
+        is missing or wrong. The numbers of rows are checked against the manifest. Each state of
+        the file is checked one time.
+
+        `read` calls this method. If another thread has called this method before, `read` does not
+        have to wait for the check. Raises SourceMissing or DamagedShard.
         """
         identity = self._identity()
         token = fetch_file(self.path, *identity[1:]).token if isinstance(self.path, RemotePath) else identity
@@ -143,13 +150,18 @@ class Shard:
         return identity
 
     def verify(self) -> None:
-        """Check the file against its SHA-256, even if its fast checksum (the seal) is right.
+        """Check the file against its SHA-256.
 
-        Raises SourceMissing or DamagedShard.
+        The SHA-256 is computed even if the file's fast checksum is right. Raises SourceMissing or
+        DamagedShard.
         """
         self._check_digest(self._identity())
 
     def _identity(self) -> Identity:
+        """Return the identity of the file: path, size and time of change.
+
+        The identity of a remote file is stored, so later changes of the remote file are ignored.
+        """
         if not isinstance(self.path, RemotePath):
             return identity_of(self.path)
         if self._remote is None:
@@ -157,13 +169,19 @@ class Shard:
         return self._remote
 
     def _is_sealed(self, identity: Identity) -> bool:
-        """Return True if the manifest has a fast checksum (the seal) and the file matches it."""
+        """Return True if the file matches its seal.
+
+        The seal is a fast checksum in the manifest. False is returned if there is no seal.
+        """
         # Bytes are checked before they are interpreted, so damage is reported as damage.
         seal = self.entry.seal if self.entry is not None else ""
         return bool(seal) and seal_of(file_buffer(*identity), self.sha256) == seal
 
     def _check_rows(self, identity: Identity) -> None:
-        """Raise DamagedShard unless the batches have the manifest's numbers of rows."""
+        """Raise DamagedShard if a batch has a wrong number of rows.
+
+        The manifest has the right numbers. Without a manifest nothing is checked.
+        """
         # A replay relies on the numbers of rows in the manifest.
         batch_rows = open_shard_file(*identity).batch_rows
         if self.entry is not None and batch_rows != self.entry.batch_rows:
@@ -174,13 +192,13 @@ class Shard:
             )
 
     def _check_digest(self, identity: Identity) -> None:
-        """Raise DamagedShard unless the file has the shard's digest."""
+        """Raise DamagedShard unless the file has the right SHA-256."""
         if digest_of(*identity) != self.sha256:
             raise damaged_shard(self.path, f"its bytes are not those of sha256 {self.sha256[:12]}…")
 
 
 class Dataset(NamedTuple):
-    """Shards in order.
+    """Data set of shards, in order.
 
     Attributes
     ----------
@@ -207,10 +225,13 @@ class Dataset(NamedTuple):
         return sum(shard.rows for shard in self.shards)
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
-        """Yield (number, Block) of the batches whose number is in after < number ≤ until.
+        """Yield batches as Blocks with their numbers.
 
-        The numbers run over all shards. Because of this method, a Dataset is a `Source`, the
-        protocol of objects whose rows can be read repeatedly.
+        The batches of all shards are numbered from 0. The batches whose numbers are in
+        after < number ≤ until are yielded. If `until` is None, there is no upper limit.
+
+        Because of this method, a Dataset is a `Source`, the protocol of objects whose rows can be
+        read repeatedly.
         """
         number = -1
         for shard in self.shards:
@@ -226,16 +247,16 @@ def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = 
     """Open a data set.
 
     Every shard is opened. The footer of a shard without a manifest is read. Raises SourceMissing
-    if nothing is there, ForeignFile for a file of another format, and DamagedShard with the file's
-    name.
+    if a source or shard does not exist, ForeignFile for a file of another format, and DamagedShard
+    with the file's name.
 
     Parameters
     ----------
     sources : path, URI or a sequence of them
         Folder, manifest or file. Several sources are read in this order.
     skip_damaged : bool
-        If True, damaged shards are skipped and listed in `skipped`. If all shards are damaged, the
-        error is raised.
+        If True, damaged shards are skipped and listed in the attribute `skipped` of the data set.
+        If all shards are damaged, DamagedShard is raised.
     """
     source_list = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     parts = [_open_source(path_of(os.fspath(source))) for source in source_list]
@@ -291,7 +312,10 @@ def open_shard(uri: PathOrUri, sha256: str | None = None) -> Shard:
 
 
 def _manifest_of(path: AnyPath) -> Manifest | None:
-    """Return the manifest in a file's folder, or None."""
+    """Return the manifest in a file's folder.
+
+    The result is None if the folder has no manifest, or the manifest.json of another program.
+    """
     manifest_path = path.parent / MANIFEST_NAME
     try:
         return _manifest(*identity_of(manifest_path)) if manifest_path.exists() else None
@@ -303,7 +327,15 @@ def _manifest_of(path: AnyPath) -> Manifest | None:
 
 
 def _open_source(path: AnyPath) -> tuple[list[Shard], Manifest | None]:
-    """Return the shards of one source, and its manifest if it has one."""
+    """Return the shards of one source, and its manifest.
+
+    The manifest is None if the source has no manifest.
+
+    path: path of a folder of shards, of a manifest, or of one shard.
+
+    Raises SourceMissing, ForeignFile or DamagedFile.
+    """
+    # A folder without a manifest.
     if path.is_dir() and not (path / MANIFEST_NAME).exists():
         if (path / UNFINISHED).exists():
             raise DamagedFile(
@@ -317,11 +349,13 @@ def _open_source(path: AnyPath) -> tuple[list[Shard], Manifest | None]:
             )
         return [Shard(p) for p in files], None
 
+    # A folder with a manifest, or a manifest.
     if path.is_dir() or path.suffix == ".json":
         manifest_path = path / MANIFEST_NAME if path.is_dir() else path
         manifest = read_manifest(manifest_path)
         return [Shard(manifest_path.parent / e.file, e, manifest.width) for e in manifest.shards], manifest
 
+    # One shard.
     if path.is_file() and path.suffix not in _SUFFIXES and not may_be_shard(path):
         raise ForeignFile(
             f"{path} is no shard of Arrow record batches. Make shards of it first, with stream-dr convert {path} --out "
@@ -332,9 +366,11 @@ def _open_source(path: AnyPath) -> tuple[list[Shard], Manifest | None]:
 
 
 def _check_usable(shard: Shard) -> None:
-    """Raise DamagedShard unless the file has the size in its manifest and can be opened.
+    """Raise an error if a shard cannot be used.
 
-    Raises SourceMissing if the file does not exist.
+    Raises SourceMissing if the file does not exist. Raises DamagedShard if the file does not have
+    the size in its manifest. Without a manifest, DamagedShard is raised if the file cannot be
+    opened.
     """
     try:
         size = shard.path.stat().st_size
@@ -347,21 +383,34 @@ def _check_usable(shard: Shard) -> None:
         raise damaged_shard(shard.path, f"it has {size} bytes; the manifest says {shard.entry.bytes}")
 
 
-def _common_description(
-    manifests: list[Manifest | None],
-) -> tuple[int | None, str | None, tuple[Label, ...]]:
-    """Return width, target kind and labels of several data sets together.
+class _Description(NamedTuple):
+    """Width, target kind and labels of a data set.
 
-    The width is the largest of all. If one data set has no manifest, width, target kind and labels
-    are unknown.
+    width: number of columns, or None if it is unknown.
+    target_kind: kind of the targets, or None if it is unknown.
+    """
+
+    width: int | None
+    target_kind: str | None
+    labels: tuple[Label, ...]
+
+
+def _common_description(manifests: list[Manifest | None]) -> _Description:
+    """Return the common description of several data sets.
+
+    The width is the largest width. The labels are the labels of all data sets. If one data set has
+    no manifest, the width and the target kind are None and there are no labels.
+
+    manifests: manifest of each data set, or None.
     """
     known = [m for m in manifests if m is not None]
     if not known or len(known) < len(manifests):
-        return None, None, ()
+        return _Description(None, None, ())
 
     widths = [m.width for m in known]
     width = None if None in widths else max(w for w in widths if w is not None)
-    return width, known[0].target_kind, tuple(dict.fromkeys(label for m in known for label in m.labels))
+    labels = tuple(dict.fromkeys(label for m in known for label in m.labels))
+    return _Description(width, known[0].target_kind, labels)
 
 
 @lru_cache(maxsize=64)
@@ -370,9 +419,9 @@ def _manifest(path: AnyPath, _size: int, _changed: int) -> Manifest:
 
 
 def are_shards(path: Path) -> bool:
-    """Return True if a path names shards, or if the path does not exist.
+    """Return True if a path names shards.
 
-    Shards are a folder, a manifest, or one file.
+    Shards are a folder, a manifest, or one file. True is also returned if the path does not exist.
     """
     archive = Path(str(path).partition("!")[0])
     if not archive.is_file() or path.suffix == ".json":
@@ -386,7 +435,7 @@ def are_shards(path: Path) -> bool:
     except DamagedShard:
         return True
 
-    # A shard is read one row group at a time. Large row groups would take too much memory.
+    # A shard is read one row group at a time, which takes much memory if row groups are large.
     # So a file with large row groups is read as a table, and not as a shard.
     if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not is_layout(schema.names):
         return False

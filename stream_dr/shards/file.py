@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,26 +31,43 @@ from stream_dr.arrow.sound import check_types, first_message_line
 from stream_dr.errors import DamagedShard, LimitExceeded, MalformedInput, SchemaMismatch, SourceMissing
 from stream_dr.shards.uri import AnyPath, RemotePath
 
-Identity = tuple[AnyPath, int, int]
-"""Path, size in bytes, and time of change in nanoseconds, which identify the state of a file."""
+
+class Identity(NamedTuple):
+    """Path, size and time of change, which identify the state of a file.
+
+    Attributes
+    ----------
+    path : Path or RemotePath
+    size : int
+        Size in bytes.
+    changed : int
+        Time of the last change, in nanoseconds since 1970.
+    """
+
+    path: AnyPath
+    size: int
+    changed: int
 
 
 def identity_of(path: AnyPath) -> Identity:
-    """Return path, size and time of change of a file as it is now.
+    """Return the current identity of a file.
 
-    Raises SourceMissing.
+    The identity is the path, the size and the time of change. Raises SourceMissing.
     """
     try:
         status = path.stat()
     except FileNotFoundError as e:
         raise SourceMissing(f"{path} is not there; put it back, or name where it is.", path=str(path)) from e
-    return path, status.st_size, status.st_mtime_ns
+    return Identity(path, status.st_size, status.st_mtime_ns)
 
 
 def digest_of(path: AnyPath, size: int, changed: int) -> str:
     """Return the SHA-256 of a file in hex.
 
-    A process computes the digest once for each path, size and time of change. Costs O(bytes).
+    A process computes the digest once for each path, size and time of change. Cost: O(bytes).
+
+    size: size of the file in bytes.
+    changed: time of the last change, in nanoseconds since 1970.
     """
     if isinstance(path, RemotePath):
         return fetch_file(path, size, changed).sha256
@@ -63,9 +81,9 @@ def _digest(path: Path, _size: int, _changed: int) -> str:
 
 
 def may_be_shard(path: AnyPath) -> bool:
-    """Return True if a file begins like an Arrow IPC or Parquet file.
+    """Return True if a file begins like a shard.
 
-    A remote file is not read. For a remote file the result is always True.
+    A shard is an Arrow IPC or Parquet file. A remote file is not read, and True is returned.
     """
     if isinstance(path, RemotePath):
         return True
@@ -76,7 +94,10 @@ def may_be_shard(path: AnyPath) -> bool:
 def file_buffer(path: AnyPath, size: int, changed: int) -> pa.Buffer:
     """Return a file's bytes, memory-mapped.
 
-    Raises DamagedShard if the file cannot be read.
+    A remote file is downloaded first. Raises DamagedShard if the file cannot be read.
+
+    size: size of the file in bytes.
+    changed: time of the last change, in nanoseconds since 1970.
     """
     if isinstance(path, RemotePath):
         return fetch_file(path, size, changed).data
@@ -92,7 +113,7 @@ def _map_file(path: Path) -> pa.Buffer:
 class Fetched:
     """A downloaded remote file. Thread-safe.
 
-    token: object that identifies this download. Each download of a file has a token of its own.
+    token: object that identifies this download. Two downloads of a file have different tokens.
     """
 
     def __init__(self, path: RemotePath) -> None:
@@ -103,7 +124,11 @@ class Fetched:
 
     @property
     def data(self) -> pa.Buffer:
-        """All bytes of the file, mapped from a deleted temporary file."""
+        """All bytes of the file.
+
+        The bytes are mapped from a temporary file, which has been deleted. The first access
+        downloads the file. Raises SourceMissing.
+        """
         with self._lock:
             if self._data is None:
                 with tempfile.NamedTemporaryFile(prefix="stream_dr-") as file:
@@ -132,13 +157,16 @@ def fetch_file(path: RemotePath, _size: int, _changed: int) -> Fetched:
     """Return the downloaded content of a remote file.
 
     The last 16 downloads are stored. An older download is dropped, and its file is downloaded
-    again when it is needed. The attribute `token` of the new download is a new object.
+    again when it is needed. The new download then has a new `token`.
+
+    The size and the time of change are not used. They are parameters so that a changed file is
+    downloaded again.
     """
     return Fetched(path)
 
 
 class ShardFile:
-    """Open shard, whose batches are read by number.
+    """Shard that has been opened. Its batches are read by number.
 
     Parameters
     ----------
@@ -165,7 +193,7 @@ class ShardFile:
             self._open(pa.BufferReader(_map_file(Path(path)) if data is None else data))
 
     def _open(self, source: pa.BufferReader) -> None:
-        """Open the file in the format that its first bytes show."""
+        """Open the file in the format of its first bytes."""
         data = source.read_buffer()
         start = bytes(data[:6])
         source.seek(0)
@@ -196,9 +224,12 @@ class ShardFile:
         self._read_batch = read_row_group
 
     def read(self, batch: int) -> list[pa.RecordBatch]:
-        """Return the record batches of one event.
+        """Return one batch, as Arrow record batches.
 
-        Raises IndexError, DamagedShard or SchemaMismatch.
+        A row group of a Parquet file may become several record batches. Raises IndexError,
+        DamagedShard or SchemaMismatch.
+
+        batch: number of the batch, from 0.
         """
         if not 0 <= batch < len(self.batch_rows):
             raise IndexError(f"{self._path} has {len(self.batch_rows)} batches; batch {batch} was asked for")
@@ -209,10 +240,13 @@ class ShardFile:
 
 
 def open_shard_file(path: AnyPath, size: int, changed: int) -> ShardFile:
-    """Return the open shard of a file with this path, size and time of change.
+    """Return a file as an open shard.
 
-    Raises DamagedShard if the file has no batches that can be read. Raises SchemaMismatch for
-    columns that are not those of a shard.
+    The last 16 open shards are stored. Raises DamagedShard if the file has no batches that can be
+    read. Raises SchemaMismatch if a column has a type that a shard cannot have.
+
+    size: size of the file in bytes.
+    changed: time of the last change, in nanoseconds since 1970.
     """
     return fetch_file(path, size, changed).file if isinstance(path, RemotePath) else _open_local(path, size, changed)
 
@@ -224,10 +258,9 @@ def _open_local(path: Path, _size: int, _changed: int) -> ShardFile:
 
 @contextmanager
 def _unreadable(path: AnyPath) -> Iterator[None]:
-    """Replace errors of reading a shard by DamagedShard.
+    """Replace errors of reading in the with-block by DamagedShard.
 
-    SchemaMismatch and LimitExceeded are raised unchanged, except that the path is added to the
-    message.
+    SchemaMismatch and LimitExceeded are raised again, with the path added to the message.
     """
     try:
         yield
@@ -238,7 +271,10 @@ def _unreadable(path: AnyPath) -> Iterator[None]:
 
 
 def damaged_shard(path: AnyPath, why: str) -> DamagedShard:
-    """Return the error for a shard that cannot be used."""
+    """Return the error for a shard that cannot be used.
+
+    why: reason, for the error message.
+    """
     return DamagedShard(
         f"{path} cannot be used: {why}. Restore or rewrite it; replay and evaluate leave it out with --skip-damaged.",
         path=str(path),

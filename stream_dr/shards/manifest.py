@@ -6,11 +6,11 @@
                  "bytes": 92000000, "sha256": "…", "seal": "…"}, …]}
 
 `width` is null if it is unknown. Shards with named columns have the names in their own schemas.
-`seal` may be missing. The file is then identified by its digest alone.
+`seal` is a fast checksum, which may be missing.
 
-A digest that was written with the shard tells a damaged file from a different one. The rows of
-each batch are known without opening a file. The manifest is written last, so a folder that has one
-is complete.
+The digest `sha256` shows whether a file is damaged or is another file. The number of rows of each
+batch is known without opening a file. The manifest is written last, so a folder with a manifest is
+complete.
 """
 
 import json
@@ -73,9 +73,9 @@ class Manifest(NamedTuple):
     width : int or None
         Number of columns, if it is known.
     target_kind : str or None
-        Kind as in Targets, None without targets.
+        Kind of the targets, "class", "multilabel" or "continuous". None if rows have no targets.
     labels : tuple
-        Labels as in Targets.
+        All labels of the rows.
     shards : tuple of ShardEntry
     """
 

@@ -1,10 +1,10 @@
 """Fast checksums of shards (seals), checked in place of SHA-256.
 
-A shard's name in the log is its SHA-256. Computing the SHA-256 takes longer than many models take
+The log identifies a shard by its SHA-256. Computing the SHA-256 takes longer than many models take
 to learn the rows. So the writer of a shard stores a second checksum, the seal. The seal is XXH64
 of the bytes [XXH64], with the first 64 bits of the SHA-256 as its seed. If the seal is right, the
-bytes and the SHA-256 were written together. If the seal is wrong, the SHA-256 is computed and
-decides.
+bytes and the SHA-256 were written together. If the seal is wrong, the SHA-256 of the bytes is
+computed, and decides whether the shard is damaged.
 
 A seal detects damage. It does not protect against an attacker, who could as well write another
 SHA-256 into the manifest.
@@ -21,6 +21,6 @@ def seal_of(data: bytes | memoryview | mmap.mmap | pa.Buffer, sha256: str) -> st
 
     The seal is XXH64 of the bytes, seeded with the first 64 bits of `sha256`.
 
-    sha256: SHA-256 in hex that the manifest gives for these bytes.
+    sha256: SHA-256 of these bytes in hex, as the manifest states it.
     """
     return xxhash.xxh64_hexdigest(data, int(sha256[:16], 16))

@@ -1,7 +1,7 @@
 """Files in object stores, named by a URI that pyarrow.fs supports.
 
 Examples are s3://bucket/key, gs://… and abfs://…. RemotePath has the methods of a Path that shards
-need, so no other module has to know where a shard is.
+need. So other modules use files of this machine and of object stores in one way.
 
 Credentials come from the environment alone, as the store's own tools read them (AWS_ACCESS_KEY_ID
 and so on). A URI appears in logs, manifests and messages. So a URI is refused if it has a user's
@@ -35,7 +35,7 @@ All attempts together, with the waits between them, take minutes.
 
 
 class Status(NamedTuple):
-    """Status of a file, with the names that os.stat has.
+    """Size and time of change of a file, with the names of os.stat.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class RemotePath(os.PathLike[str]):
         return self._same_store(self._parts.path.rstrip("/").rpartition("/")[0])
 
     def absolute(self) -> "RemotePath":
-        """Return the path itself."""
+        """Return this path, because a URI is always absolute."""
         return self
 
     def as_uri(self) -> str:
@@ -157,7 +157,8 @@ AnyPath = Path | RemotePath
 def path_of(text: str) -> AnyPath:
     """Return a path or URI as a Path or RemotePath.
 
-    A URI that starts with file: is a Path. Raises InvalidParameter.
+    A URI that starts with "file:" becomes a Path. Raises InvalidParameter if the URI contains a
+    user, a password or an unknown option.
     """
     if text.startswith("file:"):
         return Path(unquote(urlsplit(text).path))
@@ -165,9 +166,10 @@ def path_of(text: str) -> AnyPath:
 
 
 def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a URI or path, and the path in this file system.
+    """Return the file system of a URI or path.
 
-    Raises InvalidParameter or SourceMissing.
+    Also returns the path of the file in this file system. Raises InvalidParameter or
+    SourceMissing.
     """
     if "://" not in uri or uri.startswith("file:"):
         return fs.LocalFileSystem(), str(Path(path_of(uri)).absolute())
@@ -177,10 +179,14 @@ def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 def write_whole(folder: str, name: str, content: bytes) -> None:
-    """Create or replace a file in a folder or under a URI, atomically.
+    """Create or replace a file atomically.
 
     A folder that does not exist is created. Raises InsufficientStorage, and the errors of
     `filesystem`.
+
+    folder: path or URI of the file's folder.
+    name: name of the file.
+    content: bytes of the file.
     """
     system, folder_path = filesystem(folder)
     path = f"{folder_path}/{name}"
@@ -217,7 +223,11 @@ def _open_store(uri: str) -> tuple[fs.FileSystem, str]:
 
 
 def _checked_parts(uri: str) -> SplitResult:
-    """Return the parts of a URI. Raises InvalidParameter if the URI contains a secret."""
+    """Split a URI into its parts.
+
+    Raises InvalidParameter if the URI contains a user, a password, or an option that is not in
+    OPTIONS. The message does not repeat them.
+    """
     parts = urlsplit(uri)
     # Messages show the URI without user and password.
     location = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -237,7 +247,10 @@ def _checked_parts(uri: str) -> SplitResult:
 
 @contextmanager
 def _reachable(uri: str) -> Iterator[None]:
-    """Replace the errors of a store by SourceMissing, except FileNotFoundError."""
+    """Replace a store's errors in the with-block by SourceMissing.
+
+    FileNotFoundError is raised unchanged.
+    """
     try:
         yield
     except FileNotFoundError:

@@ -1,12 +1,12 @@
 """Writer of shards: Blocks of any size → shards and a manifest.
 
-Rows may come in blocks of any size (a line, a file, a generator's chunk). The blocks must not
-decide where events end. So rows are divided again, and the same rows always give the same batches.
+Rows may come in blocks of any size, for example one line or a whole file. The writer divides the
+rows into batches of equal size. So the batches do not depend on the sizes of the blocks.
 
 A shard gets its final name when it is complete, and the manifest is written last. After an error
-no file remains. After a kill a marker file remains in the folder. Readers refuse a folder with a
-marker file, so that incomplete shards are never used as complete. The next writer sees from the
-marker that it may remove the files. A writer locks the marker file.
+no file remains. After a kill, a marker file remains in the folder. Readers refuse a folder with a
+marker file, so that incomplete shards are never used. The marker file shows the next writer that
+the files in the folder may be removed. A writer locks the marker file.
 
 Cost: each row is copied into the file one time. Memory is the Block that is written, plus one
 batch: rows_per_batch rows, or fewer if they fill half of 128 MiB.
@@ -44,10 +44,18 @@ def write_shards(
     n_features: int | None = None,
     progress: WriteProgress | None = None,
 ) -> Manifest:
-    """Write blocks as shards into a folder, and return the manifest.
+    """Write blocks as shards into a folder.
 
-    The parameters are those of ShardWriter. `progress` is called after each block. Raises the
-    errors of ShardWriter.
+    Returns the manifest. Raises the errors of ShardWriter.
+
+    Parameters
+    ----------
+    blocks : iterable of Block
+        The rows.
+    directory, rows_per_shard, rows_per_batch, n_features
+        Parameters of ShardWriter.
+    progress : callable or None
+        Function called after each block with the number of rows written so far.
     """
     with ShardWriter(directory, rows_per_shard, rows_per_batch, n_features) as writer:
         for block in blocks:
@@ -58,9 +66,9 @@ def write_shards(
 
 
 def check_empty(directory: str | os.PathLike[str]) -> list[Path]:
-    """Return the files in a folder that remain from an interrupted write.
+    """Return the files that an interrupted write has left.
 
-    Raises OutputExists if the folder has shards.
+    Raises OutputExists if the folder has complete shards.
     """
     folder = Path(directory)
     mark = folder / UNFINISHED
@@ -71,7 +79,10 @@ def check_empty(directory: str | os.PathLike[str]) -> list[Path]:
 
 
 _BATCH_BYTES = 128 << 20
-"""Number of bytes of waiting rows above which a batch of fewer rows is written."""
+"""Number of bytes of rows in memory above which the writer writes them as a batch.
+
+The batch then has fewer rows than `rows_per_batch`.
+"""
 
 
 class ShardWriter:
@@ -156,7 +167,10 @@ class ShardWriter:
             self._waiting_bytes = 0
 
     def close(self) -> Manifest:
-        """Write the remaining rows and the manifest, and return it."""
+        """Write the remaining rows and the manifest.
+
+        Returns the manifest.
+        """
         if self._waiting_rows:
             self._write_batch(self._waiting_rows)
         self._end_shard()
@@ -185,6 +199,7 @@ class ShardWriter:
         return mark
 
     def _remove_mark(self) -> None:
+        """Remove and unlock the marker file of the folder."""
         if self._mark is not None:
             (self.directory / UNFINISHED).unlink(missing_ok=True)
             self._mark.close()
@@ -204,7 +219,7 @@ class ShardWriter:
             self._undo()
 
     def _undo(self) -> None:
-        """Remove all shards, unless there is a manifest already."""
+        """Remove all shards, unless the folder has a manifest."""
         if self._writer is not None:
             # The file is removed next, so an error of closing it does not matter.
             with suppress(Exception):
@@ -217,7 +232,12 @@ class ShardWriter:
         self._remove_mark()
 
     def _add_schema(self, block: Block, batch: pa.RecordBatch) -> None:
-        """Update width and labels. Raises SchemaMismatch for columns that differ."""
+        """Update the schema, the width and the labels.
+
+        The first Block sets the schema. Raises SchemaMismatch if a later Block has other columns.
+
+        batch: the rows of the Block as an Arrow batch.
+        """
         if self._schema is None:
             metadata = {"n_features": str(self._n_features)} if self._n_features and block.sparse else None
             self._schema = batch.schema.with_metadata(metadata)
@@ -236,7 +256,10 @@ class ShardWriter:
             self._labels.update(dict.fromkeys(block.y.labels))
 
     def _write_batch(self, rows: int) -> None:
-        """Write the first `rows` of the rows that wait in memory as one batch."""
+        """Write rows that wait in memory as one batch.
+
+        rows: number of rows to write. The rows that came first are written.
+        """
         table = pa.Table.from_batches([b.replace_schema_metadata(None) for b in self._waiting])
         # Arrow writes extra bytes of a slice. With an empty part, combine_chunks copies the slice.
         empty = table.slice(0, 0)
@@ -245,6 +268,7 @@ class ShardWriter:
         self._waiting = [b for b in rest.to_batches() if b.num_rows]
         self._waiting_rows -= rows
 
+        # Write the batch into the open shard, or into a new shard if none is open.
         try:
             if self._writer is None:
                 self._writer = self._open_shard()
@@ -267,7 +291,10 @@ class ShardWriter:
         return pa.ipc.new_file(self._sink, self._schema)
 
     def _end_shard(self) -> None:
-        """Close the shard's file, make it durable, and rename it to its final name."""
+        """Complete the open shard, if there is one.
+
+        The shard's file is closed, made durable, and renamed to its final name.
+        """
         if self._writer is None:
             return
         self._writer.close()

@@ -1,7 +1,9 @@
 """Open text files so that Arrow reads them without calling Python.
 
-Arrow reads ahead in a thread of its own. This thread must not call Python functions: the process
-would abort if the interpreter is shutting down, and deadlock if the main thread waits for Arrow.
+Arrow reads ahead in its own thread. This thread must not call Python functions. If it did, the
+process would abort while the interpreter shuts down. The process would deadlock if the main thread
+waits for Arrow.
+
 Arrow itself can open UTF-8 files that are uncompressed or compressed as gz or bz2. All other files
 are first copied to a temporary file.
 """
@@ -51,7 +53,9 @@ class _Utf8(io.RawIOBase):
 
 @contextmanager
 def _open_as_utf8(path: FileName, encoding: str) -> Iterator[io.RawIOBase]:
-    """Open a file as a binary stream, decompressed and converted to UTF-8.
+    """Open a file as a binary stream of UTF-8 text.
+
+    The stream decompresses the file and converts its text to UTF-8.
 
     encoding: encoding of the file's text.
 
@@ -74,10 +78,11 @@ def _is_utf8(encoding: str) -> bool:
 
 @contextmanager
 def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.NativeFile]:
-    """Open a file as a stream of Arrow, decompressed and converted to UTF-8.
+    """Open a file as an Arrow stream of UTF-8 text.
 
-    Files that Arrow cannot open itself are first copied to a temporary file: xz files, members of
-    zip archives, and files in other encodings. The temporary file is deleted when it is closed.
+    The text is decompressed and converted to UTF-8. Arrow cannot open xz files, members of zip
+    archives, and files in other encodings than UTF-8. These files are first copied to a temporary
+    file, which is deleted when it is closed.
 
     encoding: encoding of the file's text.
 
@@ -104,7 +109,9 @@ def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.Nativ
 
 
 def read_head(path: FileName, encoding: str, size: int) -> pa.BufferReader:
-    """Return the first part of a file, decompressed and converted to UTF-8.
+    """Return the first bytes of a file as UTF-8 text.
+
+    The bytes are decompressed and converted to UTF-8.
 
     encoding: encoding of the file's text.
     size: approximate number of bytes to return.

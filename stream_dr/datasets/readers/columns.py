@@ -2,14 +2,14 @@
 
 The caller names the columns of labels, targets, weights and ids. All other columns are features,
 in the file's order. If all features are numbers without missing values, they become a dense
-matrix. Otherwise they become columns of a table.
+matrix. If a feature is not a number or has a missing value, they become columns of a table.
 
 The readers of all table formats (CSV, JSON lines, Parquet, Arrow, databases) read Arrow batches
 and convert them with this module.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,12 @@ from stream_dr.rows.block import Block, Ids, Rows, check_finite
 from stream_dr.rows.frames import as_matrix
 from stream_dr.rows.table_rows import is_string_type, raw_from_arrow
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets
+
+RaiseLocated = Callable[[StreamDRError, int], NoReturn]
+"""Function that raises an error with the file and the line in place of another error.
+
+Its arguments are the other error, and the number of the batch's rows before the failed rows.
+"""
 
 _ROLES_BY_NAME = {"id": "id", "label": "label", "labels": "label", "target": "targets", "weight": "weight"}
 """Name of a column → role that the column probably has, which error messages suggest."""
@@ -51,8 +57,8 @@ class Roles(NamedTuple):
         Names of columns that are not read.
     raw : bool or None
         True to read the features as columns of a table, which may have any type. False to read
-        them as a matrix of numbers. None: False if the first rows of the file have only numbers
-        and no missing values, otherwise True.
+        them as a matrix of numbers. None lets the first rows of the file decide. They are then
+        read as a matrix if they have only numbers and no missing values.
     kinds : tuple of (str, str)
         Pairs of a feature's name and its declared kind: "number", "date", "time", "category" or
         "text". The kind of other features is inferred.
@@ -70,7 +76,7 @@ class Roles(NamedTuple):
     def non_features(self) -> tuple[str, ...]:
         """Return the names of all columns that are not features.
 
-        Raises InvalidTargets if more than one of `label`, `labels` and `target` is given.
+        Raises InvalidTargets if more than one of `label`, `labels` and `target` names columns.
         """
         if (self.label is not None) + bool(self.labels) + bool(self.target) > 1:
             raise InvalidTargets("columns are given as more than one of label, labels and target; give one kind.")
@@ -78,7 +84,10 @@ class Roles(NamedTuple):
         return single + self.labels + self.target + self.drop
 
     def number_columns(self) -> tuple[str, ...]:
-        """Return the names of the target and weight columns whose values must be numbers."""
+        """Return the names of the numeric target and weight columns.
+
+        These are the columns of `labels`, `target` and `weight`, whose values must be numbers.
+        """
         return (*self.labels, *self.target, *((self.weight,) if self.weight is not None else ()))
 
     def features(self, columns: Sequence[str]) -> list[str]:
@@ -92,13 +101,13 @@ class Roles(NamedTuple):
         - No column is a feature.
         - A feature has a reserved name, such as "label" or "id".
         """
-        non_features = set(self.non_features())
-        missing = sorted((non_features | set(dict(self.kinds))) - set(columns))
+        excluded = set(self.non_features())
+        missing = sorted((excluded | set(dict(self.kinds))) - set(columns))
         if missing:
             listed = ", ".join(f"{name!r}{did_you_mean(name, columns)}" for name in missing)
             raise SchemaMismatch(f"there is no column {listed}; there are {list(columns)[:10]} …", column=missing[0])
 
-        features = [c for c in columns if c not in non_features]
+        features = [c for c in columns if c not in excluded]
         if not features:
             raise SchemaMismatch("no column is left for the features.")
         for name in features:
@@ -112,10 +121,11 @@ class Roles(NamedTuple):
 
 
 def feature_columns(names: Sequence[str], roles: Roles) -> list[str] | None:
-    """Return the names of the feature columns, or None if the file has a shard's columns.
+    """Return the names of a file's feature columns.
 
-    A shard has a column `features`, or the columns `indices` and `values`. The file is read as a
-    shard only if no roles are given. Raises the errors of `Roles.features`.
+    None is returned if the file is read as a shard. This is the case if the file has a shard's
+    columns and `roles` names no column. A shard has a column `features`, or the columns `indices`
+    and `values`. Raises the errors of `Roles.features`.
 
     names: names of all columns of the file.
     """
@@ -127,14 +137,14 @@ def blocks_of(
     features: Sequence[str] | None,
     roles: Roles,
     rows: int,
-    fail: Callable[[StreamDRError, int], None],
+    fail: RaiseLocated,
 ) -> Iterator[Block]:
     """Yield the rows of an Arrow batch in blocks.
 
     features: names of the feature columns. None if the batch has the columns of a shard.
     rows: maximum number of rows in a block.
-    fail: function that raises an error naming the file and the line. It receives the error of a
-        block, and the number of the batch's rows before this block.
+    fail: function that raises an error with the file and the line. It is called with the error of
+        a block, and the number of the batch's rows before this block.
     """
     for start in range(0, batch.num_rows, rows):
         part = batch.slice(start, rows)
@@ -142,7 +152,6 @@ def blocks_of(
             block = block_from_arrow(part) if features is None else block_of(part, features, roles)
         except StreamDRError as e:
             fail(e, start)
-            raise
         yield block
 
 
@@ -159,7 +168,7 @@ def blocks_of_batches(
     """
     row = 0
 
-    def fail(error: StreamDRError, rows_before: int) -> None:
+    def fail(error: StreamDRError, rows_before: int) -> NoReturn:
         number = row + rows_before + int(error.details.get("row", 0))
         raise MalformedInput(f"{path}, row {number}: {error}", file=str(path), row=number) from error
 
@@ -197,7 +206,9 @@ def block_of(batch: pa.RecordBatch, features: Sequence[str], roles: Roles) -> Bl
 
 
 def _number_rows(batch: pa.RecordBatch, features: Sequence[str]) -> tuple[Rows, tuple[str, ...] | None]:
-    """Return the features of an Arrow batch as a matrix, and the names of the matrix's columns.
+    """Return the features of an Arrow batch as a matrix.
+
+    Also returns the names of the matrix's columns, or None if the columns have no names.
 
     features: names of the feature columns.
 
@@ -216,10 +227,11 @@ def _number_rows(batch: pa.RecordBatch, features: Sequence[str]) -> tuple[Rows, 
 
 
 def needs_raw(first: pa.RecordBatch, features: Sequence[str] | None, roles: Roles) -> bool:
-    """Return True if features must be read as columns of a table.
+    """Return True if features must be read as a table.
 
-    False if they can be read as a matrix of numbers. `roles.raw` decides. If `roles.raw` is None,
-    the first rows decide: a matrix needs features that are all numbers without missing values.
+    False is returned if the features are read as a matrix of numbers. `roles.raw` decides. If
+    `roles.raw` is None, the first rows decide. A matrix needs features that are all numbers
+    without missing values.
 
     first: first rows of the file.
     features: names of the feature columns. None if the file has the columns of a shard, which is
@@ -233,7 +245,7 @@ def needs_raw(first: pa.RecordBatch, features: Sequence[str] | None, roles: Role
 
 
 def type_of(column: pa.Array, declared: str | None) -> pa.DataType:
-    """Return the Arrow type in which a feature of a table is read.
+    """Return the Arrow type for reading a table's feature.
 
     column: first values of the feature.
     declared: kind of the feature that the caller has declared. None: decide by the values.
@@ -245,14 +257,18 @@ def type_of(column: pa.Array, declared: str | None) -> pa.DataType:
         return kind if pa.types.is_date(kind) else pa.timestamp("us")
     if declared == "number":
         return pa.float64()
+
     # Integers are read as floats, because later values may have fractions.
-    # If the first values all differ, they may be ids, and are read as integers.
+    # If the first integers all differ, they may be ids, which are read as integers.
     distinct = pa.types.is_integer(kind) and pc.count_distinct(column).as_py() == len(column) > 1
     return pa.float64() if pa.types.is_integer(kind) and not distinct else kind
 
 
 def _is_numeric(kind: pa.DataType) -> bool:
-    """Return True if an Arrow type is a number or a list of numbers."""
+    """Return True if an Arrow type is numeric.
+
+    Lists of numbers, booleans and extension types count as numeric.
+    """
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         kind = kind.value_type
     numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -260,7 +276,7 @@ def _is_numeric(kind: pa.DataType) -> bool:
 
 
 def ids_of(column: pa.Array, name: str) -> Ids:
-    """Return a column of ids as a list of integers or strings.
+    """Return a column of ids as integers or strings.
 
     Values of other types are converted to strings. Raises SchemaMismatch if a row has no id.
     """
@@ -271,14 +287,15 @@ def ids_of(column: pa.Array, name: str) -> Ids:
 
 
 def blanks_to_nulls(texts: pa.Array) -> pa.Array:
-    """Return an array of strings in which empty strings are replaced by null."""
+    """Return an array with empty strings replaced by null."""
     return pc.replace_with_mask(texts, pc.equal(texts, ""), pa.scalar(None, pa.string()))
 
 
 def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
-    """Return the targets of an Arrow batch, or None if no column has targets.
+    """Return the targets of an Arrow batch.
 
-    A row whose label is empty has no target.
+    The result is None if `roles` names no column of targets. A row whose label is empty has no
+    target.
     """
     if roles.label is not None:
         column = batch.column(roles.label)
@@ -288,6 +305,7 @@ def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
             return targets_from_arrow(pa.record_batch([column], ["label"]))
         return class_targets([None if v == "" else v for v in batch.column(roles.label).to_pylist()])
 
+    # Each column with 0 and 1 is one label.
     if roles.labels:
         Y = np.column_stack([float_column(batch.column(name), name) for name in roles.labels])
         if not np.all((Y == 0) | (Y == 1)):

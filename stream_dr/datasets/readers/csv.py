@@ -6,8 +6,8 @@ Files may be compressed (.gz, .bz2, .xz, or archive.zip!member). Arrow reads a f
 The file is opened twice:
 
 1. The first piece is read, and Arrow infers the type of each column.
-2. The whole file is read with these types, except that whole numbers in features are read as
-   floats. Otherwise a column with 0 in the first piece and 0.5 in a later one would be an error.
+2. The whole file is read with these types. Whole numbers in features are the exception. They are
+   read as floats, because a column may have 0 in the first piece and 0.5 in a later piece.
 
 Arrow's errors do not name a line. After an error, the file is read once more to find the line.
 """
@@ -99,7 +99,7 @@ def read_csv(
     path : path
         File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     roles : Roles
-        Roles of the columns.
+        What each column is: a label, target, weight, id or feature.
     delimiter, header, decimal, encoding
         Format of the file, as in `CsvFormat`.
     rows : int
@@ -128,7 +128,7 @@ def read_csv(
     line = file.first_line
     ids_are_integers: bool | None = None
 
-    def fail(error: StreamDRError, rows_before: int) -> None:
+    def fail(error: StreamDRError, rows_before: int) -> NoReturn:
         file.raise_located(error, types, line + rows_before)
 
     with closing(file.batches(types, columns, head_only)) as batches:
@@ -141,7 +141,9 @@ def read_csv(
 
 
 def _column_types(file: "CsvFile", features: list[str], roles: Roles) -> dict[str, pa.DataType]:
-    """Return the Arrow types of the columns to read, by name of the column.
+    """Return the Arrow types of columns, by column name.
+
+    Columns with a type of their own are features, targets, weights, ids and labels.
 
     features: names of the feature columns.
     """
@@ -159,18 +161,27 @@ def _column_types(file: "CsvFile", features: list[str], roles: Roles) -> dict[st
     return types
 
 
+class _BatchWithIds(NamedTuple):
+    """Arrow batch with converted ids.
+
+    ids_are_integers: True if the ids are integers, False if they are strings.
+    """
+
+    batch: pa.RecordBatch
+    ids_are_integers: bool
+
+
 def _with_integer_ids(
     batch: pa.RecordBatch, name: str, are_integers: bool | None, fail: Callable[[StreamDRError], NoReturn]
-) -> tuple[pa.RecordBatch, bool]:
+) -> _BatchWithIds:
     """Convert a batch's ids from strings to integers if possible.
 
     The ids of the first batch decide for the whole file. Ids such as 007 stay strings.
 
     name: name of the column of ids.
     are_integers: True if the ids of earlier batches are integers. None for the first batch.
-    fail: function that adds the line to the given error and raises the error.
-
-    Returns the batch, and whether its ids are integers.
+    fail: function that raises its argument, an error, with the line added. It is called if the ids
+        of earlier batches are integers and an id of this batch is no integer.
     """
     texts = batch.column(name)
     try:
@@ -185,12 +196,12 @@ def _with_integer_ids(
                     f"ids of column {name!r} are no longer whole numbers, as the first ones are.", column=name
                 )
             )
-        return batch, False
-    return batch.set_column(batch.schema.get_field_index(name), name, integers), True
+        return _BatchWithIds(batch, False)
+    return _BatchWithIds(batch.set_column(batch.schema.get_field_index(name), name, integers), True)
 
 
 def _blanks_to_nulls(batch: pa.RecordBatch, text_columns: set[str]) -> pa.RecordBatch:
-    """Return the batch with empty strings replaced by null.
+    """Return a batch with empty strings replaced by null.
 
     text_columns: names of the columns in which empty strings are replaced.
     """
@@ -224,14 +235,15 @@ class CsvFile:
         self.first_line = number + 1 if form.header is not False else 1
         self.has_gaps = False
 
-        # Each piece must have some rows. The first record shows about how long a row is.
+        # Each piece must have some rows, so long rows need larger pieces. The length of the first
+        # record is an estimate of the length of a row.
         piece = max(PIECE, min(LONGEST, 4 * sum(len(field) + 3 for field in record)))
         self._read = pacsv.ReadOptions(block_size=piece, column_names=self.names, skip_rows=self.first_line - 1)
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
         with self._opened({}, None, head_only=True) as reader:
             self.first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=reader.schema)
 
-        # Arrow infers a binary type if a column is not valid UTF-8. That is an error here.
+        # Arrow infers a binary type if a column is not valid UTF-8. Such a file is refused.
         if any(pa.types.is_binary(field.type) for field in self.first.schema):
             self._raise_for_first_bad_line({})
 
@@ -257,13 +269,13 @@ class CsvFile:
     def _opened(
         self, types: dict[str, pa.DataType], columns: list[str] | None, head_only: bool = False
     ) -> Iterator[pa.RecordBatchReader]:
-        """Open the file with Arrow's CSV reader.
+        """Return a context manager that opens Arrow's CSV reader.
 
         types: Arrow types by name of the column. The type of any other column is inferred.
         columns: names of the columns to read. None: all columns.
         head_only: True to read only the first bytes of the file.
 
-        If the with-block raises an error of reading, MalformedInput is raised instead.
+        An error of reading in the with-block is replaced by MalformedInput.
         """
         convert = pacsv.ConvertOptions(column_types=types, include_columns=columns, decimal_point=self.form.decimal)
         encoding = self.form.encoding
@@ -281,9 +293,10 @@ class CsvFile:
             raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
 
     def _check_last_field(self, batch: pa.RecordBatch) -> None:
-        """Raise MalformedInput if a quote is not closed at the end of the file.
+        """Raise MalformedInput if the last quote is not closed.
 
-        The last field then includes the rest of the file, and so has line breaks.
+        A field with an open quote includes the rest of the file. So only a last field with line
+        breaks can have an open quote.
 
         batch: last Arrow batch of the file.
         """
@@ -292,10 +305,10 @@ class CsvFile:
             self._refuse_open_quote()
 
     def refuse_decimal_commas(self, names: list[str]) -> None:
-        """Raise MalformedInput if numbers are written with a decimal comma, as in 0,5.
+        """Raise MalformedInput if numbers have a decimal comma.
 
-        They would be read as strings. Only the first rows are checked. Nothing is checked if the
-        caller has set another decimal separator than ".".
+        Numbers such as 0,5 would be read as strings. Only the first rows are checked. Nothing is
+        checked if the caller has set another decimal separator than ".".
 
         names: names of the columns to check.
         """
@@ -308,9 +321,9 @@ class CsvFile:
                     self._raise_for_first_bad_line({name: pa.float64()})
 
     def _refuse_open_quote(self) -> None:
-        """Raise MalformedInput if a quote in the last row of the file is not closed.
+        """Raise MalformedInput if the file ends within a quote.
 
-        The error names the line at which the row begins.
+        The error names the line at which the last row begins.
         """
         start = 1
         end = 0
@@ -323,9 +336,9 @@ class CsvFile:
             self._fail(start, "a quote begins in this row that does not end; close or remove it.")
 
     def raise_located(self, error: StreamDRError, types: dict[str, pa.DataType], line: int) -> NoReturn:
-        """Raise MalformedInput, which names the line, in place of another error.
+        """Raise MalformedInput with the line of another error.
 
-        error: error that was raised when the rows of a block were converted.
+        error: the other error, which was raised when the rows of a block were converted.
         types: Arrow types by name of the column. They are needed to find the line.
         line: approximate line number of the block's first row. The error names this line if the
             exact line is not found.
@@ -385,9 +398,10 @@ class CsvFile:
                 )
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield a pair (line, fields) for each record of the file, read with Python's csv module.
+        """Yield the line number and the fields of each record.
 
-        line: line number at which the record ends.
+        A record is a row or the header. The line number is the number of the line at which the
+        record ends. The records are read with Python's csv module.
 
         Raises MalformedInput if a record is too long or has a quote that is not closed.
         """
@@ -434,28 +448,31 @@ class CsvFile:
             raise MalformedInput(f"{self.path} cannot be unpacked ({e}).", file=self.path) from e
 
     def _decoded_lines(self, file: IO[bytes]) -> Iterator[str]:
-        """Yield the lines of a file in another encoding than UTF-8 as strings.
+        """Yield the lines of a file as strings.
 
-        Bytes that cannot be decoded become the replacement character "�".
+        The file is decoded from `form.encoding`, which is not UTF-8. Bytes that cannot be decoded
+        become the replacement character "�".
         """
         with io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="") as text:
             yield from iter(partial(text.readline, LONGEST // 4), "")
 
     def _raise_for_first_bad_line(self, types: dict[str, pa.DataType]) -> None:
-        """Find the first row that cannot be parsed, and raise MalformedInput with its line.
+        """Raise MalformedInput for the first row with an error.
 
-        Such a row has a wrong number of fields, or a field that does not have its column's type.
-        Nothing is raised if there is no such row.
+        The error names the line. A row has an error if its number of fields is wrong, or if a
+        field does not have its column's type. Nothing is raised if no row has an error.
 
         types: Arrow types by name of the column.
         """
         records = itertools.islice(self._records(), int(self.form.header is not False), None)
         checked = [
-            (j, name, types[name]) for j, name in enumerate(self.names) if name in types and types[name] != pa.string()
+            _TypedColumn(j, name, types[name])
+            for j, name in enumerate(self.names)
+            if name in types and types[name] != pa.string()
         ]
 
-        # Many rows are checked at once, column by column, which is fast.
-        # Only if there is an error among them, they are checked one by one.
+        # A group of many rows is checked at once, column by column, which is fast.
+        # The rows of a group are checked one by one only if the group has an error.
         group_rows = max(1, _SEARCHED_FIELDS // len(self.names))
         while group := list(itertools.islice(records, group_rows)):
             is_rectangular = all(len(fields) == len(self.names) for _, fields in group)
@@ -466,13 +483,15 @@ class CsvFile:
             for line, fields in group:
                 self._check_record(line, fields, checked)
 
-    def _check_record(self, line: int, fields: list[str], checked: list[tuple[int, str, pa.DataType]]) -> None:
-        """Raise MalformedInput if a row cannot be parsed.
+    def _check_record(self, line: int, fields: list[str], checked: "list[_TypedColumn]") -> None:
+        """Raise MalformedInput if a row has an error.
 
-        Such a row has a wrong number of fields, or a field that does not have its column's type.
+        A row has an error if its number of fields is wrong, or if a field does not have its
+        column's type.
 
         line: line number at which the row ends.
-        checked: (index, name, Arrow type) of each column whose values are not strings.
+        fields: fields of the row.
+        checked: the columns whose values are not strings.
         """
         if len(fields) != len(self.names):
             self._fail(line, f"{len(fields)} fields where {len(self.names)} are needed.")
@@ -484,9 +503,9 @@ class CsvFile:
                 self._fail(line, f"{fields[j]!r} in column {name!r} is no {_type_hint(fields[j], kind)}.", j + 1)
 
     def _all_parse(self, fields: list[str], kind: pa.DataType) -> bool:
-        """Return True if all fields of a column can be parsed.
+        """Return True if all fields can be parsed.
 
-        A field that stands for a missing value counts as parsed where missing values are allowed.
+        A field that stands for a missing value can be parsed if missing values are allowed.
 
         fields: fields of one column.
         kind: Arrow type of the column.
@@ -503,11 +522,23 @@ class CsvFile:
         raise MalformedInput(f"{self.path}, line {line}: {message}", file=self.path, line=line, column=column)
 
 
+class _TypedColumn(NamedTuple):
+    """A column whose values must have an Arrow type.
+
+    number: index of the column among all columns of the file, from 0.
+    """
+
+    number: int
+    name: str
+    kind: pa.DataType
+
+
 def _type_hint(field: str, kind: pa.DataType) -> str:
-    """Return the last words of the error message for a field of a wrong type.
+    """Return the end of an error message on a wrong type.
 
     The message begins with "FIELD in column NAME is no".
 
+    field: field that does not have the type.
     kind: Arrow type that the field should have.
     """
     if kind == pa.float64() and _is_number(field.replace(",", ".")):
@@ -526,7 +557,7 @@ def _is_number(text: str) -> bool:
 def _are_default_names(names: list[str]) -> bool:
     """Return True if column names are consecutive whole numbers.
 
-    Such a line is probably a header: programs write 0, 1, 2 … for columns without names, and
-    columns may be named by years.
+    A line of consecutive whole numbers is probably a header. Programs write 0, 1, 2 … for columns
+    without names, and columns may be named by years.
     """
     return all(name.isdigit() for name in names) and all(int(b) == int(a) + 1 for a, b in itertools.pairwise(names))

@@ -29,12 +29,14 @@ _SqliteRow = tuple[int | float | str | bytes | None, ...]
 
 
 def read_sqlite(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Yield the rows of an SQLite table or view in blocks.
+    """Yield the rows of an SQLite table in blocks.
+
+    The table may be a view.
 
     path: FILE!TABLE, or FILE if the file has only one table.
     rows: maximum number of rows in a block.
 
-    Raises SourceMissing if there is no such file or table. Raises SchemaMismatch, and
+    Raises SourceMissing if the file or the table does not exist. Raises SchemaMismatch. Raises
     MalformedInput, which names the file.
     """
     file, table = _split_table_name(path)
@@ -56,6 +58,8 @@ def _sqlite_blocks(path: FileName, cursor: sqlite3.Cursor, roles: Roles, rows: i
     """
     names = [column[0] for column in cursor.description]
     features = feature_columns(names, roles)
+
+    # The first rows decide the type of each column.
     pieces = _pieces(cursor, rows)
     if (piece := next(pieces, None)) is None:
         return
@@ -72,9 +76,9 @@ def _sqlite_blocks(path: FileName, cursor: sqlite3.Cursor, roles: Roles, rows: i
 
 
 def _pieces(cursor: sqlite3.Cursor, rows: int) -> Iterator[list[_SqliteRow]]:
-    """Yield the rows of a query in lists of at most `rows` rows.
+    """Yield the rows of a query in lists.
 
-    A list has fewer rows if the rows are long.
+    rows: maximum number of rows in a list. A list has fewer rows if the rows are long.
     """
     piece: list[_SqliteRow] = []
     size = 0
@@ -116,7 +120,9 @@ def _record_batch(
 
 
 def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Yield the rows of a DuckDB table or view in blocks.
+    """Yield the rows of a DuckDB table in blocks.
+
+    The table may be a view.
 
     path: FILE!TABLE, or FILE if the file has only one table.
     rows: maximum number of rows in a block.
@@ -147,7 +153,7 @@ def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROW
 def _split_table_name(path: FileName) -> tuple[str, str]:
     """Split a path FILE!TABLE into FILE and TABLE.
 
-    TABLE is "" if the path has no "!". Raises SourceMissing if there is no such file.
+    TABLE is "" if the path has no "!". Raises SourceMissing if FILE does not exist.
     """
     file, _, table = str(path).partition("!")
     if not Path(file).is_file():
@@ -158,11 +164,11 @@ def _split_table_name(path: FileName) -> tuple[str, str]:
 def _choose_table(path: FileName, name: str, tables: list[str]) -> str:
     """Return the name of the table to read.
 
-    path: path that the caller gave, for the error message.
+    path: path FILE!TABLE, for the error message.
     name: name of the requested table. "" means the only table of the file.
     tables: names of all tables of the file.
 
-    Raises SourceMissing if there is no such table, or if `name` is "" and the file has several
+    Raises SourceMissing if the table does not exist, or if `name` is "" and the file has several
     tables.
     """
     if not name and len(tables) == 1:
@@ -181,9 +187,10 @@ def _quote_identifier(name: str) -> str:
 
 @contextmanager
 def _readable(path: FileName, database_error: type[Exception]) -> Iterator[None]:
-    """Turn errors of the database that the with-block raises into MalformedInput.
+    """Replace database errors in the with-block by MalformedInput.
 
-    database_error: base class of these errors.
+    path: path of the file, for the error message.
+    database_error: base class of the database's errors.
     """
     try:
         yield

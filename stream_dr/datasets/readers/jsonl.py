@@ -8,7 +8,7 @@ Arrow reads the file in pieces of 1 MiB. The values in the first piece decide th
 column. Numeric features are read as floats. One piece and its parsed columns are in memory.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -19,7 +19,7 @@ import pyarrow.json as pajson
 
 from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.arrow_stream import open_for_arrow
-from stream_dr.datasets.readers.columns import Roles, blocks_of, feature_columns, needs_raw, type_of
+from stream_dr.datasets.readers.columns import RaiseLocated, Roles, blocks_of, feature_columns, needs_raw, type_of
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_lines
 from stream_dr.errors import MalformedInput, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
@@ -40,7 +40,7 @@ _SECONDS_A_DAY = 86_400
 
 
 def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Yield the rows of a file of JSON lines in blocks.
+    """Yield the rows of a JSON lines file in blocks.
 
     rows: maximum number of rows in a block.
 
@@ -54,6 +54,9 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
 
     features = feature_columns(schema.names, roles)
     floats = {name: _float_type(schema.field(name).type) for name in (*(features or ()), *roles.number_columns())}
+
+    # Choose the Arrow type of each column. In a table, each feature has its own type. In a matrix,
+    # all features are floats.
     day_columns: list[str] = []
     if needs_raw(first, features, roles):
         roles = roles._replace(raw=True)
@@ -80,9 +83,10 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
 
 
 def _are_days(column: pa.Array) -> bool:
-    """Return True if a column has days, which are dates without a time.
+    """Return True if all timestamps of a column are at midnight.
 
-    Arrow reads days as timestamps at midnight.
+    The column then has days, which are dates without a time. Arrow reads days as timestamps at
+    midnight.
     """
     return (
         pa.types.is_timestamp(column.type) and len(column) > column.null_count and not len(_rows_after_midnight(column))
@@ -90,7 +94,9 @@ def _are_days(column: pa.Array) -> bool:
 
 
 def _rows_after_midnight(column: pa.Array) -> np.ndarray:
-    """Return the numbers of the rows whose timestamp is not at midnight.
+    """Return the rows whose timestamp is not at midnight.
+
+    The result has the indices of these rows. A missing timestamp counts as midnight.
 
     column: timestamps in seconds.
     """
@@ -98,16 +104,14 @@ def _rows_after_midnight(column: pa.Array) -> np.ndarray:
     return np.flatnonzero(seconds % _SECONDS_A_DAY)
 
 
-def _midnights_as_days(
-    batch: pa.RecordBatch, name: str, fail: Callable[[StreamDRError, int], NoReturn]
-) -> pa.RecordBatch:
-    """Return the batch with a column of timestamps converted to days.
+def _midnights_as_days(batch: pa.RecordBatch, name: str, fail: RaiseLocated) -> pa.RecordBatch:
+    """Return a batch with a column's timestamps converted to days.
 
     Arrow reads days as timestamps at midnight.
 
     name: name of the column.
-    fail: function that raises the given error and names the line. It is called if a timestamp is
-        not at midnight.
+    fail: function that raises an error with the line. Its arguments are the error and the index of
+        the row in the batch. It is called if a timestamp is not at midnight.
     """
     column = batch.column(name)
     if len(others := _rows_after_midnight(column)):
@@ -123,10 +127,10 @@ def _midnights_as_days(
 
 
 def _check_keys(path: FileName) -> None:
-    """Raise MalformedInput if the first lines have too many different keys.
+    """Raise MalformedInput if the first lines have too many keys.
 
-    Arrow allocates a value for each row and each key, so such a file would take too much memory.
-    The limit is _MOST_CELLS.
+    Arrow allocates a value for each row and each different key, so a file with many different keys
+    would take too much memory. The limit is _MOST_CELLS.
     """
     rows = 0
     size = 0
@@ -153,10 +157,12 @@ def _parse_line(lines: Lines, i: int) -> object:
 
 
 def _add_keys(value: object, path: str, names: set[str]) -> int:
-    """Add the keys of an object and of all nested objects to `names`.
+    """Add the keys of an object and its nested objects to `names`.
 
+    value: parsed JSON value. A value without objects has no keys.
     path: keys that lead to the object within its line, joined by dots. A key is added as
         "path.key".
+    names: set to which the keys are added.
 
     Returns the number of objects, nested objects included.
     """
@@ -169,7 +175,9 @@ def _add_keys(value: object, path: str, names: set[str]) -> int:
 
 
 def _float_type(inferred: pa.DataType) -> pa.DataType:
-    """Return the Arrow type in which a numeric feature is read. Integers are read as floats.
+    """Return the Arrow type for reading a numeric feature.
+
+    Integers are read as floats.
 
     inferred: type that Arrow has inferred from the first values.
     """
@@ -182,14 +190,13 @@ def _float_type(inferred: pa.DataType) -> pa.DataType:
 def _open_reader(
     path: FileName, schema: pa.Schema | None, floats: dict[str, pa.DataType]
 ) -> Iterator[pa.RecordBatchReader]:
-    """Open a file with Arrow's JSON reader.
+    """Return a context manager that opens Arrow's JSON reader.
 
     schema: Arrow types of the columns. None: Arrow infers them from the first lines.
     floats: Arrow types of the columns whose values must be numbers, by name of the column. After
         an error, they are used to find the line with the error.
 
-    If opening the file or the with-block raises an error of reading, MalformedInput is raised
-    instead.
+    An error of opening the file, or of reading in the with-block, is replaced by MalformedInput.
     """
     read = pajson.ReadOptions(block_size=PIECE)
     parse = pajson.ParseOptions(explicit_schema=schema, newlines_in_values=False)
@@ -202,15 +209,15 @@ def _open_reader(
 
 
 def _raise_for_first_bad_line(path: FileName, floats: dict[str, pa.DataType]) -> None:
-    """Find the first line that cannot be parsed, and raise MalformedInput with its number.
+    """Raise MalformedInput for the first line with an error.
 
-    A line cannot be parsed in these cases:
+    The error names the number of the line. A line has an error in these cases:
 
     - The line is not a JSON object.
-    - A value has another JSON type than the values of the same key in earlier lines.
+    - A value has another JSON type than the values of its key in earlier lines.
     - A column whose values must be numbers has no number.
 
-    Nothing is raised if there is no such line.
+    Nothing is raised if no line has an error.
 
     floats: Arrow types of the columns whose values must be numbers, by name of the column.
     """

@@ -1,17 +1,17 @@
 """Labels: convert the label fields of text formats to Targets.
 
-All rows of a file have the same kind of targets. If the caller does not declare the kind, the
-label fields of the first rows decide:
+All rows of a file have one kind of targets. If the caller does not declare the kind, the label
+fields of the first rows decide. The first rule that applies is used:
 
-- If some field is empty or has a comma, rows have several labels.
-- Otherwise, if some field is a word or all fields are whole numbers, rows have one label.
-- Otherwise the targets are numbers.
+1. If some field is empty or has a comma, rows have several labels.
+2. If some field is a word or all fields are whole numbers, rows have one label.
+3. In all other cases the targets are numbers.
 
 If a later row has another kind of targets, an error is raised that names the line.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from stream_dr.targets.label_codes import EXACT
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
@@ -53,10 +53,10 @@ class LabelParser:
         return [self._parse_label(part, row, fail) for part in field.split(",") if part]
 
     def _parse_label(self, field: str, row: int, fail: Fail) -> str | int:
-        """Return the label in a field, as an int if the file's labels are whole numbers.
+        """Return the label in a field.
 
-        The first label of the file decides whether labels are whole numbers. `fail` is called if
-        the field is not one label of this type.
+        The label is an int if the file's labels are whole numbers. The first label of the file
+        decides this. `fail` is called if the field is not one label of this type.
         """
         if not field or "," in field:
             fail(row, f"label {field!r} where one label is needed; give target=multilabel for several labels a row.")
@@ -83,10 +83,10 @@ class LabelParser:
 
 
 def _whole_number(field: str) -> int | None:
-    """Return the integer in a field, or None if the field is not an integer.
+    """Return the integer in a field.
 
-    "3.0" and "3e0" are integers too. But None is returned if a number in such a notation is so
-    large that a double cannot represent every integer of its size.
+    None is returned if the field is not an integer. "3.0" and "3e0" are integers, too. If they are
+    so large that a double cannot represent every integer of their size, None is returned.
     """
     # Python parses 1_000 as a number. In a file it is a word.
     if "_" in field:
@@ -102,8 +102,8 @@ def _whole_number(field: str) -> int | None:
     return int(number) if number.is_integer() and abs(number) < EXACT else None
 
 
-def _infer_kind(fields: Sequence[str]) -> str:
-    """Return the kind of targets of a file: "class", "multilabel" or "continuous".
+def _infer_kind(fields: Sequence[str]) -> Literal["class", "multilabel", "continuous"]:
+    """Return the kind of targets of a file.
 
     fields: label fields of the first rows.
     """

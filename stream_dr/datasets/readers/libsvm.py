@@ -58,9 +58,12 @@ def read_libsvm(
 
 
 def split_labels(lines: Lines) -> tuple[list[str], np.ndarray]:
-    """Return the label field of each line, and the offset of its index:value pairs.
+    """Split each line into its label field and its pairs.
 
-    The label field is "" if a line has no label. The offsets (lines,) count bytes in `lines.data`.
+    Returns two values:
+
+    - The label field of each line, "" if a line has no label.
+    - The offset (lines,) in `lines.data` at which the index:value pairs of each line start.
     """
     fields = []
     pair_starts = np.empty(lines.rows, np.int64)
@@ -70,6 +73,7 @@ def split_labels(lines: Lines) -> tuple[list[str], np.ndarray]:
         stop = blank.start() if blank else end
         field = data[start:stop]
 
+        # A line that begins with index:value has no label. A field qid:… after the label is skipped.
         if b":" in field:
             field = b""
             stop = start
@@ -83,10 +87,12 @@ def split_labels(lines: Lines) -> tuple[list[str], np.ndarray]:
 
 
 def refuse_undeclared_columns(lines: Lines, X: Rows, n_features: int | None) -> None:
-    """Raise MalformedInput if a row has a column beyond the declared number of columns.
+    """Raise MalformedInput if a row has an undeclared column.
 
-    The error names the first line with such a column.
+    The index of an undeclared column is at least n_features. The error names the first line with
+    an undeclared column.
 
+    lines: lines of the rows, for the error message.
     X: rows that were parsed from the lines.
     n_features: declared number of columns. None: any number is allowed.
     """

@@ -68,13 +68,17 @@ class Lines(NamedTuple):
         return len(self.numbers)
 
     def text(self, i: int) -> str:
-        """Return line `i` as a string. The first of these lines is line 0."""
+        """Return line `i` as a string.
+
+        The lines are counted from 0 among the lines of this object.
+        """
         return self.data[self.starts[i] : self.ends[i]].tobytes().decode("utf-8", "replace")
 
     def fail(self, i: int, message: str) -> NoReturn:
-        """Raise MalformedInput for line `i`, counted from 0 among these lines.
+        """Raise MalformedInput for line `i`.
 
-        The error names the file and the number of the line in the file.
+        The lines are counted from 0 among the lines of this object. The error names the file and
+        the number of the line in the file.
         """
         number = int(self.numbers[i])
         raise MalformedInput(f"{self.path}, line {number}: {message}", file=self.path, line=number)
@@ -85,7 +89,7 @@ def open_bytes(path: FileName) -> IO[bytes]:
 
     path: path of the file, or archive.zip!member.
 
-    Raises SourceMissing if there is no such file or member.
+    Raises SourceMissing if the file or the member does not exist.
     """
     archive, _, member = str(path).partition("!")
     if not Path(archive).is_file():
@@ -105,12 +109,12 @@ def open_bytes(path: FileName) -> IO[bytes]:
 
 
 def _open_member(archive: str, member: str) -> IO[bytes]:
-    """Open a member of a zip archive as a stream of decompressed bytes.
+    """Open a member of a zip archive as decompressed bytes.
 
     archive: path of the archive.
     member: name of the member. "" means the only file of the archive.
 
-    Raises SourceMissing if there is no such member.
+    Raises SourceMissing if the member does not exist.
     """
     packed = zipfile.ZipFile(archive)
     files = [info.filename for info in packed.infolist() if not info.is_dir()]
@@ -165,10 +169,10 @@ def _next_lines(lines: Iterator[bytes], rows: int) -> Iterator[bytes]:
 
 
 def _raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a file as bytes, with their line breaks.
+    """Yield the lines of a file as bytes.
 
-    A byte order mark is removed. Raises MalformedInput if the file cannot be decompressed or a
-    line is too long.
+    The lines include their line breaks. A byte order mark is removed. Raises MalformedInput if the
+    file cannot be decompressed or a line is too long.
     """
     number = 0
     try:
@@ -185,14 +189,16 @@ def _raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _parse_group(path: str, data: bytes, number: int, comment: bytes, first_line: int) -> Iterator[Lines]:
-    """Yield one Lines object with the lines in `data`, without blank lines and comments.
+    """Yield the lines in `data` as one Lines object.
 
-    Nothing is yielded if no line remains. Raises MalformedInput if a line has a NUL byte.
+    Blank lines and comments are left out. Nothing is yielded if no line remains. Raises
+    MalformedInput if a line has a NUL byte.
 
     path: path of the file, for the error message.
     data: bytes of some consecutive lines of the file.
-    number: number of the first of these lines in the file.
-    comment, first_line: as in `read_lines`.
+    number: number in the file of the first line in `data`, from 1.
+    comment: byte that starts a comment line. b"" means that there are no comments.
+    first_line: number in the file of the first line to yield. Earlier lines are left out.
     """
     if (nul := data.find(b"\0")) >= 0:
         line = number + data.count(b"\n", 0, nul)
@@ -202,6 +208,7 @@ def _parse_group(path: str, data: bytes, number: int, comment: bytes, first_line
             line=line,
         )
 
+    # Find the start and the end of each line.
     array = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(array == ord("\n"))
     if not data.endswith(b"\n"):
@@ -212,6 +219,7 @@ def _parse_group(path: str, data: bytes, number: int, comment: bytes, first_line
     # Files from Windows have a carriage return before the line break. Remove it from the line.
     ends = ends - ((ends > starts) & (array[np.maximum(ends - 1, 0)] == ord("\r")))
 
+    # Leave out early lines, lines of blanks, and comments.
     keep = numbers >= first_line
     keep &= np.logical_or.reduceat(array > ord(" "), starts)
     if comment:

@@ -3,9 +3,9 @@
 scipy reads files that were saved with MATLAB's options -v6 and -v7. Files of version 7.3 are HDF5
 and cannot be read. The error says how to save them again.
 
-The variables that the caller names are in memory as a whole, because the format compresses each
-variable at once and stores it by column. Data sets in this format are small (20 Newsgroups has
-4 MB).
+The variables that the caller names are in memory as a whole. They cannot be read in parts, because
+the format compresses a whole variable and stores its columns one after the other. Data sets in
+this format are small (20 Newsgroups has 4 MB).
 """
 
 from collections.abc import Iterator
@@ -82,7 +82,7 @@ def read_matlab(
 
 
 def _load_variables(path: FileName, names: list[str]) -> dict[str, Rows]:
-    """Read variables of a MATLAB file, and return them by name.
+    """Return variables of a MATLAB file, by name.
 
     names: names of the variables to read.
 
@@ -116,9 +116,10 @@ def _load_variables(path: FileName, names: list[str]) -> dict[str, Rows]:
 
 
 def _check_indices(path: FileName, matrix: Rows) -> None:
-    """Raise MalformedInput if a sparse matrix has an index outside its shape.
+    """Raise MalformedInput if a sparse matrix has wrong indices.
 
-    The check is needed because compiled code uses the indices without a check.
+    An index is wrong if it is outside the matrix's shape. The check is needed because compiled
+    code uses the indices without a check.
     """
     try:
         # scipy has already checked the indices of matrices in COO format.
@@ -129,9 +130,12 @@ def _check_indices(path: FileName, matrix: Rows) -> None:
 
 
 def _as_rows(path: FileName, name: str, values: Rows) -> Rows:
-    """Return a variable as float64 rows: a CSR matrix if it is sparse, otherwise an array.
+    """Return a variable as float64 rows.
+
+    A sparse variable becomes a CSR matrix, and a dense variable an array.
 
     name: name of the variable, for the error message.
+    values: the variable.
 
     Raises SchemaMismatch if the values are not numbers.
     """
@@ -143,7 +147,9 @@ def _as_rows(path: FileName, name: str, values: Rows) -> Rows:
 
 
 def _parse_labels(values: Rows, rows: int) -> Targets:
-    """Convert a variable to Targets. The shape and the values decide the kind of targets.
+    """Convert a variable to Targets.
+
+    The shape and the values of the variable decide the kind of targets:
 
     - Vector (n, 1) or (1, n) of whole numbers or strings: one label for each row.
     - Vector of other numbers: one numeric target for each row.
@@ -151,6 +157,7 @@ def _parse_labels(values: Rows, rows: int) -> Targets:
       label j.
     - Any other matrix (n, k): k numeric targets for each row.
 
+    values: the variable.
     rows: number of rows of the data set.
     """
     Y = values.toarray() if sp.issparse(values) else np.asarray(values)
@@ -178,9 +185,9 @@ def _parse_labels(values: Rows, rows: int) -> Targets:
 
 
 def _row_order(path: FileName, numbers: Rows, rows: int) -> np.ndarray:
-    """Return the numbers of a subset's rows, converted to start at 0.
+    """Return the indices of a subset's rows, from 0.
 
-    numbers: numbers of the subset's rows in the file, which start at 1.
+    numbers: numbers of the subset's rows in the file, from 1.
     rows: number of rows of the data set.
 
     Raises SchemaMismatch for a number outside the data set.

@@ -35,7 +35,7 @@ _ATTRIBUTE = re.compile(r"""@attribute\s+(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)
 
 
 class Header(NamedTuple):
-    """Header of an ARFF file.
+    """Names and types of the attributes of an ARFF file.
 
     Attributes
     ----------
@@ -53,9 +53,12 @@ class Header(NamedTuple):
 
 
 def label_names(xml: FileName) -> list[str]:
-    """Return the names of the labels in an XML file of MULAN, in the file's order.
+    """Return the label names in an XML file of MULAN.
 
-    Labels that are nested in other labels are included. Raises SourceMissing or MalformedInput.
+    The names are in the file's order. Labels that are nested in other labels are included. Raises
+    SourceMissing or MalformedInput.
+
+    xml: path of the file.
     """
     if not Path(xml).is_file():
         raise SourceMissing(f"there is no file {xml}; give MULAN's XML of label names.")
@@ -80,9 +83,9 @@ def read_arff(
     label: str | None = None,
     rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Yield blocks of dense or sparse float64 rows with their targets.
+    """Yield the rows and targets of an ARFF file in blocks.
 
-    If neither `labels` nor `label` is given, rows have no targets.
+    The rows are float64, dense or sparse. If `labels` and `label` are None, rows have no targets.
 
     Parameters
     ----------
@@ -151,10 +154,10 @@ class _RowParser:
     columns : ndarray
         Indices of the attributes with labels.
     names : list of str
-        Names of the labels, if each label is an attribute with the values 0 and 1. Otherwise
-        empty.
+        Names of the labels, if each label is an attribute with the values 0 and 1. Empty if the
+        labels are the values of one attribute, or if rows have no labels.
     class_parser : LabelParser or None
-        Parser of the values of the one attribute that has the labels. None if `names` is not empty
+        Parser of the labels, if they are the values of one attribute. None if `names` is not empty
         or rows have no labels.
     """
 
@@ -170,6 +173,7 @@ class _RowParser:
         self._feature_columns[self._features] = np.arange(len(self._features))
 
     def parse_dense(self, lines: Lines) -> Block:
+        """Return the rows of lines with values separated by commas."""
         table = np.empty((lines.rows, len(self._features)))
         labels: list[list[str]] = []
         for i in range(lines.rows):
@@ -183,12 +187,14 @@ class _RowParser:
         return Block(table, self._parse_targets(lines, labels), names=names)
 
     def parse_sparse(self, lines: Lines) -> Block:
+        """Return the rows of lines of the form {index value, …}."""
         indices: list[int] = []
         values: list[float] = []
         indptr = [0]
         labels: list[list[str]] = []
         for i in range(lines.rows):
             row = self._split_pairs(lines, i)
+            # A missing label attribute has the value 0.
             labels.append([row.pop(int(c), "0") for c in self._columns])
             attributes = sorted(row)
             indices.extend(self._feature_columns[attributes].tolist())
@@ -200,7 +206,7 @@ class _RowParser:
         return Block(X, self._parse_targets(lines, labels))
 
     def _split_pairs(self, lines: Lines, i: int) -> dict[int, str]:
-        """Return the values of a sparse row, by index of the attribute.
+        """Return the values of a sparse row, by attribute index.
 
         i: index of the row in `lines`.
         """
@@ -227,8 +233,11 @@ class _RowParser:
         return value
 
     def _parse_targets(self, lines: Lines, labels: list[list[str]]) -> Targets | None:
-        """Return the targets of some lines, or None if rows have no labels.
+        """Return the targets of some lines.
 
+        The result is None if rows have no labels.
+
+        lines: the lines, for error messages.
         labels: for each line, the values of the attributes with labels.
         """
         labels = [[word.strip().strip("'\"") for word in row] for row in labels]

@@ -84,9 +84,11 @@ class _ArrayReader:
             )
 
     def rows_at_once(self, rows: int) -> int:
-        """Return how many rows to read at a time, so that they take at most PIECE bytes.
+        """Return the number of rows to read at a time.
 
-        At least 1 and at most `rows` is returned.
+        These rows take at most PIECE bytes, unless one row takes more. The number is at least 1.
+
+        rows: largest number to return.
         """
         return max(1, min(rows, PIECE // self._row_bytes))
 
@@ -178,9 +180,11 @@ def read_npz(
 
 
 def _open_targets(files: ExitStack, path: str) -> _ArrayReader:
-    """Open a file with an array of targets, and return a reader of the array.
+    """Open a file of targets, and return a reader.
 
-    files: the caller's stack of open files, which closes the file in the end.
+    Raises SchemaMismatch if the array cannot be targets.
+
+    files: stack of the caller's open files. The opened file is closed with this stack.
     path: path of a .npy file, or archive.npz!member.
     """
     Y = _ArrayReader(files.enter_context(open_bytes(path)), path)
@@ -189,9 +193,10 @@ def _open_targets(files: ExitStack, path: str) -> _ArrayReader:
 
 
 def _load_sparse(path: FileName) -> sp.csr_matrix:
-    """Read a sparse matrix that scipy.sparse.save_npz wrote, and return it as float64 CSR.
+    """Return the sparse matrix in a .npz file as float64 CSR.
 
-    All indices are checked, because compiled code uses them without a check.
+    scipy.sparse.save_npz has written the file. All indices are checked, because compiled code uses
+    them without a check.
     """
     X = sp.load_npz(path)
     if X.format not in ("csr", "csc"):
@@ -203,8 +208,11 @@ def _load_sparse(path: FileName) -> sp.csr_matrix:
 def _blocks(
     path: FileName, pieces: Iterator[Rows], n: int, Y: _ArrayReader | None, target: str, rows: int
 ) -> Iterator[Block]:
-    """Yield the rows of a file as Blocks with their targets.
+    """Combine rows and targets, and yield them as Blocks.
 
+    Raises InvalidTargets if the numbers of rows and targets differ.
+
+    path: path of the file, for error messages.
     pieces: the rows, `rows` at a time.
     n: total number of rows.
     Y: reader of the targets, or None.
@@ -231,6 +239,7 @@ def _blocks(
 
 
 def _as_float64(X: np.ndarray) -> np.ndarray:
+    """Return an array as float64. Raises SchemaMismatch for an array of strings."""
     if X.dtype.kind == "U":
         raise SchemaMismatch("rows are strings, no numbers; save tables of words as CSV or Parquet.")
     return X.astype(np.float64)
@@ -239,8 +248,8 @@ def _as_float64(X: np.ndarray) -> np.ndarray:
 def _parse_piece(y: np.ndarray, target: str) -> Targets:
     """Convert some rows of an array to Targets.
 
-    target: kind of the targets. "auto": decide by the type and the values. A vector of floats that
-        are all whole numbers is then read as labels.
+    target: kind of the targets. "auto" means that the type and the values decide the kind. With
+        "auto", a vector of floats is read as labels if all floats are whole numbers.
     """
     is_whole = y.ndim == 1 and y.dtype.kind == "f" and target == "auto" and bool(np.all(y == np.floor(y)))
     return parse_targets(y, len(y), ("class",) if is_whole else KINDS, target)
@@ -248,7 +257,10 @@ def _parse_piece(y: np.ndarray, target: str) -> Targets:
 
 @contextmanager
 def _readable(path: FileName) -> Iterator[None]:
-    """Turn errors of reading that the with-block raises into MalformedInput."""
+    """Replace errors of reading in the with-block by MalformedInput.
+
+    path: path of the file, for the error message.
+    """
     try:
         yield
     except StreamDRError:

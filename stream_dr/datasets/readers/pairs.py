@@ -29,15 +29,15 @@ _RANGE_MESSAGES = (
 )
 """Ends of the error message for a column number that is out of range.
 
-The first is for files whose columns are numbered from 0, the second for files whose columns are
-numbered from 1.
+The first message is for files whose columns are numbered from 0. The second message is for files
+whose columns are numbered from 1.
 """
 
 
 def parse_pairs(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int = 0) -> sp.csr_matrix:
-    """Parse the index:value pairs of lines into a CSR matrix (lines, columns).
+    """Parse the index:value pairs of lines into a matrix.
 
-    The values are float64. The column indices of each row are sorted.
+    The matrix is CSR float64 (lines, columns). The column indices of each row are sorted.
 
     Parameters
     ----------
@@ -64,17 +64,23 @@ class _NotPairsError(Exception):
 
 
 def _parse(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int) -> sp.csr_matrix:
-    """Parse the pairs of all lines at once. The parameters are as in `parse_pairs`.
+    """Parse the index:value pairs of all lines at once.
 
-    Raises ArrowInvalid or _NotPairsError if some line has an error. These errors do not name the
-    line.
+    Returns a CSR matrix (lines, columns). Raises ArrowInvalid or _NotPairsError if some line has
+    an error. These errors do not name the line.
+
+    pair_starts: (lines,). Offset in `lines.data` at which the pairs of each line start.
+    first_index: number of the first column in the file, 0 or 1.
+    width: minimum number of columns of the matrix.
     """
+    # Each pair has two tokens, the index and the value, with a colon between them.
     n_tokens, text = _count_tokens(lines, pair_starts)
     colons_before = np.concatenate(([0], np.cumsum(text == COLON)))
     n_pairs = colons_before[lines.ends] - colons_before[pair_starts]
     if np.any(n_tokens != 2 * n_pairs):
         raise _NotPairsError
 
+    # Parse all tokens as numbers. Every second number is an index.
     text[text == COLON] = SPACE
     numbers = _parse_numbers(text)
     if len(numbers) != n_tokens.sum():
@@ -100,10 +106,14 @@ def _parse(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int) 
 
 
 def _count_tokens(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of tokens per line, and the blanked text.
+    """Count the tokens of each line.
 
-    The numbers are (lines,). A token is an index or a value. The blanked text is a copy of the
-    bytes of the lines, in which everything but the pairs is replaced by blanks.
+    A token is an index or a value. Returns two values:
+
+    - The number of tokens of each line, (lines,).
+    - A copy of the lines' bytes. Everything except the pairs is replaced by blanks.
+
+    pair_starts: (lines,). Offset in `lines.data` at which the pairs of each line start.
     """
     text = lines.data.copy()
 
@@ -129,7 +139,7 @@ def _count_tokens(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np
 def _blank_comments(text: np.ndarray, comments: np.ndarray, lines: Lines) -> None:
     """Replace comments by blanks, in place.
 
-    text: bytes of the lines, which are changed.
+    text: bytes of the lines. This array is changed.
     comments: offsets of the "#" characters in `text`.
     """
     for start in comments.tolist():
@@ -138,7 +148,7 @@ def _blank_comments(text: np.ndarray, comments: np.ndarray, lines: Lines) -> Non
 
 
 def _parse_numbers(text: np.ndarray) -> np.ndarray:
-    """Parse numbers that are separated by blanks, and return them as float64.
+    """Parse numbers that are separated by blanks, as float64.
 
     text: bytes of the numbers.
     """
@@ -153,9 +163,12 @@ def _parse_numbers(text: np.ndarray) -> np.ndarray:
 
 
 def _raise_for_first_bad_line(lines: Lines, pair_starts: np.ndarray, first_index: int) -> None:
-    """Raise MalformedInput for the first line whose pairs have an error.
+    """Raise MalformedInput for the first line with a wrong pair.
 
-    The parameters are as in `parse_pairs`.
+    Nothing is raised if the pairs of all lines are valid.
+
+    pair_starts: (lines,). Offset in `lines.data` at which the pairs of each line start.
+    first_index: number of the first column in the file, 0 or 1.
     """
     for i in range(lines.rows):
         text = lines.data[pair_starts[i] : lines.ends[i]].tobytes().decode("utf-8", "replace").partition("#")[0]

@@ -1,7 +1,6 @@
 """Read Parquet files, and Arrow IPC files and streams, batch by batch.
 
-Uncompressed files with the columns of a shard can be used as shards, and need not be read by this
-module.
+Uncompressed files with the columns of a shard can be used as shards directly, without this module.
 
 One batch is in memory at a time. For a Parquet file, Arrow also buffers a part of the row group.
 Arrow's pre-buffering is switched off, because it would hold all buffers until the file is closed.
@@ -50,7 +49,9 @@ def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_RO
 
 
 def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
-    """Yield the rows of an Arrow IPC file or stream in blocks.
+    """Yield the rows of an Arrow IPC file in blocks.
+
+    The file has the file format or the stream format of Arrow IPC.
 
     path: path of the file, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     rows: maximum number of rows in a block.
@@ -64,12 +65,14 @@ def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) 
 
 
 def _checked_file(path: FileName, packed: IO[bytes]) -> IO[bytes]:
-    """Open an Arrow IPC file or stream, and check that its messages are valid.
+    """Open an Arrow IPC file and check its messages.
 
+    The file has the file format or the stream format of Arrow IPC. Returns the uncompressed file.
+    Raises the errors of `check_messages`.
+
+    path: path of the file, which may be compressed.
     packed: stream of the file's uncompressed bytes. If the file is compressed, the stream is
         copied to a temporary file.
-
-    Returns the uncompressed file. Raises the errors of `check_messages`.
     """
     if Path(path).suffix.lower() not in PACKED and "!" not in str(path):
         file = pa.memory_map(str(path))
@@ -85,7 +88,10 @@ def _checked_file(path: FileName, packed: IO[bytes]) -> IO[bytes]:
 
 
 def _open_stream(file: IO[bytes]) -> pa.RecordBatchReader:
-    """Open an Arrow IPC file or stream as a stream of batches."""
+    """Open an Arrow IPC file as a stream of batches.
+
+    The file has the file format or the stream format of Arrow IPC.
+    """
     # An IPC file is the bytes ARROW1, two bytes of padding, and then an IPC stream.
     if file.read(6) == b"ARROW1":
         file.read(2)
@@ -96,8 +102,9 @@ def _open_stream(file: IO[bytes]) -> pa.RecordBatchReader:
 
 @contextmanager
 def _readable(path: FileName, kind: str) -> Iterator[None]:
-    """Turn errors of Arrow that the with-block raises into MalformedInput.
+    """Replace Arrow's errors in the with-block by MalformedInput.
 
+    path: path of the file, for the error message.
     kind: end of the error message "PATH is not …".
     """
     try:

@@ -30,11 +30,14 @@ RCV1_WIDTH = 47_236
 
 
 class Topics:
-    """Topics of all documents, read from a topics file.
+    """Labels of all documents of RCV1, read from a file.
 
-    path: path of the topics file.
+    path: path of the file.
 
-    labels: attribute with the names of the topics, in the order in which they first appear.
+    Attributes
+    ----------
+    labels : tuple of str
+        Names of the topics, in the order in which they first appear in the file.
     """
 
     def __init__(self, path: FileName) -> None:
@@ -68,6 +71,7 @@ class Topics:
         documents: numbers of the documents, (rows,) int64. A document that is not in the topics
             file has no target.
         """
+        # The topics of a document are the entries low to high of the sorted arrays.
         low = np.searchsorted(self._documents, documents, side="left")
         high = np.searchsorted(self._documents, documents, side="right")
         counts = high - low
@@ -87,17 +91,17 @@ def read_lyrl2004(
     n_features: int | None = RCV1_WIDTH,
     rows: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
-    """Yield blocks of sparse float64 rows from the files of LYRL2004.
+    """Yield the rows of the LYRL2004 files in blocks.
 
-    The topics of a row are its labels, and the number of its document is its id. The columns are
-    numbered from 1 in the files.
+    The rows are sparse float64. The topics of a row are its labels, and the number of its document
+    is its id. The columns are numbered from 1 in the files.
 
     Parameters
     ----------
     vectors : path or sequence of paths
         Vector files, read in this order.
     topics : path
-        Topics file (rcv1-v2.topics.qrels).
+        Path of the file of topics (rcv1-v2.topics.qrels).
     n_features : int or None
         Number of columns. None: a block has as many columns as have occurred so far in the file.
     rows : int
@@ -118,10 +122,12 @@ def read_lyrl2004(
 
 
 def _split_documents(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
-    """Return the document id of each line, and where its index:value pairs begin.
+    """Split each line into its document number and its pairs.
 
-    Both arrays are (lines,) int64. A document id is the integer at the start of a line. The pairs
-    begin at an offset in bytes in `lines.data`.
+    Returns two int64 arrays (lines,):
+
+    - The document number of each line, which is the integer at the start of the line.
+    - The offset in `lines.data` at which the index:value pairs of each line start.
     """
     documents = np.empty(lines.rows, np.int64)
     pair_starts = np.empty(lines.rows, np.int64)
@@ -139,7 +145,7 @@ def _split_documents(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
 def read_indicator(
     X: Rows, Y: Rows, names: Sequence[str], ids: Sequence[int] | np.ndarray | None = None, rows: int = BLOCK_ROWS
 ) -> Iterator[Block]:
-    """Yield blocks of rows whose labels are given as a matrix of 0 and 1.
+    """Yield rows with a matrix of labels in blocks.
 
     For example, after `bunch = fetch_rcv1()` call
     read_indicator(bunch.data, bunch.target, bunch.target_names, bunch.sample_id).

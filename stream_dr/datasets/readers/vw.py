@@ -4,8 +4,8 @@ A line must have exactly one namespace. An index is the number of a column, from
 of an index is an error that names the line, because names would have to be hashed first.
 
 An importance weight and a tag may follow the label (`1 0.5 'tag |f 3:1`). If the first line of the
-file has a weight, the weights are the weights of the rows. Otherwise they are ignored. Tags are
-always ignored.
+file has an importance weight, the importance weights become the weights of the rows. If the first
+line has no importance weight, all importance weights are ignored. Tags are always ignored.
 
 About 1,000 lines are in memory at a time. One core reads about 2 million index:value pairs a
 second.
@@ -66,10 +66,13 @@ def read_vw(
 
 
 def _split_heads(lines: Lines) -> tuple[list[str], list[float | None], np.ndarray]:
-    """Parse what precedes the index:value pairs in each line.
+    """Split each line into label, weight and pairs.
 
-    Returns three values for each line: its label field, its weight or None, and the offset in
-    `lines.data` at which its pairs start.
+    Returns three values:
+
+    - The label field of each line, "" if a line has no label.
+    - The weight of each line, None if a line has no weight.
+    - The offset (lines,) in `lines.data` at which the index:value pairs of each line start.
     """
     fields = []
     weights = []
@@ -93,7 +96,10 @@ def _split_heads(lines: Lines) -> tuple[list[str], list[float | None], np.ndarra
 
 
 def _parse_weight(text: str) -> float | None:
-    """Return the weight in a field, or None if the field is a tag."""
+    """Return the weight in a field.
+
+    The result is None if the field is a tag.
+    """
     try:
         return float(text)
     except ValueError:
