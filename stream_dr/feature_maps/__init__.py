@@ -1,4 +1,4 @@
-"""Feature maps, which transform rows before an estimator learns or projects them.
+"""Feature maps transform rows before an estimator learns or projects the rows.
 
 An estimator has a parameter `feature_map`, whose value is a spec of a map. A spec is a dict that
 can be sent as JSON and stored in files. For example, `random_fourier(500, gamma=0.1)` returns a
@@ -13,11 +13,13 @@ dict with the entries `"map": "random_fourier", "n_features": 500, "gamma": 0.1`
 - `table`: encoding of a table (categories, dates, texts, missing values) as numbers (table.py).
 - `text`: encoding of texts as weighted words (table.py).
 
-Whether states of mapped rows can be merged depends on the map:
+An estimator's state is what the estimator has learned. Two states of mapped rows can be merged
+under these conditions, which depend on the map:
 
 - `polynomial`, `hashing`, `random_fourier` with a number `gamma`, and `nystroem` with landmarks in
-  the spec: states can be merged as without a map.
-- `table` and `text`: the map has running statistics, which are merged with the state.
+  the spec: the map sets no condition.
+- `table` and `text`: the map sets no condition except equal columns. The map has running
+  statistics, which are merged with the state.
 - `random_fourier` with gamma=None: the first batch decides the value of gamma. States can be
   merged only if these values are equal.
 - `nystroem` that draws landmarks from the stream: states can be merged only if their landmarks are
@@ -52,15 +54,18 @@ P = ParamSpec("P")
 
 
 def _spec_maker(name: str, kind: Callable[P, FeatureMap], what: str, example: str) -> Callable[P, dict[str, Any]]:
-    """Return a function that takes the parameters of a map and returns its spec.
+    """Return a function that returns the spec of a map.
 
-    name: name of the function and of the map.
+    The parameters of the returned function are the parameters of the map.
+
+    name: name of the map, which is also the name of the returned function.
     kind: class of the map.
-    what: description of what the map computes, for the function's docstring.
-    example: code of an example, for the function's docstring.
+    what: description of what the map computes, for the returned function's docstring.
+    example: code of an example, for the returned function's docstring.
     """
 
     def spec(*args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+        """Check the map's parameters and return the map's spec."""
         return _spec(kind(*args, **kwargs))
 
     spec.__name__ = spec.__qualname__ = name
@@ -137,11 +142,11 @@ def nystroem(
 ) -> dict[str, Any]:
     """Return the spec of a map to coordinates on landmark rows (Nyström).
 
-    Landmarks are rows with which other rows are compared. See nystroem.Nystroem for the other
-    parameters. Raises InvalidParameter.
+    Landmarks are rows with which other rows are compared. See nystroem.Nystroem for the parameters
+    that are not listed here. Raises InvalidParameter.
 
-    landmarks: number of landmarks, or the landmarks themselves (landmarks, features) as an array,
-        sparse matrix or table.
+    landmarks: number of landmarks, or the landmark rows (landmarks, features) as an array, sparse
+        matrix or table.
 
     >>> from stream_dr import nystroem
     >>> nystroem(2, kernel="linear")["landmarks"]
@@ -176,7 +181,9 @@ def feature_map(spec: Any) -> Any:
 
 
 def canonical_spec(spec: dict[str, Any] | str | FeatureMap) -> str:
-    """Return a spec as JSON text. Specs of equal maps give the same text.
+    """Return a spec as JSON text.
+
+    Specs of equal maps give equal texts. Raises InvalidParameter if the spec is not valid.
 
     spec: a feature map, a dict of its name and parameters, or the JSON of this dict.
     """
@@ -184,9 +191,10 @@ def canonical_spec(spec: dict[str, Any] | str | FeatureMap) -> str:
 
 
 def whole_spec(spec: dict[str, Any] | str) -> dict[str, Any]:
-    """Return a spec with all parameters, including those that have their default value.
+    """Return a spec with all parameters of the map.
 
-    Raises InvalidParameter if the spec is not valid.
+    Parameters that the spec does not have are added with their default values. Raises
+    InvalidParameter if the spec is not valid.
 
     spec: a dict of the map's name and parameters, or the JSON of this dict.
     """
@@ -194,9 +202,10 @@ def whole_spec(spec: dict[str, Any] | str) -> dict[str, Any]:
 
 
 def brief_spec(spec: Any) -> Any:
-    """Return a spec without parameters that have their default value, for display.
+    """Return a spec without default parameters, for display.
 
-    A value that is not the spec of a map is returned unchanged.
+    Parameters that have their default value are left out. A value that is not the spec of a map is
+    returned unchanged.
     """
     name = spec.get("map") if isinstance(spec, dict) else None
     if not isinstance(name, str) or name not in MAPS:
@@ -207,7 +216,10 @@ def brief_spec(spec: Any) -> Any:
 
 
 def _parse_json(text: str) -> object:
-    """Return the value of JSON text. Return None if the text is invalid."""
+    """Return the value of JSON text.
+
+    The result is None if the text is not JSON.
+    """
     try:
         return json.loads(text)
     except ValueError:
@@ -215,12 +227,18 @@ def _parse_json(text: str) -> object:
 
 
 def _spec(feature_map: FeatureMap) -> dict[str, Any]:
-    """Check a feature map's parameters and return its spec. Raises InvalidParameter."""
+    """Check a feature map's parameters and return its spec.
+
+    Raises InvalidParameter if a parameter is outside its range.
+    """
     feature_map.check()
     return _plain(feature_map)
 
 
 def _plain(feature_map: FeatureMap) -> dict[str, Any]:
-    """Return the spec of a feature map, with all its defaults, as JSON types."""
+    """Return the spec of a feature map.
+
+    The spec has all parameters of the map, as JSON types.
+    """
     name = next(name for name, kind in MAPS.items() if type(feature_map) is kind)
     return {"map": name} | {k: list(v) if isinstance(v, tuple) else v for k, v in vars(feature_map).items()}

@@ -1,6 +1,7 @@
 """Report on the columns of a table before anything is learned.
 
-For each column, the report states its kind, its encoding, and the options that would change them.
+For each column, the report states the kind, the encoding, and the options that would change the
+kind or the encoding.
 """
 
 import json
@@ -17,7 +18,10 @@ from stream_dr.feature_maps.widths import diagonal_reason, hashed_word_count
 from stream_dr.rows.raw_rows import RawColumn, RawRows
 
 MANY = 8
-"""Smallest number of similar columns that share one line of a report."""
+"""Smallest number of similar columns that share one line of a report.
+
+Fewer similar columns have one line each.
+"""
 
 
 class ColumnReport(NamedTuple):
@@ -81,9 +85,10 @@ class TableReport(NamedTuple):
         return sum(bool(column.made) for column in self.columns)
 
     def __str__(self) -> str:
-        """Return the report as text, with one line for each column.
+        """Return the report as text.
 
-        Many similar columns, such as the entries v0, v1 … of a vector, share one line.
+        Each column has one line. Many similar columns, such as the entries v0, v1 … of a vector,
+        share one line.
         """
         could_be = "could be" if any(c.options for c in self.columns) else ""
         lines = [("column", "taken for", "made of it", "why", could_be)]
@@ -100,9 +105,10 @@ class TableReport(NamedTuple):
 def _group_by_kind(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]]:
     """Return the columns in groups that share a line of the report.
 
-    At least MANY columns v0, v1 … of the same kind and encoding form a group. Every other column
-    is a group of its own.
+    The columns v0, v1 … of a vector form a group if they have one kind and one encoding, and if
+    there are at least MANY of them. Every other column forms a group alone.
     """
+    # A run is a list of consecutive columns v0, v1 … of one kind and encoding.
     runs: list[list[ColumnReport]] = []
     for column in columns:
         before = runs[-1] if runs else []
@@ -121,9 +127,10 @@ def _group_by_kind(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]
 def map_for(rows: RawRows, spec: dict[str, Any]) -> dict[str, Any]:
     """Return the spec of the map that suits these rows.
 
-    If the only encoded column is a text, the result is a spec of the map `text`. Otherwise the
-    result is `spec`.
+    If the only encoded column is a text, the result is a spec of the map `text`. In all other
+    cases the result is `spec`.
 
+    rows: rows of a table.
     spec: spec of the map `table`.
 
     Raises InvalidParameter.
@@ -140,13 +147,15 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     The report says how the map `table` or `text` would encode the columns. Errors in the rows are
     listed in `problems` of the report. Raises InvalidParameter for an invalid spec.
 
-    rows: RawRows, or batches of RawRows. The first batch with a value of a column decides its
-        kind.
-    spec: spec of the map. None for the defaults of `table`.
+    rows: RawRows, or batches of RawRows. The kind of a column is inferred from the first batch
+        with a value of the column.
+    spec: spec of the map `table` or `text`. None: the map `table` with its defaults.
     """
     batches = [rows] if isinstance(rows, RawRows) else list(rows)
     table_map = _table_map(spec or {})
     table_map.check()
+
+    # Report parameters of the map that name a column which does not exist.
     names = batches[0].names if batches else ()
     asked = {n: o for o in ("one_hot", "hash", "drop", "keep", "as_") for n in (getattr(table_map, o) or ())}
     problems = [
@@ -154,6 +163,8 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
         for name, option in asked.items()
         if name not in names
     ]
+
+    # Infer the kinds first, because text columns share a number of hashed words.
     columns_of = {name: [batch.column(name) for batch in batches] for name in names}
     inferred = {name: _infer_kind(name, columns_of[name], table_map) for name in names}
     begins = {name: inferred[name].kind for name in names if inferred[name].kind}
@@ -173,8 +184,8 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
 def _table_map(spec: dict[str, Any]) -> Table:
     """Return a Table map with the parameters of a spec.
 
-    spec: parameters of the map `table` or `text`. From those of `text` only the number of hashed
-        words and the name of the text column are used.
+    spec: spec of the map `table` or `text`. From a spec of `text`, only the number of hashed words
+        and the name of the text column are used.
     """
     parameters = {name: value for name, value in spec.items() if name != "map"}
     if spec.get("map") != "text":
@@ -188,7 +199,8 @@ def _infer_kind(name: str, batches: list[RawColumn | None], table_map: Table) ->
 
     The first batch with a value of the column decides.
 
-    batches: values of the column in each batch, None where the batch lacks the column.
+    name: name of the column.
+    batches: values of the column in each batch. None for a batch without the column.
     table_map: map with the kinds that the user declares.
     """
     inferred = infer_kind(name, batches[0] or _empty_column(), table_map.overrides())
@@ -197,21 +209,38 @@ def _infer_kind(name: str, batches: list[RawColumn | None], table_map: Table) ->
     return inferred
 
 
+class _ReportedColumn(NamedTuple):
+    """Report on a column, with its statistics and an error.
+
+    Attributes
+    ----------
+    report : ColumnReport
+    statistics : TableColumn
+        Statistics of the values in the batches before the first error.
+    problem : str
+        Reason why the values of the column cannot be learned. "" if they can be learned.
+    """
+
+    report: ColumnReport
+    statistics: TableColumn
+    problem: str
+
+
 def _report_column(
     name: str, batches: list[RawColumn | None], inferred: InferredKind, table_map: Table, words: int
-) -> tuple[ColumnReport, TableColumn, str]:
-    """Return a column's report, its statistics and an error message.
+) -> _ReportedColumn:
+    """Return the report on a column, its statistics and an error.
 
-    The statistics (a TableColumn) include the batches before the first error. The message says why
-    values of the column cannot be learned. It is empty if they can be learned.
-
-    batches: values of the column in each batch, None where the batch lacks the column.
+    name: name of the column.
+    batches: values of the column in each batch. None for a batch without the column.
     inferred: kind of the column.
     table_map: map by which the column is encoded.
     words: number of hashed words, if the column is a text.
     """
     encoding, column, width, problem = table_map.encoding(), TableColumn(name), 0, ""
     values, missing = set[object](), 0
+
+    # Count the values of each batch, and add them to the statistics until the first error.
     for batch in filter(None, batches):
         values |= set(batch.labels if batch.kind == "text" else np.unique(batch.values[~batch.missing]).tolist())
         missing += int(batch.missing.sum())
@@ -222,11 +251,12 @@ def _report_column(
                 column, width = with_values(column, converted_values(column, batch, len(batch.values)), encoding, width)
         except StreamDRError as e:
             problem = str(e)
+
     description = _describe_encoding(column, table_map)
     report = ColumnReport(
         name, inferred.kind, inferred.why, description, width, len(values), missing, _changing_arguments(column)
     )
-    return report, column, problem
+    return _ReportedColumn(report, column, problem)
 
 
 def _empty_column() -> RawColumn:
@@ -235,7 +265,10 @@ def _empty_column() -> RawColumn:
 
 
 def _describe_encoding(column: TableColumn, table_map: Table) -> str:
-    """Return a description of how a column is encoded, "" if the column is skipped."""
+    """Describe in words how a column is encoded.
+
+    The result is "" if the column is skipped.
+    """
     fill = "the mean" if table_map.impute == "mean" else table_map.impute
     gaps = f" + missing (filled by {fill})" if column.missing >= 0 else ""
 
@@ -250,9 +283,10 @@ def _describe_encoding(column: TableColumn, table_map: Table) -> str:
 
 
 def _changing_arguments(column: TableColumn) -> tuple[str, ...]:
-    """Return the arguments of `table` that would change a column's kind or encoding.
+    """Return arguments that would change a column's encoding.
 
-    The report on the column shows these arguments.
+    They are arguments of the feature map `table`, which the report on the column shows. Some
+    change the column's kind, and with it the encoding.
     """
     name, kind = column.name, column.kind
     named, text, category = _as_json([name]), _as_json({name: "text"}), _as_json({name: "category"})
@@ -266,5 +300,5 @@ def _changing_arguments(column: TableColumn) -> tuple[str, ...]:
 
 
 def _as_json(value: object) -> str:
-    """Return a value as JSON, the form in which the report shows arguments."""
+    """Return a value as JSON, for an argument in the report."""
     return json.dumps(value, ensure_ascii=False)

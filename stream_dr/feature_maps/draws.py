@@ -20,7 +20,8 @@ from stream_dr.errors import InvalidParameter
 def open_uniforms(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
     """Return uniform random numbers (count, each) float64 in (0, 1).
 
-    Row i belongs to index first + i, and does not depend on other rows.
+    Row i belongs to the index first + i, and does not depend on other rows. An index is, for
+    example, the number of a feature.
 
     seed: seed from the user.
     purpose: number that identifies the use of the random numbers. Two uses with the same seed get
@@ -38,7 +39,13 @@ def open_uniforms(seed: int, purpose: int, first: int, count: int, each: int = 1
 def normals(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
     """Return standard normal random numbers (count, each) float64.
 
-    The parameters are those of `open_uniforms`.
+    Row i belongs to the index first + i, and does not depend on other rows.
+
+    seed: seed from the user.
+    purpose: number that identifies the use of the random numbers.
+    first: first index.
+    count: number of indices.
+    each: number of random numbers for each index.
     """
     return ndtri(open_uniforms(seed, purpose, first, count, each))
 
@@ -46,15 +53,21 @@ def normals(seed: int, purpose: int, first: int, count: int, each: int = 1) -> n
 def cauchys(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
     """Return standard Cauchy random numbers (count, each) float64.
 
-    The parameters are those of `open_uniforms`.
+    Row i belongs to the index first + i, and does not depend on other rows.
+
+    seed: seed from the user.
+    purpose: number that identifies the use of the random numbers.
+    first: first index.
+    count: number of indices.
+    each: number of random numbers for each index.
     """
     return np.tan(np.pi * (open_uniforms(seed, purpose, first, count, each) - 0.5))
 
 
 def finite_number(value: Any) -> bool:
-    """Return True if a value is a number that is finite as a float64.
+    """Return True if a value is a finite number.
 
-    A bool does not count as a number.
+    The number must be finite as a float64. A bool does not count as a number.
     """
     # float() raises OverflowError for an integer beyond the largest float.
     try:

@@ -53,15 +53,18 @@ class FeatureMap(ABC):
         return self
 
     def warn_if_unsuitable(self, X: Rows) -> None:  # noqa: B027
-        """Issue a warning if the map does not suit the first rows of the stream.
+        """Issue a warning if the map does not suit the data.
 
-        X: (rows, features).
+        X: (rows, features), the first rows of the stream.
         """
 
     def is_decided_as(self, other: "FeatureMap") -> bool:
-        """Return True if `decided` may have made `other` from this map.
+        """Return True if this map can become `other`.
 
-        The two maps then differ only in parameters that are computed from the first batch.
+        After the first batch, `decided` replaces a map by a map with final parameters. So the two
+        maps may differ only in parameters that are computed from the first batch.
+
+        other: a map with final parameters.
         """
         return False
 
@@ -69,7 +72,7 @@ class FeatureMap(ABC):
     def out_features(self, width: int) -> int:
         """Return the largest number of columns of mapped rows.
 
-        width: number of features, 0 if unknown.
+        width: number of features of the rows before mapping, 0 if unknown.
         """
 
     @abstractmethod
@@ -78,9 +81,9 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def bytes(self, width: int) -> int:
-        """Return the number of bytes of memory that the feature map uses.
+        """Return the memory of the feature map in bytes.
 
-        The rows that are mapped are not counted.
+        The memory of the rows is not counted.
 
-        width: number of features.
+        width: number of features of the rows before mapping.
         """

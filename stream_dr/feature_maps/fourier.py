@@ -4,8 +4,8 @@ The method is that of Rahimi and Recht (2007). The mapped row of a row x (d,) ha
 
     φ(x) = √(2/D) [cos Ωᵀx, sin Ωᵀx]
 
-and the kernel of two rows x and x' is approximately φ(x)ᵀφ(x'). Ω (d, D/2) are random frequencies.
-Their distribution depends on the kernel and its parameter γ [SRP eq. 15]:
+The kernel of two rows x and x' is approximately φ(x)ᵀφ(x'). The columns of the matrix Ω (d, D/2)
+are random frequencies. Their distribution depends on the kernel and its parameter γ [SRP eq. 15]:
 
 - RBF, exp(−γ|x − x'|²): a normal distribution of variance 2γ. In the orthogonal variant,
   frequencies are also orthogonal within blocks, which makes the error smaller (Yu, Suresh,
@@ -13,8 +13,8 @@ Their distribution depends on the kernel and its parameter γ [SRP eq. 15]:
 - Laplace, exp(−γ|x − x'|₁): a Cauchy distribution of scale γ.
 - Matérn (matern.py): √(2γ) times a multivariate t distribution of 2ν degrees of freedom.
 
-The error of the kernel is about 1/√D. Mapping a row costs O(nonzeros · D). The map takes
-4 · features · D bytes.
+The error of the approximate kernel is about 1/√D. Mapping a row costs O(nonzeros · D). The map
+takes 4 · features · D bytes of memory.
 
 Row i of Ω depends only on the seed and i. So a stream may get more features, and earlier rows of Ω
 do not change. In the orthogonal variant all rows of Ω depend on each other, so the number of
@@ -39,7 +39,9 @@ from stream_dr.rows.sparse_rows import is_sparse
 SPECTRUM, LENGTHS, FREEDOM = 21, 22, 24
 """Numbers that identify the uses of random numbers (parameter `purpose` in draws.py).
 
-Block b of the orthogonal variant uses SPECTRUM + 100 · b.
+SPECTRUM: frequencies. Block b of orthogonal frequencies uses SPECTRUM + 100 · b.
+LENGTHS: lengths of orthogonal frequencies.
+FREEDOM: χ² variables, by which the frequencies of the Matérn kernel are divided.
 """
 FARTHEST = 1e9
 """Largest angle |ωᵀx| for a row x and a frequency ω.
@@ -101,8 +103,8 @@ class RandomFourier(FeatureMap):
     def decided(self, block: Block) -> "RandomFourier":
         """Return the map with a number as gamma.
 
-        None becomes 1/d, where d is the number of features of the batch. For sparse rows without a
-        declared width, None becomes 1.
+        If gamma is None, it becomes 1/d, where d is the number of features of the batch. For
+        sparse rows without a declared width, it becomes 1.
 
         block: the first batch.
         """
@@ -113,7 +115,10 @@ class RandomFourier(FeatureMap):
         return replace(self, gamma=1.0 / max(1, block.features) if declared else 1.0)
 
     def warn_if_unsuitable(self, X: Rows) -> None:
-        """Issue the warning NarrowKernel if most pairs of rows have a kernel value near 0.
+        """Issue NarrowKernel if most kernel values are near 0.
+
+        NarrowKernel is a warning. The kernel value of a pair of rows is near 0 if the rows are far
+        from each other.
 
         X: (rows, features), the first rows of the stream.
         """
@@ -135,7 +140,10 @@ class RandomFourier(FeatureMap):
         return not self.settled and isinstance(other, RandomFourier) and replace(other, gamma=self.gamma) == self
 
     def out_features(self, width: int) -> int:
-        """Return the number D of columns of mapped rows."""
+        """Return the number D of columns of mapped rows.
+
+        width: not used.
+        """
         return self.n_features
 
     def check(self) -> None:
@@ -165,6 +173,7 @@ class RandomFourier(FeatureMap):
 
         X: (rows, features), dense or CSR.
         width: number of features of the stream so far.
+        names: not used.
         """
         omega = frequencies(self, width if self.orthogonal else _next_power_of_2(X.shape[1]))
         angles = np.asarray(X @ omega[: X.shape[1]])
@@ -180,25 +189,25 @@ class RandomFourier(FeatureMap):
         return out
 
     def bytes(self, width: int) -> int:
-        """Return the memory of the frequencies, 4 · features · n_features bytes.
+        """Return the memory of the frequencies in bytes.
 
-        n_features is the number of columns of mapped rows. The number of features is rounded up to
-        a power of 2, except in the orthogonal variant.
+        The memory is 4 · features · D bytes, where D is the number of columns of mapped rows. The
+        number of features is rounded up to a power of 2, except in the orthogonal variant.
 
-        width: number of features.
+        width: number of features of the rows before mapping.
         """
         return 4 * self.n_features * (width if self.orthogonal else _next_power_of_2(width))
 
 
 @lru_cache(maxsize=8)
 def frequencies(spec: RandomFourier, width: int) -> np.ndarray:
-    """Return the random frequencies (width, n_features / 2) float64, read-only.
+    """Return the random frequencies of a map.
 
-    n_features is the number of columns of mapped rows. Row i depends only on the seed and i,
-    except in the orthogonal variant.
+    The frequencies are (width, D/2) float64, read-only, where D is the number of columns of mapped
+    rows. Row i depends only on the seed and i, except in the orthogonal variant.
 
     spec: the map. Its gamma must be a number.
-    width: number of features.
+    width: number of features of the rows before mapping.
     """
     half = spec.n_features // 2
     gamma = float(spec.gamma)  # type: ignore[arg-type]
@@ -229,6 +238,8 @@ def _median_distance(X: Rows, kernel: str) -> float:
     chosen = np.random.default_rng(0).permutation(X.shape[0])[:MEDIAN_ROWS]
     if len(chosen) < 2:
         return 0.0
+
+    # Convert the rows to a form in which scikit-learn computes their distances exactly.
     rows = X[np.sort(chosen)].astype(np.float64)
     if is_sparse(rows):
         # scikit-learn takes only 32-bit indices, so columns with values are renumbered from 0.
@@ -238,16 +249,18 @@ def _median_distance(X: Rows, kernel: str) -> float:
     else:
         # Differences of rows far from 0 would lose digits, so the first row is subtracted.
         rows = rows - rows[0]
+
     with np.errstate(over="ignore", invalid="ignore"):
         distances = manhattan_distances(rows) if kernel == "laplace" else euclidean_distances(rows, squared=True)
     return float(np.median(distances[np.triu_indices(len(chosen), 1)]))
 
 
 def _orthogonal_frequencies(width: int, count: int, seed: int) -> np.ndarray:
-    """Return random frequencies (width, count) that are orthogonal within blocks.
+    """Return random frequencies that are orthogonal within blocks.
 
-    A block has at most `width` columns. The lengths of the columns have the same distribution as
-    the lengths of standard normal vectors. Raises InvalidParameter if the width is too large.
+    The frequencies are the columns of the result (width, count). A block has at most `width`
+    columns. The lengths of the columns are distributed like the lengths of standard normal
+    vectors. Raises InvalidParameter if `width` is above MOST_ORTHOGONAL.
 
     width: number of features.
     count: number of frequencies.

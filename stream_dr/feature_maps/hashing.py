@@ -30,15 +30,15 @@ from stream_dr.rows.block import Rows
 
 @dataclass(frozen=True)
 class Hashing(FeatureMap):
-    """Feature hashing: named features in a fixed number of columns.
+    """Map that hashes named features to a fixed number of columns.
 
     Attributes
     ----------
     n_features : int
         Number of columns of mapped rows.
     alternate_sign : bool
-        If true, the hash of a feature's name also gives the feature's sign. Otherwise all signs
-        are positive.
+        True if the hash of a feature's name also gives the feature's sign. False if all signs are
+        positive.
     """
 
     n_features: int = 4096
@@ -48,7 +48,10 @@ class Hashing(FeatureMap):
     sparse: ClassVar[bool] = True
 
     def out_features(self, width: int) -> int:
-        """Return the number of columns of hashed rows."""
+        """Return the number of columns of hashed rows.
+
+        width: not used.
+        """
         return self.n_features
 
     def check(self) -> None:
@@ -77,12 +80,24 @@ class Hashing(FeatureMap):
         return hashed
 
     def bytes(self, width: int) -> int:
-        """Return an estimate of the map's memory, 12 bytes for each feature."""
+        """Return an estimate of the map's memory in bytes.
+
+        The estimate is 12 bytes for each feature.
+
+        width: number of features of the rows before hashing.
+        """
         return 12 * width
 
 
 def _hash_table(spec: Hashing, names: Iterable[str]) -> sp.csr_matrix:
-    """Return a CSR matrix (names, n_features) with 1 or −1 in each name's hashed column."""
+    """Return the matrix by which rows are multiplied to hash them.
+
+    The matrix is CSR (names, n_features). The row of a name has 1 or −1 in the column to which the
+    name is hashed.
+
+    spec: the map.
+    names: names of the features.
+    """
     from sklearn.feature_extraction import FeatureHasher
 
     hasher = FeatureHasher(spec.n_features, input_type="string", alternate_sign=spec.alternate_sign)
@@ -95,10 +110,11 @@ hash_table = lru_cache(maxsize=64)(_hash_table)
 
 
 def named_rows(X: Sequence[Mapping[Hashable, object]]) -> tuple[sp.csr_matrix, tuple[str, ...]]:
-    """Return dicts as CSR rows (rows, names) float64, and the names.
+    """Return dicts as sparse rows, and the names of their columns.
 
-    The names are in order of first appearance. A bool becomes 0 or 1. A string value v of feature
-    f becomes the feature "f=v" with value 1. Raises InvalidRows.
+    The rows are CSR (rows, names) float64. The names are in order of first appearance. A bool
+    becomes 0 or 1. A string value v of feature f becomes the feature "f=v" with value 1. Raises
+    InvalidRows.
     """
     places: dict[str, int] = {}
     indptr = [0]
@@ -117,7 +133,9 @@ def named_rows(X: Sequence[Mapping[Hashable, object]]) -> tuple[sp.csr_matrix, t
 
 
 def _number(value: Any, key: Hashable, row: int) -> float:
-    """Return a value as a float. Raise InvalidRows if the value is not a number.
+    """Return a value as a float.
+
+    Raises InvalidRows if the value is not a number.
 
     key: name of the feature, for the message.
     row: number of the row, for the message.

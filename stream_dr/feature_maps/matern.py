@@ -36,8 +36,10 @@ def check_nu(name: str, nu: object) -> None:
 def matern(squared: np.ndarray, gamma: float, nu: float) -> np.ndarray:
     """Return the Matérn kernel of pairs of rows.
 
+    The result has the shape of `squared`.
+
     squared: squared Euclidean distances of the pairs, of any shape.
-    gamma: parameter γ, which is that of the RBF kernel exp(−γ|x − x'|²) for ν → ∞.
+    gamma: parameter γ. For ν → ∞ the kernel is the RBF kernel exp(−γ|x − x'|²).
     nu: smoothness ν.
     """
     s = np.sqrt(4.0 * nu * gamma * squared)

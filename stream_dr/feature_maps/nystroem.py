@@ -6,18 +6,19 @@ matrix k(Z, Z). The coordinates (landmarks,) of a row x are
 
     φ(x) = L⁻¹ k(Z, x)
 
-The inner product φ(x)ᵀφ(x') of two rows approximates their kernel k(x, x'). If all rows are
-landmarks, the inner products are exact, and an estimator with this map is the kernel method.
+The inner product φ(x)ᵀφ(x') of two rows x and x' approximates their kernel k(x, x'). If all rows
+are landmarks, the inner products are exact, and an estimator with this map is the kernel method.
 
-Landmarks are in the spec, or are drawn from the first rows of the stream. Which rows are drawn
-does not depend on how the rows are divided into batches. A row is skipped if nearly all of it (up
-to 1e-8) is in the span of the earlier landmarks, because rounding errors would be amplified.
+The landmarks are listed in the map's spec, or are drawn from the first rows of the stream. How the
+rows are divided into batches does not change which rows are drawn. A row is skipped if nearly all
+of it (up to 1e-8 of its squared length) is in the span of the earlier landmarks. The map would
+amplify the rounding errors of such a row.
 
 Landmarks are added while rows are learned. A row that was learned before a landmark was added
 counts as having the coordinate 0 on this landmark.
 
-Mapping a row costs the kernel values with all landmarks, and O(landmarks²). The map takes the
-memory of the landmarks, and 8 · landmarks² bytes.
+Mapping a row costs one kernel value for each landmark, and O(landmarks²). The map stores the
+landmarks, and a factor of 8 · landmarks² bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +61,8 @@ _LANDMARK_DRAW: number that identifies this use of random numbers (`purpose` in 
 _AT_ONCE: largest number of rows that are added to the landmarks at a time.
 """
 
-# A row is skipped if at most this share of its squared length is outside the landmarks' span.
+# A row does not become a landmark if at most this share of its squared length is outside the span
+# of the earlier landmarks.
 _DEPENDENT = 1e-8
 _EPS = float(np.finfo(np.float64).eps)
 _WIDEST_DENSE = 4096
@@ -99,7 +101,9 @@ class Landmarks(NamedTuple):
     indptr: np.ndarray | None = None
 
     def check(self, width: int, most: int) -> None:
-        """Raise DamagedFile unless the arrays fit each other and the given sizes.
+        """Raise DamagedFile unless the landmarks are valid.
+
+        The arrays must fit each other, the number of features and the number of landmarks.
 
         width: number of features.
         most: largest number of landmarks.
@@ -121,12 +125,26 @@ class Landmarks(NamedTuple):
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.factor), self.n_features))
 
     def same(self, other: "Landmarks") -> bool:
-        """Return True if `other` has the same landmark rows in the same order."""
+        """Return True if `other` has equal rows in equal order."""
         return _row_keys(self.rows) == _row_keys(other.rows)
 
     def among(self, X: Rows) -> bool:
-        """Return True if any row of X (rows, features) is a landmark."""
+        """Return True if any row of X is a landmark.
+
+        X: (rows, features), dense or CSR.
+        """
         return not set(_row_keys(self.rows)).isdisjoint(_row_keys(X))
+
+
+class _DrawnRows(NamedTuple):
+    """Rows of a batch that are drawn as landmarks.
+
+    indices: indices of these rows in the batch.
+    picked: number of rows of the stream that have been drawn so far.
+    """
+
+    indices: np.ndarray
+    picked: int
 
 
 @dataclass(frozen=True)
@@ -167,18 +185,26 @@ class Nystroem(FeatureMap):
 
     @property
     def draws_landmarks(self) -> bool:
-        """True if landmarks are drawn from the stream, False if the spec lists them."""
+        """True if landmarks are drawn from the stream.
+
+        False if the spec lists the landmarks.
+        """
         return isinstance(self.landmarks, int | np.integer)
 
     @property
     def most(self) -> int:
-        """Largest number of landmark rows, which is the number of coordinates."""
+        """Largest number of landmarks.
+
+        A mapped row has as many coordinates.
+        """
         return int(self.landmarks) if isinstance(self.landmarks, int | np.integer) else len(self.landmarks)
 
     def out_features(self, width: int) -> int:
         """Return the number of coordinates, one for each landmark row.
 
         A coordinate is 0 until its landmark has been drawn.
+
+        width: not used.
         """
         return self.most
 
@@ -204,28 +230,29 @@ class Nystroem(FeatureMap):
     def bytes(self, width: int) -> int:
         """Return the largest memory of the landmarks, in bytes.
 
-        The memory is that of the landmark rows and of the Cholesky factor of their kernel matrix,
+        The landmark rows and the Cholesky factor of their kernel matrix take
         8 · landmarks · (features + landmarks) bytes. Rows of more than 4,096 features are assumed
-        to be sparse, with 4,096 entries each.
+        to be sparse, with 4,096 entries of 12 bytes each.
 
-        width: number of features.
+        width: number of features of the rows before mapping.
         """
         return self.most * ((8 * width if width <= _WIDEST_DENSE else 12 * _WIDEST_DENSE) + 8 * self.most)
 
     def begin(self) -> Landmarks:
-        """Return the landmark rows before the first row of the stream.
+        """Return the landmarks before the first row of the stream.
 
-        These are the landmarks in the spec. If landmarks are drawn from the stream, there are none
-        yet.
+        The result has the landmarks that the spec lists. It is empty if landmarks are drawn from
+        the stream.
         """
         nothing = Landmarks(0, 0, 0, np.zeros((0, 0)), np.zeros((0, 0)))
         return nothing if self.draws_landmarks else _add_landmarks(self, nothing, landmark_rows(self.landmarks))
 
     def grown(self, landmarks: Landmarks, block: Block) -> Landmarks:
-        """Return the landmarks so far, and further landmarks that are drawn from a batch.
+        """Return the landmarks with new landmarks from a batch.
 
-        Raises WidthMismatch if the batch has another number of features than landmarks in the
-        spec. Raises NotFinite if the kernel of two rows is too large.
+        If the spec lists the landmarks, only the number of features is updated. Raises
+        WidthMismatch if the batch has another number of features than landmarks in the spec.
+        Raises NotFinite if the kernel of two rows is too large.
 
         landmarks: landmarks so far.
         block: the batch.
@@ -237,14 +264,19 @@ class Nystroem(FeatureMap):
             return landmarks._replace(n_features=width)
 
         chosen, picked = self._drawn_rows(landmarks, block)
+
+        # Add the drawn rows in groups, so that the kernel matrix of a group stays small.
         seen = landmarks.seen + block.rows
         for start in range(0, len(chosen), _AT_ONCE):
             landmarks = _add_landmarks(self, landmarks, block.X[chosen[start : start + _AT_ONCE]])
         return landmarks._replace(seen=seen, picked=picked, n_features=width, **_arrays_of_width(landmarks, width))
 
     def coordinates(self, landmarks: Landmarks, X: Rows) -> np.ndarray:
-        """Return the coordinates (rows, landmarks) float64 of rows on the landmarks.
+        """Return the coordinates of rows on the landmarks.
 
+        The coordinates are (rows, largest number of landmarks) float64.
+
+        landmarks: landmarks so far. Coordinates on further landmarks are 0.
         X: (rows, features), dense or CSR.
         """
         from scipy.linalg import solve_triangular
@@ -254,13 +286,16 @@ class Nystroem(FeatureMap):
         if n and X.shape[0]:
             values = self.values(X, landmarks.rows)
             out[:, :n] = solve_triangular(landmarks.factor, values.T, lower=True, check_finite=False).T
-            # Set coordinates that are only rounding errors to 0. Without rounding, a landmark's
-            # coordinates on the landmarks after it would be exactly 0.
+
+            # Set coordinates that are only rounding errors to 0. For example, a landmark's
+            # coordinates on later landmarks would be exactly 0 without rounding.
             out[np.abs(out) <= n * _EPS * np.linalg.norm(out, axis=1, keepdims=True)] = 0.0
         return out
 
     def values(self, A: Rows, B: Rows) -> np.ndarray:
-        """Return the kernel values (rows of A, rows of B) float64 of two arrays of rows.
+        """Return the kernel values of two sets of rows.
+
+        Entry (i, j) of the float64 array is the kernel of row i of A and row j of B.
 
         A, B: (rows, features), dense or CSR. If the numbers of features differ, missing features
             count as 0.
@@ -285,13 +320,12 @@ class Nystroem(FeatureMap):
         kernel = kernels.rbf_kernel if self.kernel == "rbf" else kernels.laplacian_kernel
         return np.asarray(kernel(A, B, gamma=self.gamma))
 
-    def _drawn_rows(self, landmarks: Landmarks, block: Block) -> tuple[np.ndarray, int]:
-        """Return the indices of the batch's rows that are drawn as landmarks, and a count.
+    def _drawn_rows(self, landmarks: Landmarks, block: Block) -> _DrawnRows:
+        """Draw rows of a batch that are to become landmarks.
 
-        The count is the number of rows drawn so far. Rows are drawn from the start of the stream
-        (the first `self.first` rows), each with the same probability (Knuth's algorithm S). If
-        fewer than `self.most` of them become landmarks, all later rows are drawn, too, until there
-        are enough landmarks.
+        Rows are drawn from the first `self.first` rows of the stream with equal probability
+        (Knuth's algorithm S). If fewer than `self.most` of the drawn rows become landmarks, each
+        later row is drawn, too, until there are `self.most` landmarks.
 
         landmarks: landmarks so far.
         block: the batch.
@@ -299,7 +333,7 @@ class Nystroem(FeatureMap):
         picked = landmarks.picked
         first = self.first or self.most
         if len(landmarks.factor) == self.most:
-            return np.zeros(0, dtype=np.int64), picked
+            return _DrawnRows(np.zeros(0, dtype=np.int64), picked)
 
         draws = open_uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0]
         chosen = []
@@ -307,15 +341,19 @@ class Nystroem(FeatureMap):
             remaining = first - landmarks.seen - i
             if remaining <= 0 or draws[i] * remaining < self.most - picked:
                 picked += remaining > 0
+                # A row of weight 0 counts as drawn, but does not become a landmark.
                 if block.weights is None or block.weights[i] > 0:
                     chosen.append(i)
-        return np.array(chosen, dtype=np.int64), picked
+        return _DrawnRows(np.array(chosen, dtype=np.int64), picked)
 
 
 def check_kernel(name: str, gamma: float, degree: int, coef0: float) -> None:
-    """Raise InvalidParameter if a kernel's parameter is outside its range.
+    """Raise InvalidParameter if a kernel parameter is invalid.
 
     name: name of the feature map, for the message.
+    gamma: parameter γ, which must be above 0.
+    degree: degree of the polynomial kernel, which must be from 1 to 20.
+    coef0: constant of the polynomial kernel, which must be at least 0.
     """
     if not finite_number(gamma) or gamma <= 0:
         raise InvalidParameter(f"gamma={gamma!r} of {name}; it must be a finite number > 0.")
@@ -363,21 +401,24 @@ def landmarks_json(rows: Any) -> int | list[Any]:
 
 
 def _add_landmarks(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
-    """Return the landmarks with rows added, up to the largest number of landmarks.
+    """Return the landmarks with rows added.
 
-    Rows that lie in the span of the landmarks are skipped.
+    A row is skipped if it lies in the span of the earlier landmarks. Rows are added until the
+    largest number of landmarks is reached.
 
     spec: the map.
     landmarks: landmarks so far.
     X: (rows, features), rows to add.
     """
+    # The remainder is the kernel matrix of the parts of the rows outside the landmarks' span.
     n = len(landmarks.factor)
     room = spec.most - n
     known = spec.coordinates(landmarks, X)[:, :n]
     K = spec.values(X, X)
     remainder = K - known @ known.T
 
-    # The remainder's kernel matrix is factorised (Cholesky) one column at a time.
+    # Factorise the remainder (Cholesky) one column at a time. A row with a small pivot lies in the
+    # span of the landmarks and of the new rows before it.
     columns = np.zeros(remainder.shape)
     new: list[int] = []
     for i in range(len(remainder)):
@@ -389,11 +430,13 @@ def _add_landmarks(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
             columns[i:, j] = (remainder[i:, i] - columns[i:, :j] @ columns[i, :j]) / np.sqrt(pivot)
             new.append(i)
 
+    # Extend the Cholesky factor by the new landmarks.
     m = n + len(new)
     factor = np.zeros((m, m))
     factor[:n, :n], factor[n:, :n] = landmarks.factor, known[new]
     factor[n:, n:] = columns[new][:, : len(new)]
 
+    # Append the new rows to the landmarks.
     width = max(landmarks.n_features, X.shape[1])
     rows = X[new].astype(np.float64)
     if n:
@@ -414,18 +457,21 @@ def _csr_arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray |
 
 
 def _arrays_of_width(landmarks: Landmarks, width: int) -> dict[str, np.ndarray]:
-    """Return the landmarks' arrays that change with the number of features.
+    """Return the landmarks' arrays that a new number of features changes.
 
-    For dense landmarks this is the array `values`, extended by columns of zeros. For sparse
-    landmarks the result is empty.
+    For dense landmarks, the result is the array `values` with columns of zeros added. For sparse
+    landmarks, no array changes, and the result is empty.
 
-    width: number of features.
+    width: new number of features.
     """
     return {} if landmarks.indices is not None else {"values": _pad_columns(landmarks.values, width)}
 
 
 def _pad_columns(X: Rows, width: int) -> Rows:
-    """Return rows X with columns of zeros added up to `width` columns."""
+    """Return rows X with columns of zeros added.
+
+    width: number of columns of the returned rows.
+    """
     if X.shape[1] == width:
         return X
     if sp.issparse(X):
@@ -438,9 +484,10 @@ def _dense(parts: list[Rows]) -> list[np.ndarray]:
 
 
 def _row_keys(X: Rows) -> list[bytes]:
-    """Return bytes for each row that are equal for equal rows.
+    """Return the bytes of each row, to find equal rows.
 
-    Dense and CSR rows give the same bytes. Zeros at the end of a row do not matter.
+    Equal rows have equal bytes, even if one row is dense and the other is CSR. Zeros at the end of
+    a row do not matter.
     """
     X = sp.csr_matrix(X, dtype=np.float64)
     X.eliminate_zeros()

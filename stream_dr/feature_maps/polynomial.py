@@ -1,4 +1,7 @@
-"""Products of features, whose inner products are the polynomial kernel (γ xᵀx' + c)^degree.
+"""Products of features, for the polynomial kernel.
+
+The kernel of two rows x and x' is (γ xᵀx' + c)^degree. It is the inner product of the rows'
+products, if the products are weighted accordingly.
 
 If there are at most n_features different products, the map returns all products, and inner
 products of mapped rows are exact. Mapping a row then costs O(n_features · degree), and the map
@@ -57,7 +60,7 @@ class Polynomial(FeatureMap):
 
     @property
     def fixed_width(self) -> bool:
-        """True, because the list of products depends on the number of features."""
+        """True, because the products depend on the number of features."""
         return True
 
     def products(self, width: int) -> int:
@@ -70,7 +73,8 @@ class Polynomial(FeatureMap):
     def out_features(self, width: int) -> int:
         """Return the number of columns of mapped rows.
 
-        width: number of features. If it is 0, an upper bound is returned.
+        width: number of features of the rows before mapping. If it is 0, an upper bound is
+            returned.
         """
         return min(self.products(width), self.n_features) if width else self.n_features
 
@@ -83,10 +87,14 @@ class Polynomial(FeatureMap):
         check_seed(self.seed)
 
     def apply(self, X: Rows, width: int, names: tuple[str, ...] | None = None) -> np.ndarray:
-        """Return the products (rows, columns) float64 of the features of rows.
+        """Return the products of the features of rows.
+
+        The result is (rows, columns) float64. If there are too many products, the result is their
+        tensor sketch, a random projection of the products.
 
         X: (rows, features), dense or CSR.
         width: number of features of the stream so far.
+        names: not used.
 
         Raises NotFinite if a product is too large.
         """
@@ -99,16 +107,20 @@ class Polynomial(FeatureMap):
         return out
 
     def bytes(self, width: int) -> int:
-        """Return the number of bytes of memory that the map itself uses.
+        """Return the memory of the map in bytes.
 
-        These are 8 · degree bytes per product if the map is exact, and 12 · degree bytes per
-        feature if it is sketched.
+        The memory is 8 · degree bytes for each product if the map returns all products. It is
+        12 · degree bytes for each feature if the map returns a tensor sketch.
+
+        width: number of features of the rows before mapping.
         """
         exact = self.products(width) <= self.n_features
         return self.degree * (8 * self.products(width) if exact else 12 * width)
 
     def _exact(self, X: Rows) -> np.ndarray:
-        """Return all products (rows, products) of `degree` features of each row.
+        """Return all products of `degree` features of each row.
+
+        The result is (rows, products).
 
         X: (rows, features). The caller has multiplied X by √γ.
         """
@@ -139,10 +151,11 @@ class Polynomial(FeatureMap):
 
 @lru_cache(maxsize=8)
 def _weighted_products(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the factors of all products of features, and a weight for each product.
+    """Return the factors and the weight of each product.
 
-    The factors are (products, degree) indices of features. The weight (products,) is the square
-    root of the number of orders in which the factors of the product can be written.
+    Row i of the factors (products, degree) has the indices of the features in product i. The
+    weight (products,) of a product is the square root of the number of orders in which its factors
+    can be written.
 
     width: number of features.
     degree: number of factors of each product.
@@ -161,12 +174,14 @@ def _weighted_products(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]
 
 @lru_cache(maxsize=16)
 def _count_sketch(spec: Polynomial, t: int, width: int) -> tuple[sp.csr_matrix, np.ndarray]:
-    """Return count sketch number t, and the sketch of the constant √coef0.
+    """Return a count sketch, and the sketch of the constant √coef0.
 
     A count sketch adds each feature, with a random sign, to a random column. It is a CSR matrix
     (width, n_features) with one 1 or −1 in the row of each feature. The sketch of √coef0 is
     (n_features,).
 
+    spec: the map.
+    t: number of the count sketch, below the degree. Each number gives another random sketch.
     width: number of features.
     """
     # Row 0 is drawn for the constant √coef0.

@@ -12,8 +12,8 @@ the time of publication.
 - If a batch does not have a column, all values of this column are missing.
 - If the first batch did not have a column, values of this column are skipped and counted as
   unseen.
-- A value of another type is converted if the conversion is exact, as from "3" to 3. Otherwise an
-  error is raised.
+- A value of another type is converted if the conversion is exact, as from "3" to 3. If it is not
+  exact, an error is raised.
 - States can be merged. Columns are matched by name, and categories by value. If one state has
   hashed a category, the merged state hashes it, too.
 - Rows can be unlearned, with two exceptions. The first is rows with missing values that were
@@ -80,9 +80,10 @@ class TableState(NamedTuple):
     mixed: bool = False
 
     def check(self, spec: "Table | Text") -> None:
-        """Raise DamagedFile unless the statistics are consistent and fit the map.
+        """Raise DamagedFile unless the statistics are valid.
 
-        Each of the `width` columns of mapped rows must encode exactly one column of the table.
+        The statistics must be consistent and fit the map. Each of the `width` columns of mapped
+        rows must encode exactly one column of the table.
 
         spec: the map.
         """
@@ -201,7 +202,7 @@ class Table(FeatureMap):
         return ColumnOverrides(*named, tuple((self.as_ or {}).items()))
 
     def bytes(self, width: int) -> int:
-        """Return an estimate of the memory of the statistics, in bytes.
+        """Return an estimate of the statistics' memory in bytes.
 
         width: number of columns of the table.
         """
@@ -212,13 +213,13 @@ class Table(FeatureMap):
 class Text(FeatureMap):
     """Map of a column of texts to hashed words or n-grams.
 
-    Each attribute except `idf` and `column` is the parameter of the same name of scikit-learn's
-    HashingVectorizer or TfidfVectorizer.
+    The attributes except `idf` and `column` are parameters of scikit-learn's HashingVectorizer or
+    TfidfVectorizer, under the names that scikit-learn uses.
 
     Attributes
     ----------
     idf : bool
-        If true, words are weighted by inverse document frequency, as in TfidfVectorizer.
+        True if words are weighted by inverse document frequency, as in TfidfVectorizer.
     column : str or None
         Name of the column of texts. None means the column "text". If there is no such column, None
         means the only column of strings.
@@ -243,6 +244,8 @@ class Text(FeatureMap):
         """Return the number of output columns.
 
         Words are hashed to `n_features` columns. One more column marks missing texts.
+
+        width: not used.
         """
         return self.n_features + 1
 
@@ -278,17 +281,24 @@ class Text(FeatureMap):
         return TableState(columns=(TableColumn(str(name)),))
 
     def overrides(self) -> ColumnOverrides:
-        """Return the settings for single columns, which declare the column of texts."""
+        """Return the settings for single columns.
+
+        The settings declare that the column of texts has the kind "text".
+        """
         return ColumnOverrides(kinds=((self.column or "text", "text"),))
 
     def bytes(self, width: int) -> int:
-        """Return an estimate of the memory of the statistics, in bytes."""
+        """Return an estimate of the statistics' memory in bytes.
+
+        width: not used.
+        """
         return 16 * self.n_features
 
 
 def updated_statistics(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int = 1) -> TableState:
-    """Return the statistics of a table's columns with a batch added or removed.
+    """Return statistics with a batch added or removed.
 
+    The returned statistics also have the kinds of columns that had no value before this batch.
     Raises SchemaMismatch, InvalidRows or CannotUnlearn.
 
     spec: the map.
@@ -307,6 +317,7 @@ def updated_statistics(spec: Table | Text, state: TableState | None, rows: RawRo
             new_kinds[name] = "text" if isinstance(spec, Text) else infer_kind(name, values, overrides).kind
     words = hashed_word_count(encoding, state.columns, new_kinds)
 
+    # Add the batch's values to the statistics of each column.
     width = state.width
     columns = []
     for column in state.columns:
@@ -319,35 +330,59 @@ def updated_statistics(spec: Table | Text, state: TableState | None, rows: RawRo
     return TableState(state.rows + sign * rows.rows, width, tuple(columns), state.mixed)
 
 
-def columns_by_kind(state: TableState, encoding: EncodingSpec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the indices of the columns of mapped rows, by what they encode.
+class MappedColumns(NamedTuple):
+    """Indices of the columns of mapped rows, as int64 arrays.
 
-    The result is three int64 arrays:
+    Columns that encode words are in none of the arrays.
 
-    1. columns that encode numbers and dates,
-    2. columns that encode categories,
-    3. columns that mark missing values.
+    Attributes
+    ----------
+    numbers : ndarray
+        Columns that encode numbers, dates and times.
+    categories : ndarray
+        Columns that encode categories.
+    missing : ndarray
+        Columns that mark missing values.
+    """
 
-    The columns that encode words are in none of the three arrays.
+    numbers: np.ndarray
+    categories: np.ndarray
+    missing: np.ndarray
+
+
+def columns_by_kind(state: TableState, encoding: EncodingSpec) -> MappedColumns:
+    """Return the columns of mapped rows by the kind that they encode.
+
+    state: statistics of the table.
+    encoding: settings of the map.
     """
     none = np.zeros(0, dtype=np.int64)
     gaps = np.array([c.missing for c in state.columns if c.missing >= 0], dtype=np.int64)
     categories = [c.all_places(encoding) for c in state.columns if c.kind == "category"]
     numbers = [c.places for c in state.columns if c.kind in SIZES]
-    return np.concatenate([none, *numbers]), np.setdiff1d(np.concatenate([none, *categories]), gaps), gaps
+    return MappedColumns(
+        np.concatenate([none, *numbers]), np.setdiff1d(np.concatenate([none, *categories]), gaps), gaps
+    )
 
 
 def without_statistics(state: TableState) -> TableState:
-    """Return statistics without rows, with the same columns of mapped rows.
+    """Return statistics without rows.
 
-    Rows that are learned again then get the same columns.
+    The columns of mapped rows do not change. So rows that are learned again are mapped to the
+    columns that they had before.
     """
     nothing = [c._replace(present=0, total=0.0, counts=np.zeros_like(c.counts)) for c in state.columns]
     return state._replace(rows=0, columns=tuple(nothing))
 
 
 def check_columns(spec: FeatureMap | None, rows: RawRows) -> None:
-    """Raise SchemaMismatch or InvalidRows if the map cannot learn these columns.
+    """Raise an error if the map cannot learn these rows.
+
+    - The map `table` must be able to convert the values of columns whose kind is declared.
+    - The map `text` must find the column of texts.
+    - Other maps, and estimators without a map, cannot learn rows with columns of mixed types.
+
+    Raises SchemaMismatch or InvalidRows.
 
     spec: the feature map, or None if there is no feature map.
     """
@@ -361,10 +396,10 @@ def check_columns(spec: FeatureMap | None, rows: RawRows) -> None:
 
 
 def table_parts(spec: Table | Text, table: TableState, rows: RawRows) -> list[slice]:
-    """Return slices of rows, each small enough to be mapped at a time.
+    """Return slices of rows that limit the memory of mapping.
 
-    A slice has fewer rows if the table has many columns or long texts, because each word takes
-    memory.
+    The rows of one slice are mapped at a time. A slice has fewer rows if the table has many
+    columns or long texts, because each word takes memory.
     """
     longest = (max(map(len, column.labels), default=0) for column in rows.columns)
     most = spec.encoding().words.n_features or WORDS_IN_ALL
@@ -398,9 +433,10 @@ def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_
 
 
 def encoded_columns(state: TableState, rows: RawRows) -> Iterator[tuple[str, RawColumn]]:
-    """Yield name and values of each column that is encoded, as its kind reads them.
+    """Yield the name and the values of each encoded column.
 
-    Raises SchemaMismatch.
+    The values are converted to the kind of the column. Raises SchemaMismatch if a value cannot be
+    converted exactly.
     """
     for column in state.columns:
         if column.is_encoded:
@@ -408,9 +444,10 @@ def encoded_columns(state: TableState, rows: RawRows) -> Iterator[tuple[str, Raw
 
 
 def count_unseen(spec: Table | Text, state: TableState, rows: RawRows) -> int:
-    """Return the number of values that the map does not encode.
+    """Count the values that the map does not encode.
 
-    These are unknown categories, and values of columns that the first batch did not have.
+    The map does not encode unknown categories, and values of columns that the first batch did not
+    have.
     """
     encoding, known = spec.encoding(), {c.name: c for c in state.columns}
     count = 0
@@ -426,9 +463,9 @@ def count_unseen(spec: Table | Text, state: TableState, rows: RawRows) -> int:
 
 
 def feature_names_of(spec: Table | Text, state: TableState) -> tuple[str, ...]:
-    """Return the names (state.width,) of the columns of mapped rows.
+    """Return the names of the columns of mapped rows.
 
-    Examples are `age`, `age missing`, `sex=female` and `cabin #5`.
+    There are `state.width` names. Examples are `age`, `age missing`, `sex=female` and `cabin #5`.
     """
     names: dict[int, str] = {}
     for column in state.columns:
@@ -437,10 +474,11 @@ def feature_names_of(spec: Table | Text, state: TableState) -> tuple[str, ...]:
 
 
 def is_mapping_fixed(spec: Table | Text, state: TableState, rows: RawRows) -> bool:
-    """Return True if the mapping of given rows does not depend on the statistics.
+    """Return True if rows are mapped without running statistics.
 
-    The mapping depends on the statistics if a missing value is filled with a mean or a word is
-    weighted by inverse document frequency.
+    The mapping of `rows` depends on the statistics if a missing value is filled with a mean or a
+    word is weighted by inverse document frequency. False is also returned if two merged states had
+    encoded a category in different ways.
     """
     encoding = spec.encoding()
     if state.mixed:
@@ -456,9 +494,9 @@ def is_mapping_fixed(spec: Table | Text, state: TableState, rows: RawRows) -> bo
 
 
 def depends_on_others(spec: Table | Text, state: TableState) -> bool:
-    """Return True if the mapping of some learned rows depended on other rows.
+    """Return True if learned rows were mapped by other rows.
 
-    This is true after one of these events:
+    The mapping of a row depended on other rows after one of these events:
 
     * A missing value was filled with a mean.
     * Words were weighted by inverse document frequency.
@@ -475,9 +513,11 @@ def depends_on_others(spec: Table | Text, state: TableState) -> bool:
 class MergedTable(NamedTuple):
     """Merged statistics of two tables a and b.
 
-    Mapped columns are the columns of the mapped rows. Those of a have the same indices as before.
+    Mapped columns are the columns of mapped rows. The merge does not change the indices of a's
+    mapped columns.
 
-    new_index: (b.width,) array. Entry j is the index, after the merge, of mapped column j of b.
+    table: the merged statistics.
+    new_index: (b.width,) array. Entry j is the index of b's mapped column j after the merge.
     """
 
     table: TableState
@@ -485,9 +525,13 @@ class MergedTable(NamedTuple):
 
 
 def merge_table_states(spec: Table | Text, a: TableState, b: TableState) -> MergedTable:
-    """Return the merged statistics of two tables, and new indices of b's mapped columns.
+    """Merge the statistics of two tables.
 
-    Raises CannotMerge if the tables have different columns.
+    Also returns the new indices of b's columns of mapped rows. Raises CannotMerge if the tables
+    have different columns.
+
+    spec: the map.
+    a, b: statistics of the two tables.
     """
     encoding = spec.encoding()
     width = a.width
@@ -496,6 +540,8 @@ def merge_table_states(spec: Table | Text, a: TableState, b: TableState) -> Merg
         extra = min(set(theirs) ^ set(a.names))
         raise CannotMerge(f"only one of the states has a column {extra!r}: learn both with the same columns.")
 
+    # Merge the columns by name. Categories may have been encoded in different ways if one of the
+    # states has hashed categories.
     new_index = np.zeros(b.width, dtype=np.int64)
     columns = []
     mixed = a.mixed or b.mixed

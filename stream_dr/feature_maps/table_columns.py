@@ -3,7 +3,7 @@
 A map of tables encodes a column by its kind:
 
 - number, boolean: one column with the value. A missing value is filled with the mean so far or
-  with a given constant. A second column, such as `age missing`, is 1 for missing values.
+  with a constant. A second column, such as `age missing`, is 1 for missing values.
 - date, time: one column with the years since 2000, and columns with the sine and cosine of the
   position in the year and in the week. A time also has the position in the day. Missing values are
   filled as for numbers.
@@ -112,8 +112,8 @@ class TableColumn(NamedTuple):
     categories : tuple of str
         Categories that have their own numeric column, in the order of these numeric columns.
     counts : ndarray
-        int64 number of rows with each of these categories. For a text, number of documents that
-        have a word in each hashed column.
+        int64 number of rows with each category in `categories`. For a text, number of documents
+        that have a word in each hashed column.
     places : ndarray
         int64 indices of the numeric columns that encode values.
     missing : int
@@ -133,8 +133,9 @@ class TableColumn(NamedTuple):
     hashed: int = -1
 
     def check(self, encoding: EncodingSpec, kinds: tuple[str, ...] | None) -> None:
-        """Raise DamagedFile unless counts and numeric columns fit the column's kind.
+        """Raise DamagedFile unless the statistics fit the column's kind.
 
+        encoding: settings of the map.
         kinds: kinds that the column may have. None for any kind.
         """
         check_one_of(self, "kind", kinds or ("", *SIZES, "category", "text", *LEFT_OUT))
@@ -159,21 +160,25 @@ class TableColumn(NamedTuple):
             )
 
     def all_places(self, encoding: EncodingSpec) -> np.ndarray:
-        """Return the indices (int64) of all numeric columns that encode this column.
+        """Return the numeric columns that encode this column.
 
-        Numeric columns are the columns of mapped rows.
+        Numeric columns are the columns of mapped rows. The result has their indices (int64). It
+        includes the columns of hashed categories and the column that marks missing values.
         """
         hashed = range(self.hashed, self.hashed + encoding.n_hashed) if self.hashed >= 0 else ()
         missing = (self.missing,) if self.missing >= 0 else ()
         return np.array([*self.places.tolist(), *hashed, *missing], dtype=np.int64)
 
     def words(self, encoding: EncodingSpec) -> Words:
-        """Return the settings for texts, with this column's number of hashed words."""
+        """Return the settings for the texts of this column.
+
+        `n_features` of the settings is the column's number of hashed words.
+        """
         return encoding.words._replace(n_features=len(self.places))
 
     @property
     def mean(self) -> float:
-        """Mean of the values so far, 0 if there are none."""
+        """Mean of the values so far, 0 without values."""
         return self.total / self.present if self.present else 0.0
 
     @property
@@ -182,11 +187,21 @@ class TableColumn(NamedTuple):
         return self.kind not in ("", *LEFT_OUT)
 
 
-def with_kind(column: TableColumn, kind: str, words: int, width: int) -> tuple[TableColumn, int]:
-    """Return a column with its kind set, and the new number of numeric columns.
+class ColumnAndWidth(NamedTuple):
+    """Statistics of a column, and the width of the mapped rows.
+
+    width: number of columns of the mapped rows of the whole table.
+    """
+
+    column: TableColumn
+    width: int
+
+
+def with_kind(column: TableColumn, kind: str, words: int, width: int) -> ColumnAndWidth:
+    """Return a column with its kind set.
 
     Numeric columns are the columns of mapped rows. Numbers, dates, times and texts get their
-    numeric columns here.
+    numeric columns here. So the new number of numeric columns is returned, too.
 
     column: column without a kind.
     kind: kind of the column.
@@ -195,18 +210,21 @@ def with_kind(column: TableColumn, kind: str, words: int, width: int) -> tuple[T
     """
     size = (SIZES | {"text": words}).get(kind, 0)
     counts = np.zeros(size if kind == "text" else 0, dtype=np.int64)
-    return column._replace(kind=kind, places=np.arange(width, width + size), counts=counts), width + size
+    column = column._replace(kind=kind, places=np.arange(width, width + size), counts=counts)
+    return ColumnAndWidth(column, width + size)
 
 
 def with_values(
     column: TableColumn, values: RawColumn, encoding: EncodingSpec, table_width: int, sign: int = 1
-) -> tuple[TableColumn, int]:
-    """Return a column with a batch's values added, and the new number of numeric columns.
+) -> ColumnAndWidth:
+    """Return a column with a batch's values added or removed.
 
-    Numeric columns are the columns of mapped rows. Raises CannotUnlearn if more values would be
-    removed than were learned.
+    Numeric columns are the columns of mapped rows. New categories may need new numeric columns. So
+    the new number of numeric columns is returned, too. Raises CannotUnlearn if more values would
+    be removed than were learned.
 
-    values: values of the batch, as `converted_values` returns them.
+    values: values of the batch, converted to the kind of the column by `converted_values`.
+    encoding: settings of the map.
     table_width: number of numeric columns of the whole table so far.
     sign: 1 to add the values, −1 to remove them.
     """
@@ -220,29 +238,34 @@ def with_values(
         column = column._replace(missing=table_width)
         table_width += 1
 
+    # Update the statistics of the column's kind.
     if column.kind == "category":
         return _categories(column, values, encoding, table_width, sign)
     if column.kind == "text":
         with_word = (count_hashed_words(column.words(encoding), values.labels) != 0).T @ np.bincount(
             values.values[~missing], minlength=len(values.labels)
         )
-        return column._replace(counts=column.counts + sign * with_word.astype(np.int64)), table_width
-    return column._replace(
-        total=column.total + sign * float(values.values[~missing].sum()) if column.present else 0.0
-    ), table_width
+        counts = column.counts + sign * with_word.astype(np.int64)
+        return ColumnAndWidth(column._replace(counts=counts), table_width)
+    total = column.total + sign * float(values.values[~missing].sum()) if column.present else 0.0
+    return ColumnAndWidth(column._replace(total=total), table_width)
 
 
 def encoded_entries(column: TableColumn, values: RawColumn, encoding: EncodingSpec) -> Entries:
-    """Return the entries of the mapped rows that encode a batch's values.
+    """Encode a batch's values as entries of the mapped rows.
 
-    The entries are row indices, column indices and values of a sparse matrix.
+    The result has row indices, column indices and values of a sparse matrix.
 
-    values: values of the batch, as `converted_values` returns them.
+    column: statistics of the column.
+    values: values of the batch, converted to the kind of the column by `converted_values`.
+    encoding: settings of the map.
     """
+    # Missing values are marked in a column of their own.
     missing = values.missing
     at = np.flatnonzero(missing) if column.missing >= 0 else np.zeros(0, dtype=np.int64)
     parts: list[Entries] = [(at, np.full(len(at), column.missing), np.ones(len(at)))]
 
+    # The other entries depend on the kind of the column.
     if column.kind == "category":
         place = places_of(column, values.labels, encoding)[values.values]
         at = np.flatnonzero(~missing & (place >= 0))
@@ -266,11 +289,11 @@ def encoded_entries(column: TableColumn, values: RawColumn, encoding: EncodingSp
 
 
 def places_of(column: TableColumn, labels: tuple[str, ...], encoding: EncodingSpec) -> np.ndarray:
-    """Return the index (labels + 1,) of the numeric column that encodes each category.
+    """Return the numeric column that encodes each category.
 
-    Numeric columns are the columns of mapped rows. The index is −1 for an unknown category. The
-    last entry, which is −1, is for missing values. (A missing value has the code −1, which selects
-    the last entry.)
+    Numeric columns are the columns of mapped rows. The result (labels + 1,) has the index of a
+    numeric column for each category, −1 for an unknown category. One more entry −1 at the end is
+    for missing values, because their code −1 selects the last entry.
 
     labels: the categories.
     """
@@ -291,9 +314,10 @@ def hashed_index(text: str, encoding: EncodingSpec) -> int:
 
 
 def feature_names(column: TableColumn, encoding: EncodingSpec) -> dict[int, str]:
-    """Return the names of the numeric columns that encode this column.
+    """Return the names of the numeric columns of a column.
 
-    Numeric columns are the columns of mapped rows. The keys of the result are their indices.
+    Numeric columns are the columns of mapped rows. The result is a dict from the index of each
+    numeric column that encodes this column to its name.
     """
     name, places = column.name, column.places.tolist()
     if column.kind == "category":
@@ -309,13 +333,13 @@ def feature_names(column: TableColumn, encoding: EncodingSpec) -> dict[int, str]
 
 
 def converted_values(column: TableColumn, values: RawColumn | None, rows: int) -> RawColumn:
-    """Return a batch's values converted to the kind of the column.
+    """Convert a batch's values to the kind of the column.
 
     Raises SchemaMismatch if a value cannot be converted exactly.
 
     column: column with its kind.
-    values: values of the batch. If the batch does not have this column, None, and all values are
-        missing.
+    values: values of the batch. None if the batch does not have this column. All returned values
+        are then missing.
     rows: number of rows of the batch.
     """
     family = {"category": "text", "text": "text", "date": "date", "time": "date"}.get(column.kind, "number")
@@ -323,25 +347,35 @@ def converted_values(column: TableColumn, values: RawColumn | None, rows: int) -
     return RawColumn("number", (read.values - _EPOCH) / _YEAR) if family == "date" else read
 
 
-def merge_columns(
-    a: TableColumn, b: TableColumn, encoding: EncodingSpec, width: int
-) -> tuple[TableColumn, dict[int, int], int]:
-    """Merge the statistics of one column of a table from two states.
+class MergedColumn(NamedTuple):
+    """Merged statistics of a column from two states a and b.
 
-    Numeric columns are the columns of mapped rows, which encode the table's columns. The numeric
-    columns of `a` have the same indices after the merge.
+    Numeric columns are the columns of mapped rows. The merge does not change the indices of a's
+    numeric columns.
+
+    Attributes
+    ----------
+    column : TableColumn
+        The merged statistics.
+    new_index : dict of int to int
+        Index of each numeric column in b → index after the merge.
+    width : int
+        Number of numeric columns of the whole table after the merge of this column.
+    """
+
+    column: TableColumn
+    new_index: dict[int, int]
+    width: int
+
+
+def merge_columns(a: TableColumn, b: TableColumn, encoding: EncodingSpec, width: int) -> MergedColumn:
+    """Merge the statistics of a column from two states.
+
+    Raises CannotMerge if the columns differ in kind or number of words.
 
     a, b: the column in the two states.
     encoding: settings of the feature map.
-    width: number of numeric columns of the whole table before this column is merged.
-
-    Returns three values:
-
-    - the merged column,
-    - a dict of the new index of each numeric column of `b`, by its index in the other state,
-    - the number of numeric columns of the whole table after this column is merged.
-
-    Raises CannotMerge if the columns differ in kind or number of words.
+    width: number of columns of mapped rows, of the whole table, before this column is merged.
     """
     if not (a.kind and b.kind):
         a, width = (a, width) if a.kind or not b.kind else with_kind(a, b.kind, len(b.places), width)
@@ -353,6 +387,7 @@ def merge_columns(
             "number of them (n_words)."
         )
 
+    # Merge the columns that mark missing values and the columns of hashed categories.
     new_index: dict[int, int] = {}
     if b.missing >= 0:
         if a.missing < 0:
@@ -365,6 +400,7 @@ def merge_columns(
             width += encoding.n_hashed
         new_index |= {b.hashed + i: a.hashed + i for i in range(encoding.n_hashed)}
 
+    # Merge the categories by value, and the numeric columns of other kinds by order.
     known = dict(zip(a.categories, a.places.tolist(), strict=False)) if a.kind == "category" else {}
     new = [c for c in b.categories if c not in known]
     counts = a.counts
@@ -380,25 +416,28 @@ def merge_columns(
         counts = a.counts + b.counts
 
     a = a._replace(present=a.present + b.present, total=a.total + b.total, counts=counts)
-    return a, new_index, width + len(new)
+    return MergedColumn(a, new_index, width + len(new))
 
 
 def _categories(
     column: TableColumn, values: RawColumn, encoding: EncodingSpec, width: int, sign: int
-) -> tuple[TableColumn, int]:
-    """Count a batch's values of a categorical column, and return the updated column.
+) -> ColumnAndWidth:
+    """Count a batch's values of a categorical column.
 
-    Each new category becomes a column of the mapped rows, the most frequent category first. If
-    the column would get more categories than allowed, only frequent new categories of this batch
-    become columns. The rest of this batch's new categories are hashed, and so are all new
-    categories of later batches.
+    Each new category gets its own column of the mapped rows, the most frequent category first. If
+    the column would have more such categories than allowed, only frequent new categories of this
+    batch get their own column. All other new categories of this batch and of later batches are
+    hashed.
 
-    Also returns the new number of columns of the mapped rows.
+    Returns the updated statistics and the new number of columns of the mapped rows. Raises
+    CannotUnlearn if more values would be removed than were learned.
 
     values: the batch's values.
+    encoding: settings of the map.
     width: number of columns of the mapped rows before the batch, for the whole table.
     sign: 1 to add the values, −1 to remove them.
     """
+    # Count the batch's rows of each category.
     rows = np.bincount(values.values[~values.missing], minlength=len(values.labels))
     row_counts = {label: int(n) for label, n in zip(values.labels, rows.tolist(), strict=True) if n}
     new = sorted(
@@ -407,6 +446,7 @@ def _categories(
     most = (MOST_ONE_HOT if column.name in encoding.one_hot else encoding.max_categories) - len(column.categories)
     closed = column.hashed >= 0 or column.name in encoding.hash or sign < 0
 
+    # `own` has the new categories that get their own column.
     own = (
         new
         if len(new) <= most
@@ -419,6 +459,7 @@ def _categories(
         column = column._replace(hashed=width)
         width += encoding.n_hashed
 
+    # Update the counts of the categories that have their own column.
     names = (*column.categories, *own)
     counts = np.append(column.counts, np.zeros(len(own), dtype=np.int64))
     counts = counts + sign * np.array([row_counts.get(name, 0) for name in names], dtype=np.int64)
@@ -426,4 +467,4 @@ def _categories(
         at = int(counts.argmin())
         raise CannotUnlearn(f"column {column.name} has fewer rows of {names[at]!r} than would be taken out.")
     places = np.append(column.places, np.arange(width, width + len(own)))
-    return column._replace(categories=names, counts=counts, places=places), width + len(own)
+    return ColumnAndWidth(column._replace(categories=names, counts=counts, places=places), width + len(own))

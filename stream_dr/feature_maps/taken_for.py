@@ -70,10 +70,10 @@ class InferredKind(NamedTuple):
 
 
 def infer_kind(name: str, column: RawColumn, overrides: ColumnOverrides) -> InferredKind:
-    """Return the kind of a column and the reason for it.
+    """Return the kind of a column, and the reason.
 
-    If the user has declared a kind, this kind is returned. Otherwise the kind is inferred from the
-    values. Cost: O(rows), and for texts O(distinct texts).
+    If the user has declared a kind, this kind is returned. Without a declared kind, the kind is
+    inferred from the values. Cost: O(rows), and for texts O(distinct texts).
 
     name: name of the column.
     column: first values of the column.
@@ -85,6 +85,7 @@ def infer_kind(name: str, column: RawColumn, overrides: ColumnOverrides) -> Infe
     if declared is not None or name in overrides.categories:
         return InferredKind(declared or "category", "declared")
 
+    # Recognise ids and constants.
     present = column.values[~column.missing]
     if not len(present):
         return InferredKind("", "no value so far")
@@ -95,6 +96,7 @@ def infer_kind(name: str, column: RawColumn, overrides: ColumnOverrides) -> Infe
         if distinct == len(present) and _is_id(name, column, distinct):
             return InferredKind("id", "another value in every row")
 
+    # Strings are texts if they have many words and few repetitions.
     if column.kind != "text":
         return InferredKind({"date": "date", "time": "time"}.get(column.kind, "number"), _describe_kind(column.kind))
     words = _mean_words(column)
@@ -104,9 +106,10 @@ def infer_kind(name: str, column: RawColumn, overrides: ColumnOverrides) -> Infe
 
 
 def likely_id(X: RawRows | np.ndarray, names: Sequence[str]) -> str | None:
-    """Return the name of the first column that looks like an id, or None.
+    """Return the name of the first column that looks like an id.
 
-    An id is a number or name that identifies the subject of a row.
+    The result is None if no column looks like an id. An id is a number or name that identifies the
+    subject of a row.
 
     X: RawRows or an array (rows, features).
     names: names of the columns.
@@ -116,9 +119,10 @@ def likely_id(X: RawRows | np.ndarray, names: Sequence[str]) -> str | None:
 
 
 def _looks_like_id(name: str, column: RawColumn) -> bool:
-    """Return True if a column probably identifies the subject of a row.
+    """Return True if a column is probably an id.
 
-    The column must not have a missing value. In addition, one of two conditions must hold:
+    An id identifies the subject of a row. The column must not have a missing value. In addition,
+    one of two conditions must hold:
 
     - The column's name is usual for ids, the values are whole numbers or strings, and the number
       of distinct values is more than a tenth of the number of rows.
@@ -140,9 +144,9 @@ def _has_id_name(name: str) -> bool:
 
 
 def _is_id(name: str, column: RawColumn, distinct: int) -> bool:
-    """Return True if a column whose values all differ is an id.
+    """Return True if a column is an id.
 
-    There are two cases:
+    The caller has checked that all values of the column differ. There are two cases:
 
     - A column of strings is an id if it has at least 20 distinct values, and if the strings are
       single words or the column's name is usual for ids.
@@ -158,12 +162,15 @@ def _is_id(name: str, column: RawColumn, distinct: int) -> bool:
 
 
 def _mean_words(column: RawColumn) -> float:
-    """Return the mean number of words of the column's distinct texts."""
+    """Return the mean number of words of a column's distinct texts."""
     return sum(len(text.split()) for text in column.labels) / len(column.labels)
 
 
 def _describe_kind(kind: str) -> str:
-    """Return a phrase that tells users what the values are."""
+    """Return a phrase that names the values of a kind.
+
+    For example, the phrase for "integer" is "whole numbers". Users read it in a report.
+    """
     return {"boolean": "true or false", "integer": "whole numbers", "date": "dates", "time": "times"}.get(
         kind, "numbers"
     )

@@ -1,4 +1,4 @@
-"""Upper bounds on the number of columns of a table's encoding, and of words.
+"""Upper bounds on the number of numeric columns that encode a table.
 
 Encoding turns each column of a table into one or more numeric columns. Cost: O(columns).
 """
@@ -12,11 +12,12 @@ from stream_dr.feature_maps.taken_for import ColumnOverrides
 
 
 def hashed_word_count(encoding: EncodingSpec, columns: Sequence[TableColumn], begins: dict[str, str]) -> int:
-    """Return the number of columns to which a text column is hashed.
+    """Return the number of hashed columns of a text column.
 
-    If the feature map sets this number, it is returned. Otherwise the text columns share 1,024
-    columns equally.
+    The number in the map's settings is returned. If the settings have no number, the text columns
+    share 1,024 columns equally.
 
+    encoding: settings of the map.
     columns: the columns of the table.
     begins: kind of each column whose kind is inferred from the current batch, by name.
     """
@@ -25,12 +26,20 @@ def hashed_word_count(encoding: EncodingSpec, columns: Sequence[TableColumn], be
 
 
 def max_columns(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> int:
-    """Return the largest number of numeric columns that encode these columns."""
+    """Return the largest number of numeric columns of a table.
+
+    Numeric columns encode the columns of the table.
+
+    encoding: settings of the map.
+    columns: statistics of the table's columns.
+    """
     return sum(_max_columns_of(column, column.kind, encoding) for column in columns)
 
 
 def _max_columns_of(column: TableColumn, kind: str, encoding: EncodingSpec) -> int:
-    """Return the largest number of numeric columns that encode one column.
+    """Return the largest number of numeric columns of one column.
+
+    Numeric columns encode the column.
 
     kind: kind of the column.
     """
@@ -38,9 +47,12 @@ def _max_columns_of(column: TableColumn, kind: str, encoding: EncodingSpec) -> i
 
 
 def check_most_columns(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str], widest: int) -> None:
-    """Raise TooManyFeatures if a table may be encoded in too many columns.
+    """Raise TooManyFeatures if a table may get too many columns.
 
-    kinds: kind of each column of the table by name, "" if it has no value yet.
+    The columns are the numeric columns that encode the table.
+
+    overrides: settings for single columns.
+    kinds: kind of each column of the table by name, "" for a column without a value so far.
     widest: largest number of numeric columns that is allowed.
     """
     total = max_columns_of_kinds(encoding, overrides, kinds)
@@ -50,10 +62,10 @@ def check_most_columns(encoding: EncodingSpec, overrides: ColumnOverrides, kinds
 
 
 def diagonal_reason(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> str:
-    """Return the reason why only the diagonal of the scatter matrix is stored, or "".
+    """Return the reason why only a diagonal is stored.
 
-    The only possible reason is that the table may be encoded in too many columns. "" means that
-    the whole scatter matrix is stored.
+    The diagonal is the diagonal of the scatter matrix. The only possible reason is that the table
+    may be encoded in too many columns. "" means that the whole scatter matrix is stored.
 
     columns: the columns of the table.
     """
@@ -67,13 +79,14 @@ def diagonal_reason(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> s
 
 
 def too_wide_message(total: int, most: dict[str, int], widest: int) -> str:
-    """Return the message that a table may be encoded in too many columns.
+    """Return the message that a table may get too many columns.
 
-    The message names the column with the largest number of numeric columns.
+    The columns are the numeric columns that encode the table. The message names the column of the
+    table with the most numeric columns.
 
     total: largest possible number of numeric columns of the table.
     most: largest possible number of numeric columns of each column, by name.
-    widest: largest number allowed.
+    widest: largest number of numeric columns that is allowed.
     """
     name = max(most, key=most.__getitem__)
     return (
@@ -83,11 +96,13 @@ def too_wide_message(total: int, most: dict[str, int], widest: int) -> str:
 
 
 def max_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> int:
-    """Return the largest number of numeric columns that encode a table.
+    """Return the largest number of numeric columns of a table.
 
-    If the first value of a text column comes in a later batch, the number may be exceeded.
+    Numeric columns encode the columns of the table. The number may be exceeded if the first value
+    of a text column comes in a later batch.
 
-    kinds: kind of each column of the table by name, "" if it has no value yet.
+    overrides: settings for single columns.
+    kinds: kind of each column of the table by name, "" for a column without a value so far.
     """
     declared = _declared_kinds(overrides)
     texts = any(declared.get(name, kind) == "text" for name, kind in kinds.items())
@@ -96,15 +111,17 @@ def max_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kin
 
 
 def _max_columns_by_name(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> dict[str, int]:
-    """Return how many numeric columns may encode each column of a table.
+    """Return the largest number of numeric columns by column.
 
-    The result maps the name of a table's column to this number. Words that text columns share are
-    not counted.
+    Numeric columns encode the columns of the table. The result is a dict from the name of each
+    column of the table to a number. Hashed words that text columns share are not counted.
 
-    kinds: kind of each column of the table by name, "" if it has no value yet.
+    overrides: settings for single columns.
+    kinds: kind of each column of the table by name, "" for a column without a value so far.
     """
     declared = _declared_kinds(overrides)
-    # Each kind is replaced by the kind, among those that it may turn into, with the most columns.
+    # The final kind of a column is not known yet, for example strings become categories or texts.
+    # So count the numeric columns of the widest kind that each column may get.
     raw = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}
     return {
         name: _max_columns_of_kind(name, declared.get(name, raw.get(kind, kind)), encoding)
@@ -113,7 +130,10 @@ def _max_columns_by_name(encoding: EncodingSpec, overrides: ColumnOverrides, kin
 
 
 def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
-    """Return the kinds that the map's settings declare, by column name."""
+    """Return the kinds that a map's settings declare.
+
+    The result is a dict from the name of a column to its kind.
+    """
     return (
         dict.fromkeys(overrides.categories, "category")
         | dict(overrides.kinds)
@@ -122,9 +142,9 @@ def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
 
 
 def _max_columns_of_kind(name: str, kind: str, encoding: EncodingSpec) -> int:
-    """Return the largest number of numeric columns that encode a column.
+    """Return the largest number of numeric columns of a column.
 
-    The numeric column that marks missing values is included.
+    Numeric columns encode the column. The numeric column that marks missing values is included.
 
     name: name of the column.
     kind: kind of the column. "" for a column without a value so far, which counts as a category.

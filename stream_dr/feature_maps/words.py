@@ -1,8 +1,9 @@
 """Hashed and weighted counts of words or n-grams, by scikit-learn's HashingVectorizer.
 
-Weights are the same as in scikit-learn's TfidfVectorizer. The inverse document frequency of a
-hashed column is ln((1 + n) / (1 + df)) + 1. n is the number of documents so far, and df is the
-number of documents that have a word in this column. Each distinct text of a batch is hashed once.
+Weights are equal to the weights of scikit-learn's TfidfVectorizer. The inverse document frequency
+of a hashed column is ln((1 + n) / (1 + df)) + 1. Here n is the number of documents so far, and df
+is the number of documents that have a word in this column. Each distinct text of a batch is hashed
+one time.
 """
 
 from functools import lru_cache
@@ -50,7 +51,10 @@ class Words(NamedTuple):
 
 
 def count_hashed_words(settings: Words, texts: tuple[str, ...]) -> sp.csr_matrix:
-    """Return the counts of hashed words, CSR (texts, n_features) float64."""
+    """Return the counts of hashed words in texts.
+
+    The counts are CSR (texts, n_features) float64.
+    """
     if not texts:
         return sp.csr_matrix((0, settings.n_features))
     return _vectorizer(settings._replace(norm=None, idf=False, sublinear_tf=False)).transform(texts)

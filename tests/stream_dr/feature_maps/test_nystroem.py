@@ -102,12 +102,12 @@ def test_rows_that_others_represent_are_passed_over():
 
 
 def test_sparse_rows_that_grow_are_dense_rows():
-    grown = PCA(3, feature_map=nystroem(30, gamma=0.3))
+    wider = PCA(3, feature_map=nystroem(30, gamma=0.3))
     narrow = np.where(np.arange(3) < 2, X[:10], 0.0)
-    grown.partial_fit(sp.csr_matrix(narrow[:, :2])).partial_fit(sp.csr_matrix(X[10:]))
+    wider.partial_fit(sp.csr_matrix(narrow[:, :2])).partial_fit(sp.csr_matrix(X[10:]))
     plain = PCA(3, feature_map=nystroem(30, gamma=0.3)).fit(np.vstack([narrow, X[10:]]))
-    assert signed(grown.transform(sp.csr_matrix(NEW)), plain.transform(NEW)) == pytest.approx(plain.transform(NEW))
-    assert sp.issparse(grown.state_.landmarks.rows)
+    assert signed(wider.transform(sp.csr_matrix(NEW)), plain.transform(NEW)) == pytest.approx(plain.transform(NEW))
+    assert sp.issparse(wider.state_.landmarks.rows)
 
 
 def test_saved_in_the_middle_and_continued_is_the_same(tmp_path):
