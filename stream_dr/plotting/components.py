@@ -30,9 +30,9 @@ def loadings(
 ) -> go.Figure:
     """Draw the largest loadings of a component as horizontal bars.
 
-    If the model selects features, the scores of the selected features are drawn. If the rows are in
-    folds, the loadings have error bars of 95 %. If the component is known to more than 30° only,
-    the title says so instead.
+    If the model selects features, the scores of the selected features are drawn. If the rows are
+    in folds, the loadings have error bars of 95 %. If the uncertainty of the component is an angle
+    above 30°, the title states the angle, and there are no error bars.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def loadings(
     most : int
         Maximum number of features to draw.
     names : sequence or None
-        Names of the features. None means the estimator's own names of the features.
+        Names of the features. None means the names that the estimator has learned.
 
     Raises InvalidParameter if there is no such component.
 
@@ -66,11 +66,18 @@ def loadings_figure_of(
     title: str,
     deviations: np.ndarray | None = None,
 ) -> FigureDict:
-    """Return the figure of `loadings` as a dict. The parameters are explained there.
+    """Return a figure of a component's largest loadings as a dict.
 
+    Raises InvalidParameter if there is no such component.
+
+    model: fitted estimator or projection.
+    component: number of the component, from 0.
+    most: maximum number of features to draw.
+    names: names of the features. None means the names that the estimator has learned.
     deviations: standard deviations (features,) by which the loadings are multiplied, or None. A
         feature that hardly varies has little effect, even if its loading is large.
     """
+    # Choose the values to draw: scores of selected features, or loadings of the component.
     projection = without_feature_map_of(model)
     half_widths = None
     if isinstance(projection, Columns):
@@ -96,6 +103,8 @@ def loadings_figure_of(
             half_widths = None if half_widths is None else half_widths * deviations
             label = "loading × standard deviation"
 
+    # Draw the largest values as bars. Plotly draws the first bar at the bottom, so the order is
+    # reversed.
     largest = np.argsort(-np.abs(values), kind="stable")[:most][::-1]
     colours = [COLOURS[0] if value >= 0 else COLOURS[2] for value in values[largest]]
     bars = {"type": "bar", "orientation": "h", "x": values[largest], "marker": {"color": colours}, "hoverinfo": "x+y"}
@@ -107,11 +116,13 @@ def loadings_figure_of(
 
 
 def _loading_uncertainty(model: Any, component: int) -> tuple[str, np.ndarray | None]:
-    """Return a note for the title, and half the width (features,) of each loading's error bar.
+    """Return a note for the title, and the error bars of loadings.
 
-    The error bars are None if the uncertainty is not known. They are also None if the angle of the
-    component (`ComponentSpread.angles`) is above WIDEST_ANGLE. Error bars would then be shorter
-    than the uncertainty. In this case the note states the angle.
+    An error bar is given by half its width. The error bars are (features,), or None in two cases:
+
+    - The uncertainty is not known.
+    - The angle of the component (`ComponentSpread.angles`) is above WIDEST_ANGLE. Error bars would
+      then be shorter than the uncertainty, so the note states the angle.
     """
     spread = component_spread_of(model)
     if spread is None:
@@ -123,12 +134,21 @@ def _loading_uncertainty(model: Any, component: int) -> tuple[str, np.ndarray | 
 
 
 def _half_widths(std: np.ndarray, spread: ComponentSpread) -> np.ndarray:
-    """Return half the width of the 95 % interval of each value with this standard error."""
+    """Return half the widths of 95 % intervals.
+
+    std: standard error of each value.
+    spread: uncertainty of the components, which has the number of folds.
+    """
     return np.asarray(stdtrit(spread.folds - 1, 0.975) * std)
 
 
 def _names(model: Any, names: Sequence[object] | None) -> Sequence[object]:
-    """Return the names of the features, or () if the features have no names."""
+    """Return the names of the features of a model.
+
+    The result is `names` if it is not None, and () if the features have no names.
+
+    model: fitted estimator or projection.
+    """
     if names is not None:
         return names
     projection = model.projection() if hasattr(model, "projection") else model
@@ -140,8 +160,8 @@ def _names(model: Any, names: Sequence[object] | None) -> Sequence[object]:
 def _distinct(features: list[int], names: Sequence[object]) -> list[str]:
     """Return a distinct text for each feature.
 
-    The text is the feature's name. If several features have the same text, each one's number is
-    added. A feature without a name is called by its number.
+    The text is the feature's name. If several features have one name, the number of the feature is
+    added to the name. The text of a feature without a name is "feature" and its number.
 
     features: numbers of the features.
     names: names of all features.
@@ -151,13 +171,14 @@ def _distinct(features: list[int], names: Sequence[object]) -> list[str]:
 
 
 def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
-    """Draw eigenvalues as bars and their cumulative share as a line.
+    """Draw eigenvalues as bars, and cumulative shares as a line.
 
-    The share is the sum of `explained_variance_ratio_` if the estimator has this attribute.
-    Otherwise it is the share in the sum of the eigenvalues that are drawn, where negative
-    eigenvalues count as 0.
+    The share of a component is its entry of `explained_variance_ratio_` if the estimator has this
+    attribute. If not, the share is the component's part of the sum of the drawn eigenvalues, where
+    negative eigenvalues count as 0.
 
-    If the rows are in folds, marks show the eigenvalues without their bias, with error bars of 95 %.
+    If the rows are in folds, marks show the eigenvalues without their bias. The error bars of the
+    marks are 95 % intervals.
 
     model: a fitted estimator or a projection.
 
@@ -170,11 +191,13 @@ def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
 
 
 def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> FigureDict:
-    """Return the figure of `spectrum` as a dict.
+    """Return a figure of a model's eigenvalues as a dict.
 
+    model: fitted estimator or projection.
     captured: (components,). Entry i is the share of all variance that components 0 to i capture
         together. None means that the share is computed as in `spectrum`.
     """
+    # Compute the cumulative shares of the eigenvalues.
     values = projection_array(model, "eigenvalues")
     if values is None or not len(values):
         return empty_figure(title, "no eigenvalues: " + ("no component yet" if values is not None else "it has none"))
@@ -211,9 +234,12 @@ def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> F
 
 
 def _interval_trace(number: np.ndarray, spread: ComponentSpread) -> Trace:
-    """Return the plotly trace of the eigenvalues without their bias, with error bars.
+    """Return a plotly trace of eigenvalues with error bars.
+
+    The eigenvalues are drawn as marks, without their bias.
 
     number: (components,) number of each component, from 1.
+    spread: uncertainty of the components.
     """
     marks = {
         "type": "scatter",

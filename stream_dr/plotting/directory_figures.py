@@ -43,6 +43,7 @@ FROM_RECORDS = ("accuracy", "progress", "convergence", "drift", "confusion")
 """Kinds of figures that are drawn from the records of a directory."""
 
 KINDS = ("projection", "spectrum", "loadings", "regularisation", *FROM_RECORDS)
+"""All kinds of figures."""
 
 LIVE_KINDS = ("projection", "spectrum", "loadings", "regularisation", "accuracy", "progress", "confusion")
 """Kinds of figures on the dashboard, in their order."""
@@ -69,7 +70,7 @@ Counts = list[tuple[str, int]]
 class FigureOptions(NamedTuple):
     """Options of a figure.
 
-    rows: maximum number of newest rows to draw.
+    rows: maximum number of rows to draw, which are the newest rows of the log.
     dimensions: number of axes of a figure of projected rows, 2 or 3.
     component: number of the component whose loadings are drawn, from 0.
 
@@ -95,11 +96,12 @@ def figure_of(
 
     kind: kind of the figure, one of KINDS.
     model: model to draw. It may be None for the kinds in OF_ALL, which show all models.
-    newest: newest rows of the log. None means that they are read.
-    records: records of the directory. None means that they are read.
+    options: options of the figure.
+    newest: newest rows of the log. None means that the log is read.
+    records: records of the directory. None means that the records are read.
 
-    Raises InvalidParameter for an unknown kind or if a model is needed and not given. Raises the
-    errors of reading the log.
+    Raises InvalidParameter if the kind is unknown, or if `model` is None for a figure of one
+    model. Raises the errors of reading the log.
     """
     return go.Figure(figure_dict_of(directory, kind, model, options, newest, records))
 
@@ -112,10 +114,21 @@ def figure_dict_of(
     newest: Newest | None = None,
     records: Sequence[JsonDict] | None = None,
 ) -> FigureDict:
-    """Return the figure of `figure_of` as a dict. The parameters are explained there."""
+    """Return a figure of one model or of all models as a dict.
+
+    kind: kind of the figure, one of KINDS.
+    model: model to draw. It may be None for the kinds in OF_ALL, which show all models.
+    options: options of the figure.
+    newest: newest rows of the log. None means that the log is read.
+    records: records of the directory. None means that the records are read.
+
+    Raises InvalidParameter if the kind is unknown, or if `model` is None for a figure of one
+    model. Raises the errors of reading the log.
+    """
     if kind not in KINDS:
         raise InvalidParameter(f"there is no figure {kind!r}{did_you_mean(kind, KINDS)}; there are {', '.join(KINDS)}.")
 
+    # Figures that are drawn from records.
     history = list(directory.records.read() if records is None and kind in FROM_RECORDS else records or [])
     if kind == "progress":
         return progress_of(history, 600, "Progress")
@@ -137,10 +150,11 @@ def figure_dict_of(
 def _projection_figure(
     directory: Directory, kind: str, model: Model, options: FigureOptions, newest: Newest | None
 ) -> FigureDict:
-    """Return a figure of a model's published projection, or of the newest rows projected by it.
+    """Return a figure of a model's published projection.
 
-    kind: "projection", "spectrum", "loadings" or "regularisation".
-    newest: newest rows of the log. None means that they are read.
+    kind: "projection", "spectrum", "loadings" or "regularisation". The kind "projection" shows the
+        newest rows of the log, projected by the published projection.
+    newest: newest rows of the log. None means that the log is read.
     """
     published = model.published
     name = plain_text(model.name)
@@ -150,6 +164,9 @@ def _projection_figure(
     projection = published.projection
     if kind == "regularisation":
         return regularisation_of(projection, f"{name}: regularisation")
+
+    # `linear` is the projection if the newest rows can show its variance: it must be linear and
+    # have components, and there must be rows.
     title = f"{name}: version {published.version}"
     rows = newest if newest is not None else newest_rows(directory, options.rows)
     linear = (
@@ -172,9 +189,10 @@ def _projection_figure(
 
 
 def has_figure(kind: str, model: Model | None) -> bool:
-    """Return True if a figure of this kind belongs to the page of a model.
+    """Return True if the page of a model has this kind of figure.
 
-    model: model that is shown. None means that only figures of all models are shown.
+    kind: kind of the figure, one of KINDS.
+    model: model of the page. None means the page of all models.
     """
     if model is None:
         return kind in OF_ALL
@@ -191,6 +209,10 @@ def model_sentences(model: Model) -> list[str]:
 
 
 def _published_linear(model: Model) -> Linear | None:
+    """Return the linear part of a model's published projection.
+
+    The result is None if nothing is published or the projection has no linear part.
+    """
     published = model.published
     return linear_part(published.projection if published is not None else None)
 
@@ -211,16 +233,17 @@ class Drawn(NamedTuple):
 class LiveFigures:
     """Figures of the dashboard, drawn again as the directory learns.
 
-    All threads may call `draw`. They draw one after the other.
+    All threads may call `draw`. Only one thread draws at a time.
 
+    directory: directory of the stream and the models.
     status: function that returns the status of the stream and its models. The status is a dict
-        that can be written as JSON. `draw` returns it with the figures.
+        that can be written as JSON. `draw` returns the status with the figures.
 
     The example uses `directory` from the example of Running.
 
     >>> import stream_dr
     >>> figures = stream_dr.LiveFigures(directory, status=dict)
-    >>> figures.draw("lda", stream_dr.FigureOptions(), have=[], rights={})[:9]
+    >>> figures.draw("lda", stream_dr.FigureOptions(), [], {})[:9]
     b'{"told":{'
     """
 
@@ -243,16 +266,19 @@ class LiveFigures:
         The JSON object has the keys of `rights` and these keys:
 
         - "told": the status of the stream and its models, which the function `status` returns,
-        - "figures": {kind: {"tag", "figure"}},
+        - "figures": {kind: {"tag", "figure"}}, where a tag identifies the state of a figure,
         - "counts": pairs [label, number of rows] of the newest rows,
         - "sentences": sentences on the uncertainty of the model's components,
         - "best": the models with the best scores (a Leader), or None.
 
         name: name of the model. If it is None or unknown, only figures of all models are returned.
-        have: tags of the figures that the browser already has. Only their tags are returned.
+        options: options of the figures.
+        have: tags of the figures that the browser already has. These figures are returned as the
+            tag only.
         rights: keys and values that are added to the JSON object. They say what the browser may
             do.
         """
+        # Read the data and draw the figures.
         model = self._directory.models.get(name or "")
         with self._lock:
             if time.monotonic() - self._status_at >= REFRESH_SECONDS:
@@ -265,6 +291,7 @@ class LiveFigures:
                 kind: self._figure(kind, model, options, newest) for kind in LIVE_KINDS if has_figure(kind, model)
             }
 
+        # Leave out figures that the browser already has.
         figures: dict[str, JsonDict] = {}
         for kind, drawn in drawn_figures.items():
             figures[kind] = {"tag": drawn.tag}
@@ -283,10 +310,10 @@ class LiveFigures:
         )
 
     def _newest_rows(self, rows: int) -> tuple[Newest, Counts]:
-        """Return the newest rows of the log, and the number of these rows with each label.
+        """Return the newest rows of the log, and their label counts.
 
-        The log is read again only if it has changed, and at most every REFRESH_SECONDS. Unlearned
-        rows are left out.
+        A label count is a pair (label, number of rows with this label). The log is read again only
+        if it has changed, and at most every REFRESH_SECONDS. Unlearned rows are left out.
 
         rows: maximum number of rows.
         """
@@ -308,11 +335,14 @@ class LiveFigures:
         return newest, counts
 
     def _figure(self, kind: str, model: Model | None, options: FigureOptions, newest: Newest) -> Drawn:
-        """Return a figure from the cache, or draw it.
+        """Return a figure from the cache, or draw the figure.
 
         A figure in the cache is drawn again if its data have changed, but at most every
-        REFRESH_SECONDS.
+        REFRESH_SECONDS. If drawing raises an error, the figure shows the error.
 
+        kind: kind of the figure, one of LIVE_KINDS.
+        model: model to draw. It is not used for the kinds in OF_ALL.
+        options: options of the figure.
         newest: newest rows of the log.
         """
         shown_model = model if kind not in OF_ALL else None
@@ -328,6 +358,7 @@ class LiveFigures:
         key = (kind, shown_model.id if shown_model is not None else None, *inputs[1:])
         tag = f"{self._process_tag}.{kind}." + ".".join(map(str, (key[1], version, *inputs)))
 
+        # Draw the figure if it is not in the cache, or if its data have changed.
         drawn = self._drawn.get(key)
         now = time.monotonic()
         if drawn is None or (drawn.tag != tag and now - drawn.drawn_at >= REFRESH_SECONDS):
@@ -337,6 +368,7 @@ class LiveFigures:
                 figure = empty_figure(kind, str(e))
             drawn = Drawn(tag, json_for_page(figure), now)
 
+        # Put the figure at the end of the cache, and drop the least recently used figures.
         self._drawn[key] = drawn
         self._drawn.move_to_end(key)
         while len(self._drawn) > CACHE_SIZE:
@@ -345,10 +377,10 @@ class LiveFigures:
 
 
 def _label_counts(newest: Newest) -> Counts:
-    """Return the number of rows with each label, in order of the labels.
+    """Return the number of rows with each label.
 
-    The MAX_LABELS most frequent labels are counted one by one, and all others together. Rows
-    without a label are left out.
+    The pairs are in order of the labels. The MAX_LABELS most frequent labels have a pair each. All
+    other labels share the last pair. Rows without a label are left out.
     """
     targets = newest.targets
     if targets is None or targets.kind == "continuous":
@@ -363,14 +395,20 @@ def _label_counts(newest: Newest) -> Counts:
 
 
 def json_for_page(figure: FigureDict) -> bytes:
-    """Return a figure as JSON, with its arrays in plotly's binary format."""
+    """Return a figure as JSON for the dashboard.
+
+    Arrays are in plotly's binary format.
+    """
     # Leave out the figure's template, because the page sets its own colours and fonts.
     layout = {name: value for name, value in figure["layout"].items() if name != "template"}
     return orjson.dumps({"data": figure["data"], "layout": layout}, default=_typed_array)
 
 
 def _typed_array(value: object) -> object:
-    """Convert an array or number of numpy to an object of JSON types."""
+    """Convert a numpy array or number to JSON types.
+
+    An array (n,) of numbers is converted to plotly's binary format, a dict of type and data.
+    """
     if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iuf":
         array = value.astype(np.int32) if value.dtype.kind in "iu" else value
         return {"dtype": array.dtype.str[1:], "bdata": base64.b64encode(array.tobytes()).decode()}

@@ -5,7 +5,7 @@ import importlib.util
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import plotly.graph_objects as go
@@ -39,17 +39,20 @@ PICTURES = (".png", ".svg", ".pdf", ".webp", ".jpg")
 """Suffixes of the picture files that `write_figure` can write."""
 
 Trace = JsonDict
+"""A trace as a dict. A trace is a line, bars or points with one legend entry in plotly."""
 
-# To make a plotly Figure takes ten times as long as to make a dict. The dashboard uses only dicts.
+# Making a plotly Figure takes ten times as long as making a dict. So the dashboard uses dicts.
 FigureDict = JsonDict
 """A figure as a dict {"data": traces, "layout": layout}, from which plotly makes a Figure."""
 
 
 def plain_text(value: object) -> str:
-    """Return a name, a label or an error as text that plotly shows unchanged.
+    """Return text that plotly shows unchanged.
 
     Characters that plotly would interpret as markup are escaped. Texts longer than MAX_TEXT are
     cut.
+
+    value: a name, a label or an error.
     """
     line = " ".join(str(value).split()) or "(empty)"
     return html.escape(line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…", quote=False)
@@ -66,8 +69,9 @@ def line_trace(name: str, x: Sequence[Any] | np.ndarray, y: Sequence[Any] | np.n
 
 
 def figure_dict(traces: Sequence[Trace], title: str, **layout: object) -> FigureDict:
-    """Return a figure with the given traces and title, and the common layout.
+    """Return a figure as a dict, with the common layout.
 
+    traces: lines, bars or points of the figure.
     title: text that may have plotly's markup. The caller escapes text that is not markup, such as
         a model's name, by `plain_text`.
     layout: plotly's layout options, which replace options of the common layout.
@@ -87,14 +91,19 @@ def figure_dict(traces: Sequence[Trace], title: str, **layout: object) -> Figure
 
 
 def empty_figure(title: str, why: str) -> FigureDict:
-    """Return a figure without data that shows a text, the reason why there are no data."""
+    """Return a figure that shows why there are no data.
+
+    why: the reason, which is shown as text in the middle of the figure.
+    """
     note = {"text": plain_text(why), "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
     hidden = {"visible": False}
     return figure_dict([], title, annotations=[note], xaxis=hidden, yaxis=hidden)
 
 
 def whole_number_axis(name: str, count: int) -> dict[str, object]:
-    """Return plotly's options for an axis with ticks only at whole numbers.
+    """Return the options of an axis with whole numbers.
+
+    The axis has ticks only at whole numbers. The options are plotly's.
 
     name: title of the axis.
     count: number of whole numbers on the axis.
@@ -103,10 +112,11 @@ def whole_number_axis(name: str, count: int) -> dict[str, object]:
 
 
 def without_feature_map_of(model: Any) -> Any:
-    """Return the projection of mapped rows if a model has a feature map.
+    """Return a model's projection without its feature map.
 
-    Without a feature map, the result is the model's projection. An object of another library has
-    no projection, and is returned itself.
+    If the model has a feature map, the result is the projection that is applied to mapped rows. If
+    the model has no feature map, the result is the model's projection. An object of another
+    library is returned unchanged.
 
     model: fitted estimator or projection.
     """
@@ -115,24 +125,28 @@ def without_feature_map_of(model: Any) -> Any:
 
 
 def component_spread_of(model: Any) -> ComponentSpread | None:
-    """Return the uncertainty of a model's components, or None if it is not known.
+    """Return the uncertainty of a model's components.
 
-    It is not known without folds, with too few rows in the folds, and for a refined projection. An
-    estimator with folds computes it now and stores it.
+    The result is None if the uncertainty is not known. This is the case without folds, with too
+    few rows in the folds, and for a refined projection.
 
     model: fitted estimator or projection.
     """
+    # An estimator with folds computes the uncertainty when `angles_` is read, and stores it.
     with suppress(AttributeError, StreamDRError):
         model.angles_  # noqa: B018
     projection = without_feature_map_of(model)
     return projection.spread if isinstance(projection, Linear) else None
 
 
-def projection_array(model: Any, name: str) -> np.ndarray | None:
-    """Return the loadings or the eigenvalues of a model, or None if it has no such array.
+def projection_array(model: Any, name: Literal["loadings", "eigenvalues"]) -> np.ndarray | None:
+    """Return the loadings or the eigenvalues of a model.
 
-    model: fitted estimator or projection, or a fitted estimator with scikit-learn's attributes.
-    name: "loadings" or "eigenvalues".
+    The result is None if the model does not have the array. Estimators of scikit-learn have the
+    arrays under other names (`components_`, `explained_variance_`), which are used, too.
+
+    model: fitted estimator or projection.
+    name: name of the array to return.
     """
     values = getattr(without_feature_map_of(model), name, None)
     if values is None and name == "loadings" and hasattr(model, "components_"):
@@ -143,7 +157,7 @@ def projection_array(model: Any, name: str) -> np.ndarray | None:
 
 
 def check_figure_path(path: Path) -> None:
-    """Raise an error if a figure cannot be written to `path`.
+    """Raise an error if a figure cannot be written to a path.
 
     InvalidParameter is raised if the suffix is unknown, or if a picture needs the package kaleido
     and it is not installed. SourceMissing is raised if the folder does not exist.

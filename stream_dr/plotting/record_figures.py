@@ -1,7 +1,7 @@
 """Figures of progress, accuracy, confusion, convergence and drift.
 
-They are drawn from the records of a directory. A directory writes a record each time a model is
-tested, published or refined, or fails.
+The figures are drawn from the records of a directory. A directory writes a record each time a
+model is tested, published or refined, or fails.
 """
 
 import math
@@ -35,11 +35,12 @@ from stream_dr.solve.principal_angles import principal_angles
 PANELS = (("score", "accuracy or R²", "y3"), ("rate", "rows/s", "y2"), ("lag", "lag (events)", "y"))
 """Panels of the figure `progress`, from top to bottom.
 
-Each is (key of a model's scores in a record, title, name of the y-axis).
+Each panel is (key of the panel's value in a model's part of a record, title, plotly's name of the
+y-axis). The key "score" stands for accuracy or R².
 """
 
 FEW = 20
-"""Number of records up to which each record has a marker on the line.
+"""Number of records up to which a line has a marker for each record.
 
 A line through a single point would not be visible without a marker.
 """
@@ -81,10 +82,11 @@ def plotly_time(record: JsonDict) -> str:
 
 
 def progress(source: Any, *, most: int = 600, title: str = "Progress") -> go.Figure:
-    """Draw test-then-train accuracy, rows/s and lag of all models over time.
+    """Draw accuracy, rows/s and lag of all models over time.
 
-    Labels are predicted by the nearest class mean. The accuracy is over the rows tested last. The
-    dotted line is the accuracy of a baseline that always predicts the label of the row before.
+    The accuracy is measured by test-then-train, on rows before they are learned. Labels are
+    predicted by the nearest class mean. The accuracy is over the rows tested last. The dotted line
+    is the accuracy of a baseline that always predicts the label of the row before.
 
     source: a directory, its path, or its records.
     most: maximum number of records to draw. If there are more, only every n-th record is drawn.
@@ -97,18 +99,24 @@ def progress(source: Any, *, most: int = 600, title: str = "Progress") -> go.Fig
 
 
 def progress_of(records: list[JsonDict], most: int, title: str) -> FigureDict:
-    """Return the figure of `progress` as a dict. The parameters are explained there."""
+    """Return a figure of accuracy, rows/s and lag as a dict.
+
+    records: records of the directory, oldest first.
+    most: maximum number of records to draw. If there are more, only every n-th record is drawn.
+    """
     ticks = recorded(records, "progress")
     if not ticks:
         return empty_figure(title, "no records yet: they are written while models learn")
     ticks = _thin_records(ticks, most)
 
+    # Draw the lines and marks of each model.
     names = list(dict.fromkeys(name for tick in ticks for name in tick["models"]))
     traces = [*_baseline_line(ticks)]
     for i, name in enumerate(names):
         traces += _model_lines(ticks, name, COLOURS[i % len(COLOURS)])
         traces += _model_marks(records, ticks, name, COLOURS[i % len(COLOURS)], most)
 
+    # Place the panels one above the other, with a common time axis.
     height = 1 / len(PANELS)
     axes: JsonDict = {
         "yaxis" + axis[1:]: {
@@ -141,7 +149,9 @@ class Leader(NamedTuple):
 
 
 def best_models(records: list[JsonDict], models: Collection[str]) -> Leader | None:
-    """Return the best of the given models, or None if no model was tested.
+    """Return the models with the best scores.
+
+    The result is None if no model was tested.
 
     records: records of the directory, oldest first.
     models: names of the models to compare.
@@ -160,9 +170,11 @@ def best_models(records: list[JsonDict], models: Collection[str]) -> Leader | No
 
 
 def score_of(scores: JsonDict) -> float:
-    """Return a model's accuracy, or R² if the targets are continuous.
+    """Return a model's accuracy or R².
 
-    If the model was not tested, the result is -inf.
+    The score is R² if the targets are continuous. If the model was not tested, the result is -inf.
+
+    scores: the model's part of a record, with the key "accuracy" or "r2".
     """
     score = scores.get("accuracy", scores.get("r2"))
     return -math.inf if score is None else score
@@ -171,13 +183,15 @@ def score_of(scores: JsonDict) -> float:
 def _thin_records(records: list[JsonDict], most: int) -> list[JsonDict]:
     """Return the last record and every n-th record before it.
 
-    n is chosen such that at most `most` records are returned.
+    The number n is chosen so that at most `most` records are returned.
     """
     return records[:: -1 if len(records) <= most else -(len(records) // most + 1)][::-1]
 
 
 def _model_lines(ticks: list[JsonDict], name: str, colour: str) -> Iterator[Trace]:
-    """Yield a line for each panel of `progress` for which the model has values.
+    """Yield the lines of a model in the figure `progress`.
+
+    Each panel has one line, unless the model has no values for the panel.
 
     ticks: records of the kind "progress", oldest first.
     name: name of the model.
@@ -197,16 +211,25 @@ def _model_lines(ticks: list[JsonDict], name: str, colour: str) -> Iterator[Trac
 
 
 def _recorded_value(model: JsonDict, name: str) -> float | None:
+    """Return a model's value for a panel of the figure `progress`.
+
+    The result is None if the record has no value.
+
+    model: the model's part of a record of the kind "progress".
+    name: key of the panel: "score", "rate" or "lag".
+    """
     if name != "score":
         return model.get(name)
     return score_of(model) if model.get("tested") else None
 
 
 def _baseline_line(ticks: list[JsonDict]) -> Iterator[Trace]:
-    """Yield the line of the baseline, if the records have a baseline.
+    """Yield the line of the baseline's accuracy.
 
-    The baseline always predicts the last label. All models of a record have the same baseline, so
-    the first value in the record is drawn.
+    Nothing is yielded if the records have no baseline. The baseline always predicts the last
+    label. All models of a record have one baseline, so the first value in the record is drawn.
+
+    ticks: records of the kind "progress", oldest first.
     """
     values = [next((m["baseline"] for m in t["models"].values() if m.get("baseline") is not None), None) for t in ticks]
     if any(value is not None for value in values):
@@ -215,9 +238,16 @@ def _baseline_line(ticks: list[JsonDict]) -> Iterator[Trace]:
 
 
 def _model_marks(records: list[JsonDict], ticks: list[JsonDict], name: str, colour: str, most: int) -> Iterator[Trace]:
-    """Yield the marks of a model's new versions, refined versions and failures.
+    """Yield the marks of a model in the figure `progress`.
 
-    The marks are drawn at the bottom of the lowest panel.
+    The marks show new versions, refined versions and failures. They are drawn at the bottom of the
+    lowest panel.
+
+    records: records of the directory, oldest first.
+    ticks: records of the kind "progress", oldest first. Earlier versions and failures are left
+        out.
+    name: name of the model.
+    most: maximum number of marks for new versions.
     """
     start = ticks[0]["time"]
     published = [r for r in recorded(records, "published", name) if r["time"] >= start]
@@ -227,6 +257,7 @@ def _model_marks(records: list[JsonDict], ticks: list[JsonDict], name: str, colo
         "failed": [r for r in recorded(records, "failed", name) if r["time"] >= start],
     }
 
+    # Make a trace of the marks of each type.
     for mark, marked in records_of_mark.items():
         if not marked:
             continue
@@ -249,11 +280,13 @@ def _model_marks(records: list[JsonDict], ticks: list[JsonDict], name: str, colo
 
 
 def accuracy_of(records: list[JsonDict], models: Collection[str], title: str) -> FigureDict:
-    """Return a figure of each model's accuracy against the number of learned rows.
+    """Return a figure of accuracy by number of learned rows.
 
-    Accuracy is measured on rows that the model has not learned yet. For continuous targets, the
-    figure has R² instead. The last recorded curve of each model is drawn.
+    The figure is a dict. It has one line for each model. Accuracy is measured on rows that the
+    model has not learned yet. For continuous targets, R² is drawn in place of accuracy. The newest
+    curve in the records of each model is drawn.
 
+    records: records of the directory, oldest first.
     models: names of the models to draw.
     """
     last = {r["model"]: r for r in recorded(records, "tested") if r["model"] in models and r["curve"]}
@@ -266,6 +299,7 @@ def accuracy_of(records: list[JsonDict], models: Collection[str], title: str) ->
             learned, scores = zip(*last[name]["curve"], strict=True)
             traces.append(line_trace(plain_text(name), learned, scores, color=COLOURS[i % len(COLOURS)]))
 
+    # Draw the baseline, which always predicts the most frequent label.
     newest = max(last.values(), key=lambda f: f["time"])
     if newest["most_frequent"] is not None:
         rows = [rows for f in last.values() for rows, _ in f["curve"]]
@@ -283,13 +317,14 @@ def accuracy_of(records: list[JsonDict], models: Collection[str], title: str) ->
 
 
 def confusion_of(records: list[JsonDict], id: int, title: str) -> FigureDict:
-    """Return a figure of a model's confusion matrix, from its last record.
+    """Return a figure of a model's confusion matrix as a dict.
 
-    The matrix has a row for each true label and a column for each predicted label. A cell is the
-    share of the true label's rows that were predicted as the column's label. The rows were tested
-    before the model learned them. A row of the matrix adds up to less than 1 if some predicted
-    labels are too rare to be shown.
+    The matrix of the model's newest record is drawn. The matrix has a row for each true label and
+    a column for each predicted label. A cell is the share of the true label's rows that were
+    predicted as the column's label. The rows were tested before the model learned them. A row of
+    the matrix adds up to less than 1 if some predicted labels are too rare to be shown.
 
+    records: records of the directory, oldest first.
     id: id of the model.
     """
     tested = [r["confusion"] for r in recorded(records, "tested") if r["id"] == id and r["confusion"] is not None]
@@ -301,6 +336,7 @@ def confusion_of(records: list[JsonDict], id: int, title: str) -> FigureDict:
     rows = np.array(tested[-1]["rows"], dtype=np.float64)
     shares = counts / np.maximum(rows, 1.0)[:, None]
 
+    # Draw the shares as a heat map.
     cells = {
         "type": "heatmap", "x": labels, "y": labels, "z": shares.tolist(), "zmin": 0, "zmax": 1, "colorscale": _SHADES,
         "text": [[f"{share:.0%}" if share else "" for share in row] for row in shares.tolist()], "texttemplate": "%{text}",
@@ -314,10 +350,11 @@ def confusion_of(records: list[JsonDict], id: int, title: str) -> FigureDict:
 
 
 def convergence(source: Any, model: str | None = None, *, title: str = "Convergence of refine") -> go.Figure:
-    """Draw how a refined solution converged, by residual and angle of each pass.
+    """Draw how a refined solution converged.
 
-    The residual is relative. The angle is the largest principal angle (radians) between the
-    components of a pass and of the pass before. The axis is logarithmic.
+    The residual and the angle of each pass are drawn. The residual is relative. The angle is the
+    largest principal angle (radians) between the components of a pass and of the pass before. The
+    axis is logarithmic.
 
     Parameters
     ----------
@@ -325,7 +362,7 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
         Report of an estimator (`refine_report_`), or a directory, its path or its records. For a
         directory, the passes of each model's last refine are drawn.
     model : str or None
-        Name of the only model to draw. None draws all models.
+        Name of the only model to draw. None means all models.
 
     Examples
     --------
@@ -346,9 +383,9 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
 
 
 def convergence_of(runs: dict[str, list[JsonDict]], title: str) -> FigureDict:
-    """Return the figure of `convergence` as a dict.
+    """Return a figure of residuals and angles as a dict.
 
-    runs: records of the passes by which each model was refined, by the model's name.
+    runs: name of a model → records of the passes by which the model was refined.
     """
     if not runs:
         return empty_figure(title, "no refine has been recorded")
@@ -362,21 +399,32 @@ def convergence_of(runs: dict[str, list[JsonDict]], title: str) -> FigureDict:
 
 
 def last_refines(records: list[JsonDict], model: str | None) -> dict[str, list[JsonDict]]:
-    """Return records of the passes by which each model was last refined, by the model's name.
+    """Return the records of the last refine of each model.
 
-    model: name of the only model to return. None returns all models.
+    A refine has one record for each pass. The result is a dict from the name of a model to the
+    records of its passes.
+
+    records: records of the directory, oldest first.
+    model: name of the only model to return. None means all models.
     """
     runs: dict[str, list[JsonDict]] = {}
     for record in recorded(records, "pass", model):
         number = record["pass"]
         passes = runs.get(record["model"], [])
-        # If the number of the pass is not larger than the one before, the model was refined again.
+        # The passes of a refine are numbered in ascending order. If the number is not larger than
+        # the number of the pass before, a new refine has started.
         continued = bool(passes) and number > passes[-1]["number"]
         runs[record["model"]] = [*(passes if continued else []), {**record, "number": number}]
     return runs
 
 
 def _pass_traces(name: str, passes: list[JsonDict], dash: str) -> list[Trace]:
+    """Return the lines of residual and angle of one refine.
+
+    name: name of the model.
+    passes: records of the passes of the refine.
+    dash: style of the lines, such as "solid".
+    """
     numbers = [p["number"] for p in passes]
     prefix = f"{plain_text(name)}: " if name else ""
     return [
@@ -386,17 +434,17 @@ def _pass_traces(name: str, passes: list[JsonDict], dash: str) -> list[Trace]:
 
 
 def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.Figure:
-    """Draw how much the components change from each version to the next.
+    """Draw how much components change from version to version.
 
-    The largest and the median of the principal angles (degrees) between the components of the two
-    versions are drawn.
+    The figure has the largest and the median principal angle (degrees) between the components of
+    each version and the version before.
 
     Parameters
     ----------
     source : list of estimators or projections, Directory, path or list of records
         A list of estimators or projections must have the oldest first.
     model : str or None
-        Name of the model. It must be given if source is a directory, its path or its records.
+        Name of the model. Needed if `source` is a directory, its path or its records.
 
     Examples
     --------
@@ -418,13 +466,17 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
 
 
 def drift_of(records: list[JsonDict], model: str, title: str) -> FigureDict:
-    """Return the figure of `drift` as a dict, from the records of a model."""
+    """Return a figure of a model's drift as a dict.
+
+    records: records of the directory, oldest first.
+    model: name of the model.
+    """
     published = recorded(records, "published", model)
     return _drift_figure([(f["version"], f["angles"]) for f in published if f.get("angles")], title)
 
 
 def _drift_figure(versions: list[tuple[int, list[float]]], title: str) -> FigureDict:
-    """Return the figure of `drift` as a dict.
+    """Return a figure of principal angles by version as a dict.
 
     versions: pairs (version number, principal angles in radians to the version before).
     """

@@ -21,10 +21,11 @@ from stream_dr.uncertainty import number_text
 
 
 def regularisation(model: Any, *, title: str | None = None) -> go.Figure:
-    """Draw the cross-validated error for each ridge, or number of components.
+    """Draw the cross-validated error for each value of a parameter.
 
-    Error bars are one standard error. A mark shows the chosen value. Without a parameter that is
-    "cv" the figure is empty.
+    The parameter is the ridge `gamma` or the number of components. Error bars are one standard
+    error. A mark shows the chosen value. If the model has no parameter with the value "cv", the
+    figure is empty.
 
     model: a fitted estimator or a projection.
 
@@ -39,7 +40,10 @@ def regularisation(model: Any, *, title: str | None = None) -> go.Figure:
 
 
 def regularisation_of(model: Any, title: str) -> FigureDict:
-    """Return the figure of `regularisation` as a dict."""
+    """Return a figure of cross-validated errors as a dict.
+
+    model: fitted estimator or projection.
+    """
     projection = without_feature_map_of(model)
     choice = projection.choice if isinstance(projection, Linear) else None
     if choice is None:
@@ -70,9 +74,12 @@ def regularisation_of(model: Any, title: str) -> FigureDict:
 
 
 def _ridge_axis(gamma: np.ndarray) -> tuple[np.ndarray, JsonDict]:
-    """Return the positions of ridges on a logarithmic axis, and plotly's options of the axis.
+    """Return the positions of ridges, and the options of their axis.
 
-    The first ridge is 0, which has no logarithm. It is drawn at the left end and called 0.
+    The axis is logarithmic. The first ridge is 0, which has no logarithm. It is drawn at the left
+    end of the axis, where the tick has the text 0.
+
+    gamma: the ridges, ascending from 0.
     """
     # All ridges are 0 if no column varies.
     smallest = gamma[1] or 1.0

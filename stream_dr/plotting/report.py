@@ -72,9 +72,9 @@ def write_report(
     """Write the report of a directory.
 
     path: path of the HTML file.
-    rows: maximum number of newest rows to draw in figures of projected rows.
-    on_progress: function that is called before each model is drawn. Its arguments are the number of
-        models drawn so far and the number of all models.
+    rows: maximum number of rows in figures of projected rows. The newest rows are drawn.
+    on_progress: function that is called before each model is drawn. Its arguments are the number
+        of models drawn so far and the number of all models.
 
     Raises the errors of reading the log.
     """
@@ -83,11 +83,17 @@ def write_report(
 
 
 def _page_parts(directory: Directory, rows: int, on_progress: Callable[[int, int], None]) -> Iterator[str]:
-    """Yield the HTML of the page, in parts. The parameters are as in `write_report`."""
+    """Yield the HTML of the report, in parts.
+
+    rows: maximum number of rows in figures of projected rows.
+    on_progress: function that is called before each model is drawn, with the number of models
+        drawn so far and the number of all models.
+    """
     newest = newest_rows(directory, rows)
     records = directory.records.read()
     options = FigureOptions(rows)
 
+    # Yield the head of the page, the summary, and the figures of all models.
     yield "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
     yield f"<title>stream_dr: {escape(directory.path.name)}</title><style>{_STYLE}</style>"
     yield f"<script>{get_plotlyjs()}</script></head><body><h1>{escape(directory.path.name)}</h1>"
@@ -97,6 +103,7 @@ def _page_parts(directory: Directory, rows: int, on_progress: Callable[[int, int
     for kind in OF_ALL:
         yield from _figure_section(kind, figure_of(directory, kind, records=records))
 
+    # Yield a section for each model.
     for number, model in enumerate(_models_by_score(directory)):
         on_progress(number, len(directory.models))
         yield from _model_section(directory, model)
@@ -107,10 +114,14 @@ def _page_parts(directory: Directory, rows: int, on_progress: Callable[[int, int
 
 
 def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[str]:
-    """Yield the HTML of a sentence on the best models, and of a table of all models.
+    """Yield the HTML of the summary.
 
-    The model with the best score is the first row of the table.
+    The summary is a sentence on the best models and a table of all models. The model with the best
+    score is in the first row of the table.
+
+    records: records of the directory, oldest first.
     """
+    # A sentence on the best models.
     tested = directory.records.last_tested()
     best = best_models(records, directory.models.keys())
     if best is not None:
@@ -123,6 +134,7 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
             f"{directory.rows:,} rows, {len(directory.schema.labels):,} labels.</p>"
         )
 
+    # A table of all models.
     heads = (
         "model",
         "accuracy",
@@ -152,7 +164,12 @@ def _summary_section(directory: Directory, records: list[JsonDict]) -> Iterator[
 
 
 def _score_text(scores: JsonDict) -> str:
-    """Return a text with the accuracy and its standard error, or with R²."""
+    """Return the text of a model's score.
+
+    The text has the accuracy and its standard error. For continuous targets it has R².
+
+    scores: last scores of the model, empty if it was not tested.
+    """
     if not scores:
         return "not measured"
     if "accuracy" in scores:
@@ -161,6 +178,10 @@ def _score_text(scores: JsonDict) -> str:
 
 
 def _format_score(value: float | None, scores: JsonDict) -> str:
+    """Return a baseline's score as text, "–" if there is no score.
+
+    scores: scores of the model, which show if the score is an accuracy or R².
+    """
     if value is None:
         return "–"
     return f"{value:.1%}" if "accuracy" in scores else f"{value:.3f}"
@@ -171,7 +192,7 @@ def _utc_text(seconds: float) -> str:
 
 
 def _models_by_score(directory: Directory) -> list[Model]:
-    """Return the models, sorted by their last score.
+    """Return the models sorted by their last scores.
 
     The model with the best score comes first. Models that were not tested come last.
     """
@@ -180,7 +201,10 @@ def _models_by_score(directory: Directory) -> list[Model]:
 
 
 def _stream_section(directory: Directory) -> Iterator[str]:
-    """Yield the HTML of the section on the stream's schema and log."""
+    """Yield the HTML of the section on the stream.
+
+    The section is a table of the stream's log and schema.
+    """
     schema = directory.schema
     names = f" ({', '.join(schema.names[:20])}{' …' if len(schema.names) > 20 else ''})" if schema.names else ""
     labels = ", ".join(map(str, sorted(schema.labels)[:50])) + (" …" if len(schema.labels) > 50 else "")
@@ -217,12 +241,18 @@ def _model_section(directory: Directory, model: Model) -> Iterator[str]:
 
 
 def _html_table(*rows: tuple[str, object]) -> str:
+    """Return the HTML of a table with two columns, names and values.
+
+    rows: pairs (name, value).
+    """
     cells = (f"<tr><th scope=row>{name}<td>{escape(str(value))}" for name, value in rows)
     return f"<table>{''.join(cells)}</table>"
 
 
 def _figure_section(kind: str, figure: go.Figure) -> Iterator[str]:
-    """Yield the HTML of a figure, and of the text that explains its numbers.
+    """Yield the HTML of a figure and its explanation.
+
+    If the figure is empty, only the reason is yielded.
 
     kind: kind of the figure, a key of HOW.
     """

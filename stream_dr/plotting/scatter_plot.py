@@ -25,14 +25,17 @@ MAX_SVG_POINTS = 2_000
 More points are drawn by WebGL, which is faster. SVG stays sharp when it is enlarged.
 """
 
-# Large points would hide each other in a figure with many points.
 MANY = 20_000
-"""Number of points above which points are drawn smaller."""
+"""Number of points above which points are drawn smaller.
+
+Many large points would hide each other.
+"""
 
 CROWDED = 50_000
 """Number of points above which points are drawn as small as possible."""
 
 _OTHERS = "#9aa0a6"
+"""Colour of rows without a label, and of rows whose class has no colour."""
 
 
 def projection(
@@ -45,9 +48,9 @@ def projection(
     seed: int = 0,
     title: str | None = None,
 ) -> go.Figure:
-    """Draw rows on the first two or three components of a model.
+    """Draw rows on the first components of a model.
 
-    A single component is drawn as a histogram.
+    The figure has two or three components. A single component is drawn as a histogram.
 
     Parameters
     ----------
@@ -85,10 +88,15 @@ def projection(
 def points_figure(
     z: np.ndarray, targets: Targets | None, dimensions: int, most: int, seed: int, title: str
 ) -> FigureDict:
-    """Return the figure of `projection` as a dict, from projected rows.
+    """Return a figure of projected rows as a dict.
+
+    Raises InvalidParameter if `dimensions` is not 2 or 3.
 
     z: projected rows (rows, components).
-    most, seed: maximum number of rows to draw, and seed of the random sample.
+    targets: targets that colour the rows, or None.
+    dimensions: number of components to draw, 2 or 3.
+    most: maximum number of rows to draw. If there are more, a random sample is drawn.
+    seed: seed of the random sample.
     """
     if dimensions not in (2, 3):
         raise InvalidParameter(f"dimensions={dimensions}; a projection is drawn in 2 or 3.")
@@ -106,6 +114,7 @@ def points_figure(
     else:
         title += f" · {rows:,} rows"
 
+    # Draw a histogram for one component, and points for several components.
     if z.shape[1] == 1:
         return _histogram(z[:, 0], targets, title)
     axes = "xyz"[: min(dimensions, z.shape[1])]
@@ -122,7 +131,9 @@ class _Group(NamedTuple):
 
     name: text in the legend, already escaped for plotly.
     rows: indices of the rows.
-    mean: mean (components,) of the rows, or None if it is not drawn.
+    colour: colour of the points.
+    symbol: plotly's symbol of the points.
+    mean: mean (components,) of the rows, or None if the mean is not drawn.
     """
 
     name: str
@@ -133,7 +144,10 @@ class _Group(NamedTuple):
 
 
 def _first_label_codes(targets: Targets) -> np.ndarray:
-    """Return the code (rows,) of each row's first label, −1 for a row without labels."""
+    """Return the code of each row's first label.
+
+    The result is (rows,). The code of a row without labels is −1.
+    """
     if targets.indptr is None:
         codes = targets.codes
     else:
@@ -144,9 +158,12 @@ def _first_label_codes(targets: Targets) -> np.ndarray:
 
 
 def _class_means(z: np.ndarray, targets: Targets | None) -> dict[int, np.ndarray]:
-    """Return the mean (components,) of each label's rows, by the label's code.
+    """Return the mean of each label's rows, by the label's code.
 
-    For a row with several labels, the first label counts.
+    A mean is (components,). For a row with several labels, only the first label counts. The result
+    is empty without targets and for continuous targets.
+
+    z: projected rows (rows, components).
     """
     if targets is None or targets.kind == "continuous":
         return {}
@@ -157,8 +174,9 @@ def _class_means(z: np.ndarray, targets: Targets | None) -> dict[int, np.ndarray
 def _rows_by_colour(targets: Targets | None, rows: int, means: dict[int, np.ndarray]) -> list[_Group]:
     """Return the rows in groups of one colour and symbol.
 
-    The MAX_CLASSES largest classes come first, in order of their labels. Then comes one group of
-    all other classes, and then the rows without a label.
+    Each of the MAX_CLASSES largest classes is a group. These groups come first, in order of their
+    labels. The next group has the rows of all other classes. The last group has the rows without a
+    label. Without classes, all rows are one group.
 
     rows: number of rows.
     means: mean of each class, by the label's code.
@@ -166,6 +184,7 @@ def _rows_by_colour(targets: Targets | None, rows: int, means: dict[int, np.ndar
     if targets is None or targets.kind == "continuous":
         return [_Group("rows", np.arange(rows), COLOURS[0])]
 
+    # One group for each of the largest classes.
     codes = _first_label_codes(targets)
     sizes = np.bincount(codes[codes >= 0], minlength=len(targets.labels))
     largest = np.argsort(-sizes, kind="stable")[:MAX_CLASSES]
@@ -178,6 +197,7 @@ def _rows_by_colour(targets: Targets | None, rows: int, means: dict[int, np.ndar
         for i, code in enumerate(coloured)
     ]  # fmt: skip
 
+    # One group for the other classes, and one for rows without a label.
     others = np.flatnonzero((codes >= 0) & ~np.isin(codes, coloured))
     if len(others):
         groups.append(_Group(f"{len(np.unique(codes[others]))} other labels", others, _OTHERS))
@@ -186,9 +206,13 @@ def _rows_by_colour(targets: Targets | None, rows: int, means: dict[int, np.ndar
 
 
 def _class_traces(z: np.ndarray, targets: Targets | None, axes: str, means: dict[int, np.ndarray]) -> list[Trace]:
-    """Return a plotly trace for each label's rows, and one for the class means.
+    """Return the plotly traces of rows that have labels.
 
-    axes: "x", "xy" or "xyz".
+    Each group of rows with one colour has a trace. The class means have one more trace.
+
+    z: projected rows (rows, components).
+    axes: axes to draw: "xy" or "xyz".
+    means: mean of each class, by the label's code.
     """
     groups = _rows_by_colour(targets, len(z), means)
     traces = [
@@ -206,6 +230,7 @@ def _class_traces(z: np.ndarray, targets: Targets | None, axes: str, means: dict
         for g in groups
     ]
 
+    # Add the trace of the class means.
     centred = [g for g in groups if g.mean is not None]
     if centred:
         marker = {"color": [g.colour for g in centred], "size": _marker_size(axes, 0) + 6, "symbol": "x"}
@@ -219,6 +244,13 @@ def _class_traces(z: np.ndarray, targets: Targets | None, axes: str, means: dict
 
 
 def _continuous_traces(z: np.ndarray, targets: Targets, axes: str) -> list[Trace]:
+    """Return the plotly trace of rows that have continuous targets.
+
+    The first column of the targets gives the colours.
+
+    z: projected rows (rows, components).
+    axes: axes to draw: "xy" or "xyz".
+    """
     assert targets.values is not None
     values = (
         targets.values[:, 0] if targets.present is None else np.where(targets.present, targets.values[:, 0], np.nan)
@@ -235,6 +267,10 @@ def _continuous_traces(z: np.ndarray, targets: Targets, axes: str) -> list[Trace
 
 
 def _histogram(z: np.ndarray, targets: Targets | None, title: str) -> FigureDict:
+    """Return a histogram of one component as a dict, coloured by label.
+
+    z: (rows,), values of the component.
+    """
     traces = [
         {"type": "histogram", "x": z[g.rows], "name": g.name, "marker": {"color": g.colour}, "opacity": 0.6}
         for g in _rows_by_colour(targets, len(z), {})
@@ -244,16 +280,33 @@ def _histogram(z: np.ndarray, targets: Targets | None, title: str) -> FigureDict
 
 
 def _marker_trace(axes: str, rows: int) -> Trace:
+    """Return the type and mode of a plotly trace of points.
+
+    Many points are drawn by WebGL, and few points in SVG.
+
+    axes: axes to draw: "xy" or "xyz".
+    rows: number of points in the figure.
+    """
     if len(axes) == 3:
         return {"type": "scatter3d", "mode": "markers"}
     return {"type": "scattergl" if rows > MAX_SVG_POINTS else "scatter", "mode": "markers"}
 
 
 def _coordinates(z: np.ndarray, axes: str) -> Trace:
+    """Return the coordinates of points by axis, as float32.
+
+    z: points (points, components).
+    axes: axes to draw: "xy" or "xyz".
+    """
     return {axis: np.ascontiguousarray(z[:, i], dtype=np.float32) for i, axis in enumerate(axes)}
 
 
 def _marker_size(axes: str, rows: int) -> int:
+    """Return the size of a point in pixels.
+
+    axes: axes to draw: "xy" or "xyz".
+    rows: number of points in the figure. Many points are drawn smaller.
+    """
     if len(axes) == 3:
         return 3
     return 2 if rows > CROWDED else 3 if rows > MANY else 5
