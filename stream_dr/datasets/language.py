@@ -114,7 +114,7 @@ def build_language() -> Language:
 
 
 def _topic_table(random: np.random.Generator, share: np.ndarray) -> np.ndarray:
-    """Return a table of the words that are specific to one topic.
+    """Return a table of words specific to one topic.
 
     The table is (TOPIC_TABLE,) uint16. A word is repeated in proportion to its frequency in the
     topic. The topic has _TOPIC_WORDS different words, some common and some rare. Their frequencies

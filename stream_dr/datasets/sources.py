@@ -300,7 +300,7 @@ def open_source(
 
     The formats are csv, jsonl, parquet, arrow, libsvm, vw, rcv1, arff, mat, npy and npz. These
     files may be compressed as gz, bz2, xz or in a zip archive. Tables of SQLite and DuckDB
-    databases can be read too. The path of such a table is FILE!TABLE, for example shop.db!orders.
+    databases can be read, too. The path of a table is FILE!TABLE, for example shop.db!orders.
 
     Parameters
     ----------

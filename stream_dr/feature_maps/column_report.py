@@ -103,7 +103,9 @@ class TableReport(NamedTuple):
 
 
 def _group_by_kind(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]]:
-    """Return the columns in groups that share a line of the report.
+    """Return columns in groups that share a line.
+
+    A group has one line in the report.
 
     The columns v0, v1 … of a vector form a group if they have one kind and one encoding, and if
     there are at least MANY of them. Every other column forms a group alone.

@@ -24,7 +24,7 @@ def open_uniforms(seed: int, purpose: int, first: int, count: int, each: int = 1
     example, the number of a feature.
 
     seed: seed from the user.
-    purpose: number that identifies the use of the random numbers. Two uses with the same seed get
+    purpose: number that identifies the use of the random numbers. Two uses with one seed get
         different random numbers.
     first: first index.
     count: number of indices.
@@ -80,8 +80,8 @@ def finite_number(value: Any) -> bool:
 def check_seed(seed: object) -> None:
     """Raise InvalidParameter unless a seed is valid.
 
-    A valid seed is an integer from 0 to 2⁶³ − 1, or None. None has the same effect as 0, so that
-    results can be repeated.
+    A valid seed is an integer from 0 to 2⁶³ − 1, or None. None stands for 0, so that results can
+    be repeated.
     """
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63):
         raise InvalidParameter(

@@ -1,6 +1,6 @@
 """Random Fourier features, whose inner products approximate a shift-invariant kernel.
 
-The method is that of Rahimi and Recht (2007). The mapped row of a row x (d,) has D numbers
+Rahimi and Recht (2007) describe the method. The mapped row of a row x (d,) has D numbers
 
     φ(x) = √(2/D) [cos Ωᵀx, sin Ωᵀx]
 
@@ -97,7 +97,10 @@ class RandomFourier(FeatureMap):
 
     @property
     def settled(self) -> bool:
-        """True if gamma is a number, False if gamma is computed from the first batch."""
+        """True if gamma is a number.
+
+        False if gamma is computed from the first batch.
+        """
         return self.gamma is not None
 
     def decided(self, block: Block) -> "RandomFourier":
@@ -136,7 +139,11 @@ class RandomFourier(FeatureMap):
             )
 
     def is_decided_as(self, other: FeatureMap) -> bool:
-        """Return True if `other` is this map with a number instead of gamma=None."""
+        """Return True if this map can become `other`.
+
+        The gamma of this map must be None, the gamma of `other` a number, and all other parameters
+        equal.
+        """
         return not self.settled and isinstance(other, RandomFourier) and replace(other, gamma=self.gamma) == self
 
     def out_features(self, width: int) -> int:

@@ -1,6 +1,6 @@
 """Hashing of named features to a fixed number of columns.
 
-The hash is that of scikit-learn's FeatureHasher (Weinberger 2009). A hash (MurmurHash3) of a
+Features are hashed as by scikit-learn's FeatureHasher (Weinberger 2009). A hash (MurmurHash3) of a
 feature's name gives the feature's column and sign. No vocabulary is stored, and new names may
 appear at any time.
 
@@ -8,8 +8,7 @@ Rows may be dicts as in river, tables with named columns, or plain columns, whic
 "1" … In a dict such as {"price": 1.2, "colour": "red"}, a string value v of feature f becomes the
 feature "f=v" with value 1. A bool becomes 0 or 1.
 
-Cost per row: O(nonzeros), and a hash for each name that is not in the cache. The map needs no
-memory of its own.
+Cost per row: O(nonzeros), and a hash for each name that is not in the cache. The map has no state.
 
 The signs are random, so the errors of features that share a column cancel on average. The default
 of 4,096 columns is the largest number for which the whole scatter matrix is stored.

@@ -23,7 +23,9 @@ For larger values the kernel differs from the RBF kernel by less than 1 %.
 
 
 def check_nu(name: str, nu: object) -> None:
-    """Raise InvalidParameter unless nu is a number above 0 and at most LARGEST_NU.
+    """Raise InvalidParameter unless nu is a valid smoothness.
+
+    A valid smoothness is a number above 0 and at most LARGEST_NU.
 
     name: name of the feature map, for the message.
     """

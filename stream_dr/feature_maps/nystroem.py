@@ -1,7 +1,7 @@
-"""Coordinates of rows on landmark rows, whose inner products are those of a kernel.
+"""Coordinates of rows on landmark rows, whose inner products are a kernel.
 
-The method is that of Williams and Seeger (2001). Landmarks are some of the rows, with which all
-rows are compared by a kernel k. Let Z be the landmarks and L the Cholesky factor of their kernel
+Williams and Seeger (2001) describe the method. Landmarks are some of the rows, with which all rows
+are compared by a kernel k. Let Z be the landmarks and L the Cholesky factor of their kernel
 matrix k(Z, Z). The coordinates (landmarks,) of a row x are
 
     φ(x) = L⁻¹ k(Z, x)

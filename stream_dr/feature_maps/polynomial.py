@@ -7,11 +7,11 @@ If there are at most n_features different products, the map returns all products
 products of mapped rows are exact. Mapping a row then costs O(n_features · degree), and the map
 takes 8 · degree bytes for each product.
 
-Otherwise the map returns a tensor sketch (Pham and Pagh 2013), a random projection of the
-products. Inner products of mapped rows then have an error of about 1/√n_features. Mapping a row
-costs O(degree · (nonzeros + n_features log n_features)), and the map takes 12 · degree bytes for
-each feature. Random numbers of feature i depend only on the seed and i, so sparse batches of
-different widths are mapped in the same way.
+If there are more products, the map returns a tensor sketch (Pham and Pagh 2013), a random
+projection of the products. Inner products of mapped rows then have an error of about
+1/√n_features. Mapping a row costs O(degree · (nonzeros + n_features log n_features)), and the map
+takes 12 · degree bytes for each feature. Random numbers of feature i depend only on the seed and
+i, so sparse batches of different widths are mapped in the same way.
 """
 
 from dataclasses import dataclass

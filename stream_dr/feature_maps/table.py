@@ -351,7 +351,7 @@ class MappedColumns(NamedTuple):
 
 
 def columns_by_kind(state: TableState, encoding: EncodingSpec) -> MappedColumns:
-    """Return the columns of mapped rows by the kind that they encode.
+    """Return the columns of mapped rows by encoded kind.
 
     state: statistics of the table.
     encoding: settings of the map.

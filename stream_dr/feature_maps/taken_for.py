@@ -106,10 +106,10 @@ def infer_kind(name: str, column: RawColumn, overrides: ColumnOverrides) -> Infe
 
 
 def likely_id(X: RawRows | np.ndarray, names: Sequence[str]) -> str | None:
-    """Return the name of the first column that looks like an id.
+    """Return the first column that looks like an id.
 
-    The result is None if no column looks like an id. An id is a number or name that identifies the
-    subject of a row.
+    The result is the column's name, or None if no column looks like an id. An id is a number or
+    name that identifies the subject of a row.
 
     X: RawRows or an array (rows, features).
     names: names of the columns.

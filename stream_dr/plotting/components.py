@@ -116,9 +116,10 @@ def loadings_figure_of(
 
 
 def _loading_uncertainty(model: Any, component: int) -> tuple[str, np.ndarray | None]:
-    """Return a note for the title, and the error bars of loadings.
+    """Return a title note and the error bars of loadings.
 
-    An error bar is given by half its width. The error bars are (features,), or None in two cases:
+    The note is text for the title, or "". The error bars are half the widths (features,) of 95 %
+    intervals, or None in two cases:
 
     - The uncertainty is not known.
     - The angle of the component (`ComponentSpread.angles`) is above WIDEST_ANGLE. Error bars would

@@ -114,7 +114,7 @@ def figure_dict_of(
     newest: Newest | None = None,
     records: Sequence[JsonDict] | None = None,
 ) -> FigureDict:
-    """Return a figure of one model or of all models as a dict.
+    """Return a figure of one or all models as a dict.
 
     kind: kind of the figure, one of KINDS.
     model: model to draw. It may be None for the kinds in OF_ALL, which show all models.
@@ -189,7 +189,7 @@ def _projection_figure(
 
 
 def has_figure(kind: str, model: Model | None) -> bool:
-    """Return True if the page of a model has this kind of figure.
+    """Return True if a page has this kind of figure.
 
     kind: kind of the figure, one of KINDS.
     model: model of the page. None means the page of all models.

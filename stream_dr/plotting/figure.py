@@ -157,7 +157,7 @@ def projection_array(model: Any, name: Literal["loadings", "eigenvalues"]) -> np
 
 
 def check_figure_path(path: Path) -> None:
-    """Raise an error if a figure cannot be written to a path.
+    """Raise an error if a path cannot take a figure.
 
     InvalidParameter is raised if the suffix is unknown, or if a picture needs the package kaleido
     and it is not installed. SourceMissing is raised if the folder does not exist.

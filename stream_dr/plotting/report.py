@@ -178,7 +178,9 @@ def _score_text(scores: JsonDict) -> str:
 
 
 def _format_score(value: float | None, scores: JsonDict) -> str:
-    """Return a baseline's score as text, "–" if there is no score.
+    """Return a baseline's score as text.
+
+    The text is "–" if there is no score.
 
     scores: scores of the model, which show if the score is an accuracy or R².
     """
@@ -241,7 +243,7 @@ def _model_section(directory: Directory, model: Model) -> Iterator[str]:
 
 
 def _html_table(*rows: tuple[str, object]) -> str:
-    """Return the HTML of a table with two columns, names and values.
+    """Return the HTML of a table of names and values.
 
     rows: pairs (name, value).
     """

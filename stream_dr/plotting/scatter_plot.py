@@ -267,7 +267,9 @@ def _continuous_traces(z: np.ndarray, targets: Targets, axes: str) -> list[Trace
 
 
 def _histogram(z: np.ndarray, targets: Targets | None, title: str) -> FigureDict:
-    """Return a histogram of one component as a dict, coloured by label.
+    """Return a histogram of one component as a dict.
+
+    The bars are coloured by label.
 
     z: (rows,), values of the component.
     """

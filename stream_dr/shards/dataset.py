@@ -158,9 +158,10 @@ class Shard:
         self._check_digest(self._identity())
 
     def _identity(self) -> Identity:
-        """Return the identity of the file: path, size and time of change.
+        """Return the identity of the file.
 
-        The identity of a remote file is stored, so later changes of the remote file are ignored.
+        The identity is path, size and time of change. The identity of a remote file is stored, so
+        later changes of the remote file are ignored.
         """
         if not isinstance(self.path, RemotePath):
             return identity_of(self.path)

@@ -40,13 +40,13 @@ class Identity(NamedTuple):
     path : Path or RemotePath
     size : int
         Size in bytes.
-    changed : int
+    changed_ns : int
         Time of the last change, in nanoseconds since 1970.
     """
 
     path: AnyPath
     size: int
-    changed: int
+    changed_ns: int
 
 
 def identity_of(path: AnyPath) -> Identity:

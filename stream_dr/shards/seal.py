@@ -17,9 +17,10 @@ import xxhash
 
 
 def seal_of(data: bytes | memoryview | mmap.mmap | pa.Buffer, sha256: str) -> str:
-    """Return the fast checksum (the seal) of a shard's bytes, as 16 hex digits.
+    """Return the fast checksum (the seal) of a shard's bytes.
 
-    The seal is XXH64 of the bytes, seeded with the first 64 bits of `sha256`.
+    The seal has 16 hex digits. It is XXH64 of the bytes, seeded with the first 64 bits of
+    `sha256`.
 
     sha256: SHA-256 of these bytes in hex, as the manifest states it.
     """

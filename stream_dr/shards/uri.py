@@ -202,7 +202,13 @@ def write_whole(folder: str, name: str, content: bytes) -> None:
 
 @lru_cache(maxsize=64)
 def _open_store(uri: str) -> tuple[fs.FileSystem, str]:
-    """Return the file system of a store, and the path of its root."""
+    """Return the file system of an object store.
+
+    Also returns the path of the store's root in this file system. Raises InvalidParameter or
+    SourceMissing.
+
+    uri: URI of the store, without the path of a file.
+    """
     try:
         with _reachable(uri):
             system, path = fs.FileSystem.from_uri(uri)

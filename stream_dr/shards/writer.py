@@ -183,7 +183,7 @@ class ShardWriter:
         return self.manifest
 
     def _locked_mark(self) -> IO[bytes]:
-        """Open and lock the marker file of a folder that is being written.
+        """Open and lock the marker file of the folder.
 
         Raises OutputExists if another process writes into the folder.
         """

@@ -157,7 +157,9 @@ def _parse_line(lines: Lines, i: int) -> object:
 
 
 def _add_keys(value: object, path: str, names: set[str]) -> int:
-    """Add the keys of an object and its nested objects to `names`.
+    """Add the keys of a JSON value to `names`.
+
+    The keys of all nested objects are added, too.
 
     value: parsed JSON value. A value without objects has no keys.
     path: keys that lead to the object within its line, joined by dots. A key is added as
