@@ -418,7 +418,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self
 
     def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
-        if "fitted_" in vars(self):
+        if "fitted_" in self.__dict__:
             fitted = self.fitted_
             fitted.check_parameters(self)
         else:

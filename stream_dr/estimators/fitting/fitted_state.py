@@ -109,7 +109,7 @@ class FittedState:
         accumulator, a value is also invalid if it has changed since rows were learned.
         """
         # Nothing is checked again while the estimator's attributes are the same objects.
-        attributes = tuple(vars(estimator).values())
+        attributes = tuple(estimator.__dict__.values())
         identities = tuple(map(id, attributes))
         if identities != self._checked[0]:
             estimator.check_parameters()
