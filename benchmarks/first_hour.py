@@ -39,7 +39,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.svm import LinearSVC
 
 import stream_dr
-from stream_dr.datasets.generate import rcv1_like
+from stream_dr.datasets.generate import generate_rcv1_like
 
 TOPICS = ("sport", "money", "health", "travel", "food", "science", "music", "law")
 SIZES = (2_000, 20_000)
@@ -159,7 +159,7 @@ def _shipped(name: str) -> Set:
 
 
 def _wide() -> Set:
-    blocks = list(rcv1_like(5_000, "top4"))
+    blocks = list(generate_rcv1_like(5_000, "top4"))
     topics = [label for block in blocks for label in block.y.row_labels()]
     frame = pd.DataFrame({"y": pd.Series(topics).map({name: i for i, name in enumerate(sorted(set(topics)))})})
     return Set(frame, "y", ".svm", sparse=sp.vstack([block.X for block in blocks], "csr"))

@@ -40,8 +40,8 @@ from threadpoolctl import threadpool_limits
 
 import stream_dr
 from stream_dr.arrow.codec import arrow_from_block, write_arrow
-from stream_dr.datasets.generate import rcv1_like, write_rcv1_like
-from stream_dr.datasets.language import TOP_SHARES, build_language
+from stream_dr.datasets.generate import generate_rcv1_like, write_rcv1_like_shards
+from stream_dr.datasets.language import TOP_SHARES, build_word_and_topic_tables
 from stream_dr.datasets.sources import open_source
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.draft import Receipt, rows_draft, unlearn_draft
@@ -65,18 +65,18 @@ def seconds(work: Callable[..., object], *arguments: Any) -> float:
 def generate_rate(options: argparse.Namespace) -> None:
     """Print how fast generated rows are drawn and written, and their statistics beside RCV1's."""
     rows = options.rows
-    build_language()
+    build_word_and_topic_tables()
     entries, labels = 0, Counter[object]()
 
     def draw() -> None:
         nonlocal entries
-        for block in rcv1_like(rows):
+        for block in generate_rcv1_like(rows):
             entries += block.X.nnz
             labels.update(block.y.labels[code] for code in block.y.codes.tolist())
 
     drawn = seconds(draw)
     with tempfile.TemporaryDirectory() as folder:
-        written = seconds(write_rcv1_like, Path(folder) / "shards", rows)
+        written = seconds(write_rcv1_like_shards, Path(folder) / "shards", rows)
         size = sum(file.stat().st_size for file in Path(folder).rglob("*.arrow"))
     print(f"drawn {rows / drawn:,.0f} rows/s; drawn and written {rows / written:,.0f} rows/s, {size / 1e6:.0f} MB")
     print(f"{entries / rows:.1f} nonzeros and {sum(labels.values()) / rows:.2f} labels a row, {len(labels)} labels")

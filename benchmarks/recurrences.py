@@ -26,8 +26,8 @@ from scipy.sparse.linalg import LinearOperator, svds
 from threadpoolctl import threadpool_limits
 
 import stream_dr
-from stream_dr.datasets.generate import rcv1_like
-from stream_dr.statistics.recurrences.row_products import gather_products, scatter_row
+from stream_dr.datasets.generate import generate_rcv1_like
+from stream_dr.statistics.recurrences.row_products import add_sparse_row_to_basis, write_sparse_row_products
 
 Batches = list[tuple[Any, list[str]]]
 
@@ -36,7 +36,7 @@ COPIER = "import numpy as np\na = np.ones(1 << 23)\nb = a.copy()\nprint(flush=Tr
 
 def text(rows: int) -> Batches:
     """1,000-row batches of generated text rows with one of four labels."""
-    blocks = list(rcv1_like(rows, "top4", seed=0))
+    blocks = list(generate_rcv1_like(rows, "top4", seed=0))
     return [(block.X, [str(label) for label in block.y.row_labels()]) for block in blocks]
 
 
@@ -230,8 +230,8 @@ def run_parts(rows: int, rounds: int) -> None:
         size = -(-(p + 1) // 8) * 8
         runs = [
             ("CCIPCA", learner(lambda p=p: stream_dr.CCIPCA(p)), 0),
-            ("gather alone", touch(gather_products, size), 0),
-            ("scatter alone", touch(scatter_row, size), 0),
+            ("gather alone", touch(write_sparse_row_products, size), 0),
+            ("scatter alone", touch(add_sparse_row_to_basis, size), 0),
             ("checks of partial_fit alone", check_rows, 0),
         ]
         compare(f"parts of a row, p = {p}", batches, runs, rounds)

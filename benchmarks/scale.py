@@ -142,7 +142,7 @@ def child(step: str, shards: Path, folder: Path, name: str) -> dict[str, Any]:
 
 def measure(work: Path, rows: int, only: list[str], judged: bool) -> dict[str, int]:
     """All steps at one size; peak bytes by step."""
-    from stream_dr.datasets.generate import write_rcv1_like
+    from stream_dr.datasets.generate import write_rcv1_like_shards
 
     peaks: dict[str, int] = {}
     for targets in ("top4", "topics"):
@@ -150,7 +150,7 @@ def measure(work: Path, rows: int, only: list[str], judged: bool) -> dict[str, i
         if not names:
             continue
         began = time.perf_counter()
-        write_rcv1_like(work / targets, rows, targets)
+        write_rcv1_like_shards(work / targets, rows, targets)
         print(f"{rows} rows, {targets}: generated in {time.perf_counter() - began:.0f} s", flush=True)
         for name in names:
             runs, held_runs = [], [child("memory", work / targets, work, name)]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stream_dr.datasets.generate import write_rcv1_like
+from stream_dr.datasets.generate import write_rcv1_like_shards
 from stream_dr.directory.directory import Directory
 from stream_dr.distributed import cluster as on_cluster
 from stream_dr.distributed import local, parts
@@ -135,8 +135,8 @@ def _added(counted: list[dict[str, float]]) -> dict[str, float]:
 def table(rows: int, scratch: Path, say: Callable[[str], object] = print) -> list[str]:
     """Measure, say a line a way, and give what was asked for and missed."""
     watch_this_process()
-    write_rcv1_like(scratch / "shards", rows, "topics")
-    write_rcv1_like(scratch / "few", 2_000, "topics")
+    write_rcv1_like_shards(scratch / "shards", rows, "topics")
+    write_rcv1_like_shards(scratch / "few", 2_000, "topics")
     lines = []
     for count in (1, 2):
         measured(f"warm {count}", scratch / "few", scratch, thread_runner(count), spent)

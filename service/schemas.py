@@ -188,10 +188,10 @@ class Refine(BaseModel, extra="forbid", strict=True):
 class Policy(BaseModel, extra="forbid", strict=True):
     """Policy of when a model is solved and published.
 
-    The model is published as soon as one of the conditions is met. A model with {"seconds": null, "idle":
-    false} and no `rows` is published on demand only, by POST /models/{name}/publish or by a batch
-    with ?wait=applied. When the service stops, it publishes only models whose policy would publish
-    them within a minute.
+    The model is published as soon as one of the conditions is met. A model with {"seconds": null,
+    "idle": false} and no `rows` is published on demand only, by POST /models/{name}/publish or by
+    a batch with ?wait=applied. When the service stops, it publishes only models whose policy would
+    publish them within a minute.
     """
 
     rows: int | None = Field(default=PUBLISH.rows, ge=1, lt=2**63, description="publish after this many new rows")

@@ -29,7 +29,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from stream_dr.aliases import JsonDict
 from stream_dr.client.client import Client
-from stream_dr.datasets.generate import rcv1_like
+from stream_dr.datasets.generate import generate_rcv1_like
 from stream_dr.datasets.language import WIDTH
 from stream_dr.directory.directory import Directory
 from stream_dr.errors import OutputExists
@@ -129,7 +129,10 @@ def documents() -> Labelled:
 
     The held-out documents are made with another seed.
     """
-    return Labelled(*_concatenate(rcv1_like(ROWS, "top4", seed=0)), *_concatenate(rcv1_like(HELD_OUT, "top4", seed=1)))
+    return Labelled(
+        *_concatenate(generate_rcv1_like(ROWS, "top4", seed=0)),
+        *_concatenate(generate_rcv1_like(HELD_OUT, "top4", seed=1)),
+    )
 
 
 def digits() -> Labelled:

@@ -36,15 +36,15 @@ from stream_dr.feature_maps.table import (
     Table,
     TableState,
     Text,
-    count_unseen,
-    feature_names_of,
-    mapped_rows,
-    table_parts,
+    count_unseen_values,
+    map_table_rows,
+    mapped_column_names,
+    slices_within_memory_limit,
 )
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Rows
 from stream_dr.rows.kinds import Kind, rows_kind
-from stream_dr.rows.raw_rows import raw_from_array, refuse_table
+from stream_dr.rows.raw_rows import raise_if_raw_rows, raw_from_array
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
 
 ProjectionKind = Literal["linear", "columns", "mapped", "landmarks"]
@@ -104,7 +104,7 @@ class Orientable(Projection, Protocol):
         """Eigenvalues (components,) of the problem that the estimator solved."""
         ...
 
-    def oriented(self, order: np.ndarray, signs: np.ndarray) -> Projection:
+    def orient_components(self, order: np.ndarray, signs: np.ndarray) -> Projection:
         """Return the projection with its components reordered and their signs changed.
 
         order: (components,) indices of the components.
@@ -214,7 +214,7 @@ class Linear(NamedTuple):
         """Directions (components, features), a view of the loadings."""
         return self.loadings.T
 
-    def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Linear":
+    def orient_components(self, order: np.ndarray, signs: np.ndarray) -> "Linear":
         """Return the projection with its components reordered and their signs changed.
 
         order: (components,) indices of the components.
@@ -225,7 +225,7 @@ class Linear(NamedTuple):
             return self._replace(offset=None)
 
         loadings = np.ascontiguousarray(self.loadings[:, order] * signs)
-        readout = None if self.readout is None else self.readout.oriented(order, signs)
+        readout = None if self.readout is None else self.readout.orient_components(order, signs)
         eigenvalues = self.eigenvalues[order]
         # The spread belongs to the components in their earlier order.
         return self._replace(loadings=loadings, eigenvalues=eigenvalues, offset=None, readout=readout, spread=None)
@@ -421,13 +421,13 @@ class Mapped(NamedTuple):
         """Return the projection of rows to the scores that predict targets."""
         return self._replace(inner=self.inner.scoring())
 
-    def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Mapped":
+    def orient_components(self, order: np.ndarray, signs: np.ndarray) -> "Mapped":
         """Return the projection with its components reordered and their signs changed.
 
         order: (components,) indices of the components.
         signs: (components,) of ±1.
         """
-        return self._replace(inner=self.inner.oriented(order, signs))
+        return self._replace(inner=self.inner.orient_components(order, signs))
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -439,11 +439,11 @@ class Mapped(NamedTuple):
         """
         if self.table is None:
             return None
-        return feature_names_of(feature_map(self.feature_map), self.table)[: self.inner.n_features]
+        return mapped_column_names(feature_map(self.feature_map), self.table)[: self.inner.n_features]
 
     def unseen(self, X: Rows) -> int:
         """Return the number of values whose category or column was never learned."""
-        return 0 if self.table is None else count_unseen(feature_map(self.feature_map), self.table, X)
+        return 0 if self.table is None else count_unseen_values(feature_map(self.feature_map), self.table, X)
 
     def apply(self, X: Rows, names: tuple[str, ...] | None = None) -> np.ndarray:
         """Map rows (rows, features), dense or CSR, and project them.
@@ -469,11 +469,11 @@ class Mapped(NamedTuple):
             if rows_kind(X) is not Kind.RAW and X.shape[1] != len(names or ()):
                 check_width(X, self.width)
             raw = raw_from_array(X, names)
-            for part in table_parts(mapping, self.table, raw):
-                yield part, mapped_rows(mapping, self.table, raw[part])
+            for part in slices_within_memory_limit(mapping, self.table, raw):
+                yield part, map_table_rows(mapping, self.table, raw[part])
             return
 
-        refuse_table(X)
+        raise_if_raw_rows(X)
         if names is None or not mapping.by_name:
             if not sp.issparse(X):
                 check_width(X, self.width)
@@ -527,7 +527,7 @@ def check_map(state: MappedFields, width: int) -> FeatureMap:
     the map.
     """
     mapping: FeatureMap = feature_map(state.feature_map)
-    if width and not mapping.settled:
+    if width and not mapping.has_final_parameters:
         raise field_error(
             state, "feature_map", state.feature_map, "that of rows that were learned, with all its numbers"
         )
@@ -579,7 +579,7 @@ def mapped_parts(rows: int, mapping: FeatureMap, most: int = MAPPED_AT_ONCE) -> 
 
     most: maximum number of mapped values in a slice. A map whose result is sparse may exceed it.
     """
-    step = 4096 if mapping.sparse else max(1, most // mapping.out_features(0))
+    step = 4096 if mapping.sparse else max(1, most // mapping.max_mapped_columns(0))
     return [slice(start, start + step) for start in range(0, rows, step)]
 
 

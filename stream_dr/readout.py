@@ -75,7 +75,7 @@ class Readout(NamedTuple):
         if len(self.labels) != (0 if self.kind == "continuous" else k):
             raise field_error(self, "labels", f"{len(self.labels)} labels", f"of {k} scores")
 
-    def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Readout":
+    def orient_components(self, order: np.ndarray, signs: np.ndarray) -> "Readout":
         """Return the readout for components in another order and with other signs.
 
         order: (components,) indices of the components.

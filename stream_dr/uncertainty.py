@@ -1,8 +1,8 @@
 """Results of cross-validation and of the jackknife, which are stored with a projection.
 
 Both are computed from rows in folds, without reading a row again. `CrossValidation` has the error
-on held-out rows for each value of a parameter. `ComponentSpread` says how much the components would
-differ for another sample of rows.
+on held-out rows for each value of a parameter. `ComponentSpread` says how much the components
+would differ for another sample of rows.
 """
 
 from typing import NamedTuple

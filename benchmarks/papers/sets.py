@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from sklearn import datasets as shipped
 from sklearn.preprocessing import normalize
 
-from stream_dr.datasets.generate import rcv1_like
+from stream_dr.datasets.generate import generate_rcv1_like
 from stream_dr.datasets.sources import open_source
 from stream_dr.rows.block import Block
 
@@ -179,9 +179,9 @@ def _usps(path: Path) -> Set:
 
 def _mulan(path: Path) -> Set:
     """Training and test part, labels in the order of MULAN's XML."""
-    from stream_dr.datasets.readers.mulan import label_names, read_arff
+    from stream_dr.datasets.readers.mulan import read_arff, read_mulan_label_names
 
-    names = label_names(path.with_name(f"{path.parent.name}.xml"))
+    names = read_mulan_label_names(path.with_name(f"{path.parent.name}.xml"))
     blocks = [
         b
         for part in ("train", "test")
@@ -226,7 +226,7 @@ def load_text(name: str, rows: int | None = None) -> Set | None:
     """CSR rows and labels of NEWS20 (raw counts: see `tfidf`), RCV1_FRAGMENT or RCV1_LIKE (`rows` of them are generated);
     None where it is not to be had here."""
     if name == RCV1_LIKE:
-        return _stacked(rcv1_like(rows or 25_000, "top4", seed=1))
+        return _stacked(generate_rcv1_like(rows or 25_000, "top4", seed=1))
     if name == RCV1_FRAGMENT:
         parts = [_path(f"rcv1_fragment/{part}") for part in ("rcv1_small.dat", "rcv1_small_test.data")]
         found = [part for part in parts if part]

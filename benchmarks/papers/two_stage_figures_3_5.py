@@ -1,7 +1,7 @@
 """Two-stage paper, figures 3 to 5: time against rows n and features d, direct and two-stage, at γ = 1.
 
 Figure 3: LDA on news20, tf-idf, 20 classes. Figures 4 and 5: CCA, OPLS and HSL; the paper's rcv1v2 rows
-are not to be had: generated rows (`stream_dr.datasets.generate.rcv1_like`) with the 101 commonest of
+are not to be had: generated rows (`stream_dr.datasets.generate.generate_rcv1_like`) with the 101 commonest of
 their labels. The d features are those that most rows have. The paper does not say which γ it timed.
 `two_stage_gammas` has the ratio at three of them.
 
@@ -34,7 +34,7 @@ from benchmarks.papers.two_stage_methods import (
 )
 from benchmarks.papers.two_stage_table_1 import indicator
 from benchmarks.papers.verdicts import Interval, count, growth, slope_interval
-from stream_dr.datasets.generate import rcv1_like
+from stream_dr.datasets.generate import generate_rcv1_like
 
 GAMMA = 1.0
 REPEATS = 3
@@ -84,7 +84,7 @@ def generated(n: int, d: int) -> tuple[sp.csr_matrix, np.ndarray]:
 @cache
 def _all_generated(k: int = 101) -> tuple[sp.csr_matrix, np.ndarray]:
     """Return 3,000 generated rows and Y (3,000, k) of their k commonest labels."""
-    blocks = list(rcv1_like(3000))
+    blocks = list(generate_rcv1_like(3000))
     names = sorted({name for b in blocks for name in b.y.labels})
     Y = np.array([[name in labels for name in names] for b in blocks for labels in b.y.row_labels()], dtype=float)
     Y = Y[:, np.sort(np.argsort(-Y.sum(axis=0), kind="stable")[:k])]

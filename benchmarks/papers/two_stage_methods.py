@@ -12,7 +12,7 @@ from scipy.sparse import issparse
 from scipy.sparse.linalg import LinearOperator, aslinearoperator, eigsh, lsqr
 
 from stream_dr import CCA, HSL, LDA, OPLS
-from stream_dr.solve.conjugate_gradient import second_stage
+from stream_dr.solve.conjugate_gradient import second_stage_components
 from tests.naive import two_stage as naive
 
 SVD = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -106,14 +106,16 @@ def by_svd(svd: SVD, H: np.ndarray, gamma: float) -> np.ndarray:
     """Algorithm 2 with W1 by [2S eq. 28] (γ = 0: Algorithm 1 with eq. 15)."""
     U, s, V = svd
     XH = V @ (s[:, None] * (U.T @ H))
-    return second_stage((V * (s / (s**2 + gamma))) @ (U.T @ H), XH)[0]
+    return second_stage_components((V * (s / (s**2 + gamma))) @ (U.T @ H), XH)[0]
 
 
 def by_lsqr(X: Any, H: np.ndarray, gamma: float, tol: float, most: int = 20_000) -> tuple[np.ndarray, int]:
     """Algorithm 2 with W1 by LSQR, a column after the other, and the most iterations that one took."""
     rows = centred(X)
     solved = [lsqr(rows, h, damp=np.sqrt(gamma), atol=tol, btol=tol, conlim=0.0, iter_lim=most) for h in H.T]
-    return second_stage(np.column_stack([s[0] for s in solved]), rows.rmatmat(H))[0], max(s[2] for s in solved)
+    return second_stage_components(np.column_stack([s[0] for s in solved]), rows.rmatmat(H))[0], max(
+        s[2] for s in solved
+    )
 
 
 def by_lanczos(X: Any, H: np.ndarray, gamma: float) -> np.ndarray:

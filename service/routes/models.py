@@ -109,7 +109,8 @@ def projection(
 def export(shared: Service, name: Name) -> Response:
     """Return a model as the file of a saved estimator.
 
-    `stream_dr.load` reads the file. It may also be the body of PUT /models/{name} of another service.
+    `stream_dr.load` reads the file. It may also be the body of PUT /models/{name} of another
+    service.
     """
     content = stream_dr.export_model(shared.directory.model(name))
     return Response(

@@ -108,7 +108,8 @@ async def _respond_to_rows(
 def _model(shared: AppState, name: str | None) -> stream_dr.Model:
     """Return the model with this name, or the only model.
 
-    Raises UnknownModel, or ServiceError `invalid_request` if no name is given and there are several.
+    Raises UnknownModel, or ServiceError `invalid_request` if no name is given and there are
+    several.
     """
     names = sorted(shared.directory.models)
     if name is None and len(names) != 1:

@@ -44,8 +44,8 @@ def stream(shared: Service) -> JsonDict:
 async def events(shared: Service) -> Response:
     """Send the position, the number of rows and the status of each model when they change.
 
-    The server-sent events are named `overview`. Their data is JSON with the schema Overview. At most
-    five events are sent per second.
+    The server-sent events are named `overview`. Their data is JSON with the schema Overview. At
+    most five events are sent per second.
     """
     if shared.metrics.listeners >= shared.settings.max_listeners:
         raise ServiceError(

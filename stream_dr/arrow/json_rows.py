@@ -15,8 +15,8 @@ is then null.
 Optional keys:
 
 labels
-    For each row one label (string, integer or bool), or a list of labels. A row whose entry is null
-    has no target.
+    For each row one label (string, integer or bool), or a list of labels. A row whose entry is
+    null has no target.
 target
     For each row one number, or a list of numbers.
 weights, ids

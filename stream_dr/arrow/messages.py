@@ -17,7 +17,8 @@ The metadata of messages is a flatbuffer, which is read by `FlatbufferTable`. py
 MessageReader cannot be used. It copies everything that a message refers to, and shows neither
 buffers nor deltas.
 
-Cost: O(messages + columns of the schema). Of a message's buffers, only the unpacked sizes are read.
+Cost: O(messages + columns of the schema). Of a message's buffers, only the unpacked sizes are
+    read.
 """
 
 import struct
@@ -67,8 +68,8 @@ _SUPPORTED = ("null", "int", "float", "bool", "date", "timestamp", "string", "la
 class FlatbufferTable:
     """Table of a flatbuffer, the format of Arrow's metadata.
 
-    In all methods, `field` is the index of a field in the table's definition in Arrow's .fbs files,
-    from 0. A read outside the buffer raises struct.error.
+    In all methods, `field` is the index of a field in the table's definition in Arrow's .fbs
+    files, from 0. A read outside the buffer raises struct.error.
 
     buffer: bytes of the flatbuffer.
     at: offset of the table in the buffer.
@@ -117,8 +118,8 @@ class FlatbufferTable:
     def structs(self, field: int, words: int) -> np.ndarray:
         """Return the vector of structs in a field, as int64 (number of structs, words).
 
-        words: size of a struct in words of 8 bytes. If a word has several smaller numbers, they are
-            not separated.
+        words: size of a struct in words of 8 bytes. If a word has several smaller numbers, they
+            are not separated.
         """
         at, count = self._vector(field)
         if at + 8 * words * count > len(self._buffer):
@@ -234,9 +235,9 @@ def check_footer(view: memoryview, messages: list[Message]) -> tuple[int, ...]:
     view: bytes of the file.
     messages: messages of the stream in the file.
 
-    Returns the number of rows of each record batch, in the footer's order. Raises MalformedInput if
-    the footer lists other messages than the stream has. Raises the errors of `check_messages` for
-    the schema in the footer.
+    Returns the number of rows of each record batch, in the footer's order. Raises MalformedInput
+    if the footer lists other messages than the stream has. Raises the errors of `check_messages`
+    for the schema in the footer.
     """
     begin = _footer(view)
     checker = _MessageChecker(None)

@@ -26,7 +26,7 @@ import pyarrow as pa
 from stream_dr.arrow.target_columns import TARGET_COLUMNS, first_null, is_list, offsets_of
 from stream_dr.errors import InvalidIndex, InvalidRows, SchemaMismatch
 from stream_dr.rows.block import Block
-from stream_dr.rows.table_rows import arrow_from_raw, is_numeric, numbers_of
+from stream_dr.rows.table_rows import arrow_from_raw, is_number_or_boolean_type, view_of_numbers
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -131,7 +131,7 @@ def sparse_rows(batch: pa.RecordBatch, declared_width: int | None, max_features:
     if not pa.types.is_integer(indices.type):
         raise SchemaMismatch(f"column indices holds {indices.type}; it must be list<int32>.", column="indices")
 
-    columns = numbers_of(indices)
+    columns = view_of_numbers(indices)
     limit = min(declared_width or MAX_WIDTH, MAX_WIDTH if max_features is None else max_features)
     _check_indices(columns, indptr, limit)
     width = declared_width or (int(columns.max()) + 1 if len(columns) else 0)
@@ -169,7 +169,7 @@ def are_plain_rows(batch: pa.RecordBatch) -> bool:
     Then `plain_rows` can read them.
     """
     columns = [(batch.column(i), field) for i, field in enumerate(batch.schema) if field.name not in EXTRA_COLUMNS]
-    return all(is_numeric(field.type) and not column.null_count for column, field in columns)
+    return all(is_number_or_boolean_type(field.type) and not column.null_count for column, field in columns)
 
 
 def layout_columns(block: Block) -> dict[str, pa.Array]:
@@ -242,7 +242,7 @@ def _flat_list(column: pa.Array, name: str) -> tuple[pa.Array, np.ndarray]:
 def _check_plain(name: str, column: pa.Array) -> None:
     if name.startswith("__index_level_"):
         raise SchemaMismatch(f"column {name} is a pandas index; convert with preserve_index=False.", column=name)
-    if not is_numeric(column.type):
+    if not is_number_or_boolean_type(column.type):
         raise SchemaMismatch(f"column {name} is {column.type}; features are numbers.", column=name)
     refuse_null(column, name)
 
@@ -256,7 +256,7 @@ def _numbers(flat: pa.Array, name: str) -> np.ndarray:
     name: name of the column, for the error message.
     """
     if pa.types.is_float32(flat.type) or pa.types.is_float64(flat.type):
-        return numbers_of(flat)
+        return view_of_numbers(flat)
     if pa.types.is_integer(flat.type) or pa.types.is_float16(flat.type):
         # numpy warns when it casts a signalling NaN. `check_finite` refuses NaN later.
         with np.errstate(invalid="ignore"):

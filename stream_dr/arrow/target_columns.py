@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from stream_dr.errors import InvalidTargets, SchemaMismatch
 from stream_dr.rows.block import LARGEST
-from stream_dr.rows.table_rows import is_string_type, numbers_of
-from stream_dr.targets.label_codes import Label, distinct_within, renumber_by_appearance
+from stream_dr.rows.table_rows import is_string_type, view_of_numbers
+from stream_dr.targets.label_codes import Label, renumber_by_appearance, sort_distinct_codes_in_rows
 from stream_dr.targets.targets import Targets
 
 TARGET_COLUMNS = ("label", "labels", "target")
@@ -94,7 +94,7 @@ def offsets_of(column: pa.Array) -> np.ndarray:
     Offsets i and i + 1 are the boundaries of row i in the column's values.
     """
     # Arrow allows a column without rows to have no offset.
-    return numbers_of(column.offsets) if len(column) else np.zeros(1, np.int32)
+    return view_of_numbers(column.offsets) if len(column) else np.zeros(1, np.int32)
 
 
 def _class(column: pa.Array) -> Targets:
@@ -126,7 +126,7 @@ def _multilabel(column: pa.Array) -> Targets:
     if len(codes) and codes.min() < 0:
         raise _null_label(indptr, int(codes.argmin()))
 
-    codes, indptr = distinct_within(codes, indptr)
+    codes, indptr = sort_distinct_codes_in_rows(codes, indptr)
     present = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
     return Targets("multilabel", labels, codes, indptr, present=present)
 
@@ -190,7 +190,7 @@ def _encode(column: pa.Array, name: str) -> tuple[tuple[Label, ...], np.ndarray]
 
     encoded = column.dictionary_encode()
     indices = encoded.indices.fill_null(-1) if column.null_count else encoded.indices
-    return tuple(encoded.dictionary.to_pylist()), numbers_of(indices)
+    return tuple(encoded.dictionary.to_pylist()), view_of_numbers(indices)
 
 
 def _encode_codes(column: pa.DictionaryArray, name: str) -> tuple[tuple[Label, ...], np.ndarray]:

@@ -55,7 +55,7 @@ from stream_dr.client.served_array import ServedArray
 from stream_dr.rows.batches import as_block, batches
 from stream_dr.rows.block import Block, as_weights
 from stream_dr.rows.kinds import Kind, rows_kind
-from stream_dr.targets.kind import refuse_ambiguous
+from stream_dr.targets.kind import check_targets_unambiguous
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
@@ -269,9 +269,9 @@ class Client:
         name : str
             Name of the model.
         estimator : str, estimator or Path
-            A str is the key of an estimator, such as "lda", and `params` has its parameters. From a
-            fitted estimator, or a file written by `save` or `export`, the model continues to learn.
-            Then only `name` may be given in addition.
+            A str is the key of an estimator, such as "lda", and `params` has its parameters. From
+            a fitted estimator, or a file written by `save` or `export`, the model continues to
+            learn. Then only `name` may be given in addition.
         start : "start", "now" or int
             Position in the log from which the model learns.
         publish : dict or None
@@ -482,7 +482,7 @@ class Client:
         stream_kind = self._target_kind()
         targets = parse_targets(y, rows, KINDS, target, stream_kind)
         if stream_kind is None and target == "auto":
-            refuse_ambiguous(y, targets)
+            check_targets_unambiguous(y, targets)
         return targets
 
     def _target_kind(self) -> str | None:

@@ -29,12 +29,12 @@ def generate(
 
         stream-dr generate rcv1-like --rows 10000 --targets top4 --out shards/
     """
-    from stream_dr.datasets.generate import write_rcv1_like
+    from stream_dr.datasets.generate import write_rcv1_like_shards
     from stream_dr.errors import InvalidParameter
 
     if kind != "rcv1-like":
         raise InvalidParameter(f"there is no generator {kind!r}; there is rcv1-like.")
 
     with Bar("generate", rows) as bar:
-        manifest = write_rcv1_like(out, rows, targets, seed, rows_per_shard, lambda done: bar.show(done, rows))
+        manifest = write_rcv1_like_shards(out, rows, targets, seed, rows_per_shard, lambda done: bar.show(done, rows))
     print_result(summary(str(out), manifest))

@@ -152,14 +152,14 @@ def _default_model(sources: list[Path], files: dict[Path, "FileSource"], table: 
     Returns the model's name, estimator key and parameters.
     """
     from stream_dr.evaluation.comparison import default_method
-    from stream_dr.feature_maps.column_report import map_for
+    from stream_dr.feature_maps.column_report import suggest_map_spec
     from stream_dr.shards.dataset import open_dataset
 
     first = next(iter(files.values())).first if files else next((b for _, b in open_dataset(sources).events()), None)
     if first is None:
         raise typer.BadParameter("the shards have no rows to choose a model by.", param_hint="--model")
     from_shards = first.table and not files
-    table = map_for(first.X, table) if from_shards else table
+    table = suggest_map_spec(first.X, table) if from_shards else table
     key, params = default_method(first, table)
     if from_shards:
         # Models of shards need the feature map here. `learn_files` adds it to models of files.

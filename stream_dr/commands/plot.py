@@ -37,12 +37,12 @@ def plot(
         stream-dr plot D --model lda --kind loadings --component 2 -o lda.svg
     """
     from stream_dr.directory.directory import Directory
-    from stream_dr.plotting.directory_figures import FigureOptions, figure_of
+    from stream_dr.plotting.directory_figures import FigureOptions, draw_directory_figure
     from stream_dr.plotting.figure import check_figure_path, write_figure
 
     check_figure_path(out)
     with Directory(directory, writable=False) as opened:
         shown_model = None if model is None else opened.model(model)
-        figure = figure_of(opened, kind, shown_model, FigureOptions(rows, dimensions, component - 1))
+        figure = draw_directory_figure(opened, kind, shown_model, FigureOptions(rows, dimensions, component - 1))
     write_figure(figure, out, width, height)
     print_result(f"{kind} written to {out}")

@@ -71,10 +71,10 @@ class ReadAs(NamedTuple):
 
         This is the map `text` if all columns are prose, otherwise the map `table`.
         """
-        from stream_dr.feature_maps.column_report import map_for
+        from stream_dr.feature_maps.column_report import suggest_map_spec
 
         rows = first_table(files)
-        return self.table() if rows is None else map_for(rows.X, self.table())
+        return self.table() if rows is None else suggest_map_spec(rows.X, self.table())
 
     def takes_shards(self, path: Path) -> bool:
         """Return True if a path is to be read as shards.

@@ -45,9 +45,9 @@ def path_or_uri(text: str) -> Path:
     """
     if "://" not in text:
         return Path(text)
-    from stream_dr.shards.uri import path_of
+    from stream_dr.shards.uri import parse_path_or_uri
 
-    return cast(Path, path_of(text))
+    return cast(Path, parse_path_or_uri(text))
 
 
 Sources = Annotated[

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from stream_dr.aliases import FileName
 from stream_dr.datasets.sources import Options, open_source
 from stream_dr.shards.manifest import Manifest
-from stream_dr.shards.writer import WriteProgress, check_empty, write_shards
+from stream_dr.shards.writer import WriteProgress, list_leftovers_unless_shards, write_shards
 
 
 def convert(
     paths: Sequence[FileName],
     format: str | None,
-    out: FileName,
+    output_folder: FileName,
     options: Options = Options(),
     *,
     rows_per_shard: int = 100_000,
@@ -32,7 +32,7 @@ def convert(
         Files to read, in this order.
     format : str or None
         Format of all files. None: the suffix of the first file's name decides.
-    out : path
+    output_folder : path
         Folder for the shards. It must be empty or not exist.
     options : Options
         Options of the reader.
@@ -46,11 +46,11 @@ def convert(
     Raises OutputExists, InsufficientStorage, and the errors of `open_source` and of reading. If an
     error is raised, no manifest is written.
     """
-    check_empty(out)
+    list_leftovers_unless_shards(output_folder)
 
     # Unless the caller sets the option `raw`, all features must be numbers. The first rows do not
     # decide this, as they do when a file is only read.
     source = open_source(paths, format, options._replace(raw=bool(options.raw)))
     return write_shards(
-        source.blocks(), out, rows_per_shard, rows_per_batch, n_features=options.n_features, progress=progress
+        source.blocks(), output_folder, rows_per_shard, rows_per_batch, n_features=options.n_features, progress=progress
     )

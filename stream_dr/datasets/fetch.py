@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.lines import BLOCK_ROWS
-from stream_dr.datasets.readers.rcv1 import read_indicator
+from stream_dr.datasets.readers.rcv1 import read_indicator_matrix
 from stream_dr.errors import InvalidParameter, SourceMissing, did_you_mean
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.number_rows import as_rows
@@ -34,7 +34,7 @@ NAMES = "rcv1, news20 and openml:NAME"
 """Names of the data sets that can be fetched, as error messages list them."""
 
 
-class _Part(NamedTuple):
+class _DatasetPart(NamedTuple):
     """Rows of a data set that are written into one folder of shards.
 
     Attributes
@@ -52,16 +52,16 @@ class _Part(NamedTuple):
     blocks: Iterator[Block]
 
 
-def fetch(name: str, out: FileName, *, progress: WriteProgress | None = None) -> dict[str, Manifest]:
+def fetch(dataset_name: str, output_folder: FileName, *, progress: WriteProgress | None = None) -> dict[str, Manifest]:
     """Download a public data set and write it as shards.
 
     Returns a dict from the path of each written folder to the folder's manifest.
 
     Parameters
     ----------
-    name : str
+    dataset_name : str
         "rcv1", "news20", "openml:NAME" or "openml:NAME:VERSION".
-    out : path
+    output_folder : path
         Folder for the shards. The rows of news20 go to `out/train` and `out/test`.
     progress : callable or None
         Function called after each batch with the number of rows written so far.
@@ -70,69 +70,78 @@ def fetch(name: str, out: FileName, *, progress: WriteProgress | None = None) ->
     download fails. Its message shows the command that converts local files instead.
     """
     manifests = {}
-    for part in _fetch_parts(name):
-        folder = Path(out) / part.folder
+    for part in _download_dataset_parts(dataset_name):
+        folder = Path(output_folder) / part.folder
         manifests[str(folder)] = write_shards(part.blocks, folder, n_features=part.n_features, progress=progress)
     return manifests
 
 
-def _fetch_parts(name: str) -> list[_Part]:
+def _download_dataset_parts(dataset_name: str) -> list[_DatasetPart]:
     """Download a data set.
 
-    Returns one _Part for each folder of shards to write.
+    Returns one _DatasetPart for each folder of shards to write.
     """
-    if name == "rcv1":
-        bunch = _call_fetcher(name, "rcv1", "--format rcv1 --topics rcv1-v2.topics.qrels", "fetch_rcv1")
-        blocks = read_indicator(bunch.data, bunch.target, bunch.target_names, bunch.sample_id)
-        return [_Part("", bunch.data.shape[1], blocks)]
+    if dataset_name == "rcv1":
+        bunch = _call_sklearn_fetcher(dataset_name, "rcv1", "--format rcv1 --topics rcv1-v2.topics.qrels", "fetch_rcv1")
+        blocks = read_indicator_matrix(bunch.data, bunch.target, bunch.target_names, bunch.sample_id)
+        return [_DatasetPart("", bunch.data.shape[1], blocks)]
 
-    if name == "news20":
-        return [_fetch_news20(name, "train"), _fetch_news20(name, "test")]
+    if dataset_name == "news20":
+        return [_fetch_news20(dataset_name, "train"), _fetch_news20(dataset_name, "test")]
 
-    if name.startswith("openml:"):
-        return [_fetch_openml(name)]
+    if dataset_name.startswith("openml:"):
+        return [_fetch_openml(dataset_name)]
 
     raise InvalidParameter(
-        f"there is no data set {name!r} to fetch{did_you_mean(name, ('rcv1', 'news20'))}; names are {NAMES}."
+        f"there is no data set {dataset_name!r} to fetch{did_you_mean(dataset_name, ('rcv1', 'news20'))}; names are {NAMES}."
     )
 
 
-def _fetch_news20(name: str, subset: Literal["train", "test"]) -> _Part:
+def _fetch_news20(dataset_name: str, subset: Literal["train", "test"]) -> _DatasetPart:
     """Fetch the training or test rows of 20 Newsgroups.
 
     The label of a row is the name of its newsgroup.
 
-    name: name of the data set, for the error message.
+    dataset_name: name of the data set, for the error message.
     subset: "train" for the training rows, "test" for the test rows.
     """
     fetcher = "fetch_20newsgroups_vectorized"
-    bunch = _call_fetcher(name, "20news-bydate", "--format mat or libsvm", fetcher, subset=subset, normalize=False)
+    bunch = _call_sklearn_fetcher(
+        dataset_name, "20news-bydate", "--format mat or libsvm", fetcher, subset=subset, normalize=False
+    )
     labels = [bunch.target_names[code] for code in bunch.target]
-    return _Part(subset, bunch.data.shape[1], _blocks(bunch.data, labels))
+    return _DatasetPart(subset, bunch.data.shape[1], _split_into_blocks(bunch.data, labels))
 
 
-def _fetch_openml(name: str) -> _Part:
+def _fetch_openml(dataset_name: str) -> _DatasetPart:
     """Fetch a data set of OpenML.
 
-    name: "openml:NAME:VERSION", or "openml:NAME" for the version that OpenML marks as active.
+    dataset_name: "openml:NAME:VERSION", or "openml:NAME" for the version that OpenML marks as
+        active.
     """
-    _, title, *version = name.split(":")
+    _, title, *version = dataset_name.split(":")
     if not title or len(version) > 1 or not all(number.isdecimal() for number in version):
-        raise InvalidParameter(f"{name!r} is no name of a data set; it must be openml:NAME or openml:NAME:VERSION.")
+        raise InvalidParameter(
+            f"{dataset_name!r} is no name of a data set; it must be openml:NAME or openml:NAME:VERSION."
+        )
     number = int(version[0]) if version else "active"
-    bunch = _call_fetcher(name, title, "--format arff or csv", "fetch_openml", name=title, version=number)
+    bunch = _call_sklearn_fetcher(
+        dataset_name, title, "--format arff or csv", "fetch_openml", name=title, version=number
+    )
 
     X, feature_names = as_rows(bunch.data)
     targets = None if bunch.target is None else np.asarray(bunch.target)
-    return _Part("", X.shape[1] if sp.issparse(X) else None, _blocks(X, targets, feature_names))
+    return _DatasetPart("", X.shape[1] if sp.issparse(X) else None, _split_into_blocks(X, targets, feature_names))
 
 
-def _blocks(X: Rows, targets: np.ndarray | list[str] | None, names: tuple[str, ...] | None = None) -> Iterator[Block]:
+def _split_into_blocks(
+    X: Rows, targets: np.ndarray | list[str] | None, feature_names: tuple[str, ...] | None = None
+) -> Iterator[Block]:
     """Yield the rows and targets of a data set in blocks.
 
     targets: one target for each row. An array of floats has numeric targets. Any other array or
         list has labels. None if the rows have no targets.
-    names: names of the features, or None.
+    feature_names: names of the features, or None.
     """
     X = sp.csr_matrix(X, dtype=np.float64) if sp.issparse(X) else X
     is_continuous = isinstance(targets, np.ndarray) and targets.dtype.kind == "f"
@@ -140,17 +149,19 @@ def _blocks(X: Rows, targets: np.ndarray | list[str] | None, names: tuple[str, .
 
     for start in range(0, X.shape[0], BLOCK_ROWS):
         block_targets = None if targets is None else parse(list(targets[start : start + BLOCK_ROWS]))
-        yield Block(X[start : start + BLOCK_ROWS], block_targets, names=names)
+        yield Block(X[start : start + BLOCK_ROWS], block_targets, names=feature_names)
 
 
-def _call_fetcher(name: str, files: str, format: str, fetcher: str, /, **arguments: str | int | bool) -> "Bunch":
+def _call_sklearn_fetcher(
+    dataset_name: str, file_description: str, format_options: str, fetcher_name: str, /, **arguments: str | int | bool
+) -> "Bunch":
     """Call a download function of scikit-learn and return its result.
 
-    fetcher: name of the function in sklearn.datasets.
+    fetcher_name: name of the function in sklearn.datasets.
     **arguments: arguments of the function.
-    name: name of the data set, for the error message.
-    files: name of the data set's files, for the error message.
-    format: format options of `stream-dr convert` for these files, for the error message.
+    dataset_name: name of the data set, for the error message.
+    file_description: name of the data set's files, for the error message.
+    format_options: format options of `stream-dr convert` for these files, for the error message.
 
     Raises SourceMissing if the download fails. Its message shows the command that converts local
     files instead.
@@ -161,12 +172,14 @@ def _call_fetcher(name: str, files: str, format: str, fetcher: str, /, **argumen
         with warnings.catch_warnings():
             # scikit-learn warns each time it repeats a failed download. Hide these warnings.
             warnings.simplefilter("ignore")
-            return getattr(sklearn.datasets, fetcher)(**arguments, n_retries=1, delay=0.2)
+            return getattr(sklearn.datasets, fetcher_name)(**arguments, n_retries=1, delay=0.2)
 
     # Failed downloads and timeouts raise subclasses of OSError.
     except (OSError, ValueError) as e:
         raise SourceMissing(
-            f"{name} could not be fetched ({type(e).__name__}: {e}): this needs internet access to where scikit-learn "
-            f"downloads it from. With the {files} files on disk: stream-dr convert FILES {format} --out DIR.",
-            name=name,
+            f"{dataset_name} could not be fetched ({type(e).__name__}: {e}): this needs internet access to "
+            "where scikit-learn "
+            f"downloads it from. With the {file_description} files on disk: stream-dr convert FILES "
+            f"{format_options} --out DIR.",
+            name=dataset_name,
         ) from e

@@ -41,7 +41,7 @@ from stream_dr.errors import InvalidParameter
 from stream_dr.rows.block import Block
 from stream_dr.shards.manifest import Manifest
 from stream_dr.shards.writer import WriteProgress, write_shards
-from stream_dr.targets.label_codes import distinct_within, renumber_by_appearance
+from stream_dr.targets.label_codes import renumber_by_appearance, sort_distinct_codes_in_rows
 from stream_dr.targets.targets import Targets
 
 _CHUNK = 1_000
@@ -54,7 +54,7 @@ _FURTHER_TOPIC = 0.27
 """Probability that a second lower topic is drawn under a top topic."""
 
 
-def rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start: int = 0) -> Iterator[Block]:
+def generate_rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start: int = 0) -> Iterator[Block]:
     """Yield made-up rows with the statistics of RCV1-v2.
 
     A block has at most 1,000 rows. The rows are sparse, (rows, 47,236) CSR float64. Each seed
@@ -83,16 +83,16 @@ def rcv1_like(rows: int, targets: str = "topics", seed: int = 0, start: int = 0)
         )
 
     for first in range(start, start + rows, _CHUNK):
-        block = _draw_chunk(seed, first // _CHUNK, targets)
+        block = _draw_thousand_rows(seed, first // _CHUNK, targets)
         remaining = start + rows - first
         yield (
             block
             if remaining >= _CHUNK
-            else block._replace(X=block.X[:remaining], y=_first_relabelled(block.y, remaining))
+            else block._replace(X=block.X[:remaining], y=_take_first_targets(block.y, remaining))
         )
 
 
-def write_rcv1_like(
+def write_rcv1_like_shards(
     directory: FileName,
     rows: int = language.ROWS,
     targets: str = "topics",
@@ -102,7 +102,7 @@ def write_rcv1_like(
 ) -> Manifest:
     """Write made-up rows as shards with a manifest.
 
-    `rcv1_like` yields the rows. A batch of a shard has 1,000 rows.
+    `generate_rcv1_like` yields the rows. A batch of a shard has 1,000 rows.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def write_rcv1_like(
     rows : int
         Number of rows.
     targets : "topics" or "top4"
-        Targets of the rows, as in `rcv1_like`.
+        Targets of the rows, as in `generate_rcv1_like`.
     seed : int
         Seed of the stream of rows.
     rows_per_shard : int
@@ -119,27 +119,27 @@ def write_rcv1_like(
     progress : callable or None
         Function called after each batch with the number of rows written so far.
     """
-    blocks = rcv1_like(rows, targets, seed)
+    blocks = generate_rcv1_like(rows, targets, seed)
     return write_shards(blocks, directory, rows_per_shard, _CHUNK, n_features=language.WIDTH, progress=progress)
 
 
-def _draw_chunk(seed: int, number: int, targets: str) -> Block:
+def _draw_thousand_rows(seed: int, thousand_index: int, targets: str) -> Block:
     """Return 1,000 rows of the stream that a seed defines.
 
-    number: index of these 1,000 rows. The first returned row has the number 1,000 · number in the
-        stream.
-    targets: "topics" or "top4", as in `rcv1_like`.
+    thousand_index: index of these 1,000 rows. The first returned row has the number 1,000 · number
+        in the stream.
+    targets: "topics" or "top4", as in `generate_rcv1_like`.
     """
-    words = language.build_language()
-    random = np.random.Generator(np.random.SFC64((seed, number)))
-    top, codes, indptr = _draw_topics(random, words)
-    X = _draw_rows(random, words, codes, indptr)
+    words = language.build_word_and_topic_tables()
+    random = np.random.Generator(np.random.SFC64((seed, thousand_index)))
+    top, codes, indptr = _draw_row_topics(random, words)
+    X = _draw_rows_of_words(random, words, codes, indptr)
 
     if targets == "top4":
         row_targets = Targets("class", tuple(language.TOP_SHARES), top.astype(np.int32))
     else:
         row_targets = Targets("multilabel", language.TOPICS, codes, indptr)
-    return Block(X, _relabel_by_appearance(row_targets))
+    return Block(X, _sort_labels_by_appearance(row_targets))
 
 
 class _DrawnTopics(NamedTuple):
@@ -162,14 +162,14 @@ class _DrawnTopics(NamedTuple):
     indptr: np.ndarray
 
 
-def _draw_topics(random: np.random.Generator, words: language.Language) -> _DrawnTopics:
+def _draw_row_topics(random: np.random.Generator, word_tables: language.WordAndTopicTables) -> _DrawnTopics:
     """Draw the topics of 1,000 rows.
 
     random: generator of the random numbers.
-    words: tables of probabilities from which the topics are drawn.
+    word_tables: tables of probabilities from which the topics are drawn.
     """
     # Draw the first and the second top topic of each row. If they are equal, the row has only one.
-    pair = np.searchsorted(words.pairs, random.random(_CHUNK) * words.pairs[-1], side="right")
+    pair = np.searchsorted(word_tables.pairs, random.random(_CHUNK) * word_tables.pairs[-1], side="right")
     top, second = np.divmod(pair, len(language.TOP_SHARES))
 
     # Draw the lower topics. `row` and `above` have one entry for each lower topic to draw.
@@ -180,26 +180,29 @@ def _draw_topics(random: np.random.Generator, words: language.Language) -> _Draw
     repeated = np.flatnonzero(random.random(len(row)) < _FURTHER_TOPIC)
     row = np.concatenate([row, row[repeated]])
     above = np.concatenate([above, above[repeated]])
-    topic = (words.under[above] <= random.random(len(row))[:, None]).sum(axis=1)
+    topic = (word_tables.under[above] <= random.random(len(row))[:, None]).sum(axis=1)
 
     # A key is a number that encodes a row and a topic.
     # `np.unique` sorts the keys by row and removes topics that a row has twice.
-    keys = row[:, None] * len(language.TOPICS) + words.ancestors[topic]
-    keys = np.unique(keys[words.ancestors[topic] >= 0])
+    keys = row[:, None] * len(language.TOPICS) + word_tables.ancestors[topic]
+    keys = np.unique(keys[word_tables.ancestors[topic] >= 0])
     rows, codes = np.divmod(keys, len(language.TOPICS))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=_CHUNK))]).astype(np.int64)
     return _DrawnTopics(top, codes.astype(np.int32), indptr)
 
 
-def _draw_rows(
-    random: np.random.Generator, words: language.Language, codes: np.ndarray, indptr: np.ndarray
+def _draw_rows_of_words(
+    random: np.random.Generator,
+    word_tables: language.WordAndTopicTables,
+    topic_codes: np.ndarray,
+    topic_indptr: np.ndarray,
 ) -> sp.csr_matrix:
     """Draw the words of 1,000 rows.
 
     random: generator of the random numbers.
-    words: tables from which the words are drawn.
-    codes: codes of the topics of row 0, then of row 1, and so on.
-    indptr: (1,001,). The topics of row i are codes[indptr[i] : indptr[i + 1]].
+    word_tables: tables from which the words are drawn.
+    topic_codes: codes of the topics of row 0, then of row 1, and so on.
+    topic_indptr: (1,001,). The topics of row i are codes[indptr[i] : indptr[i + 1]].
 
     Returns the rows (1,000, 47,236). A column is a word, and each row is scaled to norm 1.
     """
@@ -213,11 +216,11 @@ def _draw_rows(
     # At some random places, a word of one of the row's topics replaces this word. The low bits of
     # the number select the word of the topic.
     bits = random.integers(0, 1 << 32, len(row), dtype=np.uint32)
-    word = words.common[bits >> np.uint32(12)]
+    word = word_tables.common[bits >> np.uint32(12)]
     topical = np.flatnonzero(random.random(len(row), dtype=np.float32) < language.TOPICAL)
-    n_topics = np.diff(indptr)[row[topical]]
-    pick = indptr[row[topical]] + (random.random(len(topical)) * n_topics).astype(np.int64)
-    word[topical] = words.topical[codes[pick], bits[topical] & np.uint32(language.TOPIC_TABLE - 1)]
+    n_topics = np.diff(topic_indptr)[row[topical]]
+    pick = topic_indptr[row[topical]] + (random.random(len(topical)) * n_topics).astype(np.int64)
+    word[topical] = word_tables.topical[topic_codes[pick], bits[topical] & np.uint32(language.TOPIC_TABLE - 1)]
 
     # A key is a number that encodes a row and a word.
     # Sorted keys have the order of CSR, and equal keys are counted.
@@ -229,7 +232,7 @@ def _draw_rows(
     starts = np.searchsorted(keys, np.arange(_CHUNK + 1, dtype=np.uint64) << np.uint64(16)).astype(np.int32)
 
     # Weight the words by (1 + log count) · idf, and scale each row to norm 1.
-    values = (1.0 + np.log(counts)) * words.idf[indices]
+    values = (1.0 + np.log(counts)) * word_tables.idf[indices]
     norms = np.sqrt(np.add.reduceat(values**2, starts[:-1]))
     values /= np.repeat(norms, np.diff(starts))
     matrix = sp.csr_matrix((values, indices, starts), shape=(_CHUNK, language.WIDTH))
@@ -237,7 +240,7 @@ def _draw_rows(
     return matrix
 
 
-def _relabel_by_appearance(targets: Targets) -> Targets:
+def _sort_labels_by_appearance(targets: Targets) -> Targets:
     """Return targets whose labels are sorted by first appearance.
 
     The label of the first row comes first. Labels that no row has are removed. The codes of the
@@ -245,15 +248,15 @@ def _relabel_by_appearance(targets: Targets) -> Targets:
     """
     order, codes = renumber_by_appearance(targets.codes, len(targets.labels))
     if targets.indptr is not None:
-        codes, _ = distinct_within(codes, targets.indptr)
+        codes, _ = sort_distinct_codes_in_rows(codes, targets.indptr)
     return targets._replace(labels=tuple(targets.labels[i] for i in order), codes=codes)
 
 
-def _first_relabelled(targets: Targets, rows: int) -> Targets:
+def _take_first_targets(targets: Targets, n_rows: int) -> Targets:
     """Return the targets of the first rows.
 
-    The labels are sorted by first appearance, as `_relabel_by_appearance` does it.
+    The labels are sorted by first appearance, as `_sort_labels_by_appearance` does it.
 
-    rows: number of rows.
+    n_rows: number of rows.
     """
-    return _relabel_by_appearance(targets.take(np.arange(rows)))
+    return _sort_labels_by_appearance(targets.take(np.arange(n_rows)))

@@ -53,7 +53,7 @@ TOPICAL = 0.22
 """Share of a row's words that are drawn from the words specific to the row's topics."""
 
 
-class Language(NamedTuple):
+class WordAndTopicTables(NamedTuple):
     """Words and topics from which rows are drawn.
 
     A word is a number below 47,236, and a topic is a number below 103.
@@ -85,7 +85,7 @@ class Language(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def build_language() -> Language:
+def build_word_and_topic_tables() -> WordAndTopicTables:
     """Return the words and topics.
 
     The words and topics do not depend on the seed from which rows are drawn.
@@ -95,7 +95,7 @@ def build_language() -> Language:
     # The frequencies of words follow Zipf's law. They are assigned to the words in random order.
     share = 1.0 / (np.arange(WIDTH) + 8.0)
     share = share[random.permutation(WIDTH)] / share.sum()
-    topical = np.stack([_topic_table(random, share) for _ in TOPICS])
+    topical = np.stack([_draw_topic_word_table(random, share) for _ in TOPICS])
 
     # The number of times that a row has a word is approximately Poisson distributed.
     # `present` is the probability that a row has the word at least once.
@@ -103,44 +103,44 @@ def build_language() -> Language:
     present = 1.0 - np.exp(-WORDS_A_ROW * overall_share)
     idf = np.log(ROWS / np.clip(ROWS * present, 1.0, None))
 
-    return Language(
-        _proportional_table(share, _COMMON_TABLE),
+    return WordAndTopicTables(
+        _repeat_indices_by_share(share, _COMMON_TABLE),
         topical,
         idf,
-        _ancestor_table(),
-        _shares_under_top_topics(),
-        _top_topic_pair_shares(),
+        _topic_ancestor_table(),
+        _cumulative_subtopic_shares(),
+        _cumulative_topic_pair_shares(),
     )
 
 
-def _topic_table(random: np.random.Generator, share: np.ndarray) -> np.ndarray:
+def _draw_topic_word_table(random: np.random.Generator, word_shares: np.ndarray) -> np.ndarray:
     """Return a table of words specific to one topic.
 
     The table is (TOPIC_TABLE,) uint16. A word is repeated in proportion to its frequency in the
     topic. The topic has _TOPIC_WORDS different words, some common and some rare. Their frequencies
     in the topic follow Zipf's law.
 
-    share: frequency of each word in the whole vocabulary.
+    word_shares: frequency of each word in the whole vocabulary.
     """
     # The words with the largest keys are a random draw without replacement, with weights √share.
-    keys = random.random(WIDTH) ** (1.0 / np.sqrt(share))
+    keys = random.random(WIDTH) ** (1.0 / np.sqrt(word_shares))
     largest = np.argpartition(keys, -_TOPIC_WORDS)[-_TOPIC_WORDS:]
 
     # Sort the words, because argpartition returns them in an order that depends on the processor.
     words = np.sort(largest)
     own_share = 1.0 / (np.arange(_TOPIC_WORDS) + 4.0)
-    table = _proportional_table(own_share / own_share.sum(), TOPIC_TABLE)
+    table = _repeat_indices_by_share(own_share / own_share.sum(), TOPIC_TABLE)
     return random.permutation(words)[table].astype(np.uint16)
 
 
-def _proportional_table(share: np.ndarray, size: int) -> np.ndarray:
-    """Return an array in which each index of `share` is repeated.
+def _repeat_indices_by_share(shares: np.ndarray, n_entries: int) -> np.ndarray:
+    """Return an array in which each index of `shares` is repeated.
 
     The array is (size,) uint16. The index i is repeated in proportion to share[i]. The indices
     ascend.
     """
-    middle = (np.arange(size) + 0.5) / size
-    return np.searchsorted(np.cumsum(share), middle * share.sum()).astype(np.uint16)
+    middle = (np.arange(n_entries) + 0.5) / n_entries
+    return np.searchsorted(np.cumsum(shares), middle * shares.sum()).astype(np.uint16)
 
 
 def _parent_topic(topic: str) -> str | None:
@@ -156,7 +156,7 @@ def _parent_topic(topic: str) -> str | None:
     return next((p for p in prefixes if p in TOPICS), f"{topic[0]}CAT")
 
 
-def _ancestor_table() -> np.ndarray:
+def _topic_ancestor_table() -> np.ndarray:
     """Return the codes of each topic and its ancestors.
 
     The array is (topics, 4). Row i has the topic i, its parent, the parent's parent and so on. A
@@ -172,7 +172,7 @@ def _ancestor_table() -> np.ndarray:
     return table
 
 
-def _shares_under_top_topics() -> np.ndarray:
+def _cumulative_subtopic_shares() -> np.ndarray:
     """Return the cumulative probabilities of lower topics.
 
     The array is (4, 103). Row i has the lower topics under the top topic i. The probabilities
@@ -186,7 +186,7 @@ def _shares_under_top_topics() -> np.ndarray:
     return np.cumsum(shares / shares.sum(axis=1, keepdims=True), axis=1)
 
 
-def _top_topic_pair_shares() -> np.ndarray:
+def _cumulative_topic_pair_shares() -> np.ndarray:
     """Return the cumulative probabilities of pairs of top topics.
 
     The array (16,) has the 4 · 4 pairs (first, second). A pair of two equal topics means that a

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_dr.aliases import FileName, JsonDict
-from stream_dr.datasets.readers.columns import Roles
+from stream_dr.datasets.readers.columns import ColumnRoles
 from stream_dr.datasets.readers.csv import read_csv
 from stream_dr.datasets.readers.databases import read_duckdb, read_sqlite
 from stream_dr.datasets.readers.jsonl import read_jsonl
@@ -24,7 +24,7 @@ from stream_dr.datasets.readers.lines import PACKED
 from stream_dr.datasets.readers.matlab import read_matlab
 from stream_dr.datasets.readers.mulan import read_arff
 from stream_dr.datasets.readers.npy import read_npy, read_npz
-from stream_dr.datasets.readers.parquet import read_ipc, read_parquet
+from stream_dr.datasets.readers.parquet import read_arrow_ipc, read_parquet
 from stream_dr.datasets.readers.rcv1 import read_lyrl2004
 from stream_dr.datasets.readers.vw import read_vw
 from stream_dr.errors import (
@@ -82,7 +82,7 @@ class Options(NamedTuple):
     delimiter, header, decimal, encoding
         Format of the text, as in `CsvFormat` (csv).
     raw, kinds
-        Types of the features, as in `Roles` (tables).
+        Types of the features, as in `ColumnRoles` (tables).
     """
 
     target: str = "auto"
@@ -118,7 +118,7 @@ _READERS: dict[str, tuple[Callable[..., Iterator[Block]], tuple[str, ...]]] = {
     "csv": (read_csv, (*_TABLE_OPTIONS, "delimiter", "header", "decimal", "encoding")),
     "jsonl": (read_jsonl, _TABLE_OPTIONS),
     "parquet": (read_parquet, _TABLE_OPTIONS),
-    "arrow": (read_ipc, _TABLE_OPTIONS),
+    "arrow": (read_arrow_ipc, _TABLE_OPTIONS),
     "npy": (read_npy, ("labels", "target")),
     "npz": (read_npz, ("features", "labels", "target")),
     "sqlite": (read_sqlite, _TABLE_OPTIONS),
@@ -146,7 +146,7 @@ _SUFFIXES = {
 """Suffix of a file's name → format of the file."""
 
 
-def format_of(path: FileName) -> str:
+def infer_format_from_suffix(path: FileName) -> str:
     """Return the format that a file's suffix shows.
 
     A suffix of compression, such as .gz, is ignored. If the path is FILE!TABLE, the suffix of FILE
@@ -216,7 +216,7 @@ class FileSource:
         # `read_csv` needs an argument to read only the start of the file.
         # Other readers read only as many rows as are taken from their iterator.
         more_arguments = {"head_only": True} if self.format == "csv" else {}
-        return next(self._blocks(self.paths[0], **more_arguments), None)
+        return next(self._read_file_blocks(self.paths[0], **more_arguments), None)
 
     @property
     def raw(self) -> bool:
@@ -235,32 +235,34 @@ class FileSource:
         """
         rows = 0
         for path in self.paths:
-            before = _size_and_time(path)
-            for block in self._blocks(path):
+            before = _file_state(path)
+            for block in self._read_file_blocks(path):
                 rows += block.rows
                 yield block
-            if _size_and_time(path) != before:
+            if _file_state(path) != before:
                 raise MalformedInput(
                     f"{path} was written to while it was read; read it again once it is whole.", file=str(path)
                 )
         if rows == 0:
             raise MalformedInput(f"{', '.join(map(str, self.paths))}: no row in it. Give a file that holds rows.")
 
-    def only(self, names: Sequence[str] | None) -> tuple["FileSource", list[str]]:
+    def only(self, feature_names: Sequence[str] | None) -> tuple["FileSource", list[str]]:
         """Return a source that reads only some feature columns.
 
         Also returns the names of the feature columns that the new source does not read.
 
-        names: names of the feature columns to read. None: all columns.
+        feature_names: names of the feature columns to read. None: all columns.
         """
-        first = self.first if self.format in TABLES and names else None
-        extra = [name for name in (first.names if first is not None else None) or () if name not in (names or ())]
+        first = self.first if self.format in TABLES and feature_names else None
+        extra = [
+            name for name in (first.names if first is not None else None) or () if name not in (feature_names or ())
+        ]
         if not extra:
             return self, []
 
         # The option `raw` says if features are read as a table or as a matrix of numbers. The
         # remaining columns may all be numbers, so infer `raw` for them from the first rows.
-        drop = (*_split_names(self.options.drop), *extra)
+        drop = (*_split_column_names(self.options.drop), *extra)
         return FileSource(self.paths, self.format, self.options._replace(drop=drop, raw=None)), extra
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
@@ -275,10 +277,10 @@ class FileSource:
             if number > after:
                 yield number, block
 
-    def _blocks(self, path: Path, **more_arguments: bool) -> Iterator[Block]:
+    def _read_file_blocks(self, path: Path, **reader_arguments: bool) -> Iterator[Block]:
         """Yield the rows of one file in blocks.
 
-        more_arguments: arguments for the format's reader in addition to the options.
+        reader_arguments: arguments for the format's reader in addition to the options.
         """
         arguments: JsonDict = {
             name: value
@@ -287,8 +289,8 @@ class FileSource:
         }
         if self.format in TABLES:
             arguments = {name: value for name, value in arguments.items() if name not in _TABLE_OPTIONS}
-            arguments["roles"] = _roles(self.options)
-        return self._reader(path, **arguments, **more_arguments)
+            arguments["roles"] = _roles_from_options(self.options)
+        return self._reader(path, **arguments, **reader_arguments)
 
 
 def open_source(
@@ -330,7 +332,9 @@ def open_source(
         raise InvalidParameter("no file is named; name one or several.")
     if error := unknown_parameter("reading a file", more_options, Options._fields):
         raise error
-    return FileSource(path_list, format or format_of(path_list[0]), (options or Options())._replace(**more_options))
+    return FileSource(
+        path_list, format or infer_format_from_suffix(path_list[0]), (options or Options())._replace(**more_options)
+    )
 
 
 def _check_options(format: str, options: Options) -> None:
@@ -340,7 +344,7 @@ def _check_options(format: str, options: Options) -> None:
     """
     # Called only for its check: it raises InvalidTargets if two kinds of targets are named.
     if format in TABLES:
-        _roles(options).non_features()
+        _roles_from_options(options).non_feature_columns()
     if options.target not in ("auto", *KINDS):
         raise InvalidTargets(f"target={options.target!r}; it must be auto, {', '.join(KINDS)}.")
     for name, value in (("delimiter", options.delimiter), ("decimal", options.decimal)):
@@ -359,7 +363,7 @@ class _SizeAndTime(NamedTuple):
     changed_ns: int
 
 
-def _size_and_time(path: Path) -> _SizeAndTime:
+def _file_state(path: Path) -> _SizeAndTime:
     """Return the size and the time of change of a file.
 
     The caller compares these values before and after reading, to see whether the file has changed.
@@ -376,21 +380,21 @@ def _size_and_time(path: Path) -> _SizeAndTime:
     return _SizeAndTime(status.st_size, status.st_mtime_ns)
 
 
-def _roles(options: Options) -> Roles:
+def _roles_from_options(options: Options) -> ColumnRoles:
     """Return the columns that options name, by what they are."""
-    return Roles(
+    return ColumnRoles(
         label=options.label,
-        labels=_split_names(options.labels),
-        target=_split_names(options.targets),
+        labels=_split_column_names(options.labels),
+        target=_split_column_names(options.targets),
         weight=options.weight,
         id=options.id,
-        drop=_split_names(options.drop),
+        drop=_split_column_names(options.drop),
         raw=options.raw,
         kinds=options.kinds,
     )
 
 
-def _split_names(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
+def _split_column_names(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
     """Return names of columns as a tuple.
 
     names: a string of names separated by commas, a tuple of names, or None.

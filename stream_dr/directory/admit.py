@@ -14,8 +14,8 @@ model can learn. There is one exception: HSL's clique and star find out while le
 are too many label sets, and such a model fails at that event.
 
 A Draft is an event that is not in the log yet. Drafts are admitted in groups, and each group is
-written in one transaction (`DraftGroup`). Each draft is checked against the schema that includes the
-accepted drafts before it. A refused draft does not affect the others.
+written in one transaction (`DraftGroup`). Each draft is checked against the schema that includes
+the accepted drafts before it. A refused draft does not affect the others.
 
 Cost: O(rows + labels) for each batch.
 """
@@ -69,11 +69,11 @@ from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import (
     KINDS,
     Targets,
-    all_absent,
-    check_allowed,
     check_label_type,
-    labelled_rows,
-    refuse_kind,
+    check_labels_allowed,
+    drop_rows_without_target,
+    no_row_has_target,
+    raise_unsupported_kind,
 )
 
 log = logging.getLogger("stream_dr.admit")
@@ -227,8 +227,8 @@ def trial_rows(block: Block) -> Block:
 
     If any row has a target, the first rows with a target are returned.
     """
-    if block.y is not None and not all_absent(block.y):
-        block = labelled_rows(block)[0]
+    if block.y is not None and not no_row_has_target(block.y):
+        block = drop_rows_without_target(block)[0]
     return block.take(np.arange(min(ROWS_TRIED, block.rows)))
 
 
@@ -246,7 +246,7 @@ def _check_kind(estimator: Estimator, kind: str | None) -> None:
             f"{' or '.join(estimator.target_kinds)} targets. Use an unsupervised estimator, or another stream."
         )
     if kind not in estimator.target_kinds:
-        refuse_kind(kind, estimator.target_kinds)
+        raise_unsupported_kind(kind, estimator.target_kinds)
     # The attribute `target` is "" for estimators without that parameter.
     if estimator.target not in ("", "auto", kind):
         raise TargetKindMismatch(
@@ -270,7 +270,7 @@ def _zeros(schema: Schema) -> Block:
         "multilabel": [label] if label else [],
         "continuous": np.zeros((1, schema.outputs)) if schema.outputs else [],
     }.get(schema.target_kind or NONE, [])
-    y = parse_targets(targets, 1, KINDS, known=schema.target_kind) if len(targets) else None
+    y = parse_targets(targets, 1, KINDS, earlier_kind=schema.target_kind) if len(targets) else None
     return Block(X, y, np.ones(1) if schema.weighted else None, names=schema.names)
 
 
@@ -337,7 +337,7 @@ def _with_targets(targets: Targets | None, schema: Schema) -> Schema:
     Raises TargetKindMismatch if earlier targets were of another kind, and the errors of wrong
     labels.
     """
-    if targets is None or all_absent(targets):
+    if targets is None or no_row_has_target(targets):
         return schema
     if schema.target_kind not in (None, targets.kind):
         raise TargetKindMismatch(
@@ -349,7 +349,7 @@ def _with_targets(targets: Targets | None, schema: Schema) -> Schema:
         return _with_outputs(targets.values.shape[1], schema)
 
     check_label_type(schema.labels or schema.allowed_labels, targets.labels)
-    check_allowed(schema.allowed_labels, targets.labels)
+    check_labels_allowed(schema.allowed_labels, targets.labels)
     known = set(schema.labels)
     new = tuple(label for label in targets.labels if label not in known)
     return schema._replace(target_kind=targets.kind, labels=schema.labels + new)

@@ -177,14 +177,17 @@ class Directory(AbstractContextManager["Directory"]):
     def _open(self) -> None:
         """Open the log and the other files, and restore the models."""
         reached = newest_snapshot_position(self.path) if self.writable else -1
-        self.log = Log(self.path / "log", writable=self.writable, at_least=reached, fill=create_tables)
+        self.log = Log(
+            self.path / "log", writable=self.writable, least_position=reached, create_more_tables=create_tables
+        )
         self.table = ModelTable(self.path, self.writable, self.log.check_writer)
         self.records = Records(self.path / RECORDS)
 
         # Held while events are appended, and while the set of models or the schema changes.
         self.append_lock = threading.Lock()
 
-        # Pass functions that return the schema and the models, because both are replaced over time.
+        # Pass functions that return the schema and the models, because both are replaced over
+        # time.
         self.history = History(self.log, self.path, lambda: self.schema, lambda: self.active_models)
         self.retention = Retention(self.log, self.path, self.history, lambda: self.active_models, self.append_lock)
         self.recent = Recent()
@@ -229,9 +232,9 @@ class Directory(AbstractContextManager["Directory"]):
         Drafts are admitted in order. A refused draft does not affect the others. The events are
         durable on return.
 
-        If the log has an event with a draft's idempotency key, no event is written. If the payloads
-        are the same, the draft's Receipt has the position of that event and duplicate=True. If
-        they differ, the draft is refused with KeyConflict.
+        If the log has an event with a draft's idempotency key, no event is written. If the
+        payloads are the same, the draft's Receipt has the position of that event and
+        duplicate=True. If they differ, the draft is refused with KeyConflict.
 
         up_to_refusal: True to skip all drafts after the first refused draft.
 

@@ -355,7 +355,7 @@ class History:
         decoder = self.decoder()
         last = self._log.last
 
-        for position in self._log.positions_that_may_have(id_hashes(wanted)):
+        for position in self._log.candidate_positions(id_hashes(wanted)):
             for event in self._read(position - 1, position):
                 remaining = self._remaining_of(event, decoder, last)
                 if remaining is None or remaining[0].ids is None:

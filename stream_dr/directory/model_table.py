@@ -1,4 +1,5 @@
-"""ModelTable: names, specs and starts of a directory's models, in the SQLite file of the log's index.
+"""ModelTable: names, specs and starts of a directory's models, in the SQLite file of the log's
+index.
 
 The table also stores what must survive a kill before a snapshot has it: a model's failure (so that
 a restart does not try the same event forever), its publishing policy, and a ceiling of the version

@@ -85,7 +85,7 @@ def newest_rows(directory: Directory, rows: int) -> Newest:
     if position < 0 or rows <= 0:
         return Newest(position)
 
-    first = directory.log.first_position_keeping(rows)
+    first = directory.log.position_keeping_newest_rows(rows)
     blocks = [block for _, block in directory.history.events(first - 1, position)]
 
     missing = rows

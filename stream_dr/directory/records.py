@@ -8,15 +8,15 @@ Each record has a kind and `time`, seconds since 1970. The kinds:
   not known), lag, version and, if it is tested, the scores of `TestThenTrain.scores` except the
   confusion and the curve.
 * "tested": model, id and all scores.
-* "published": model, version, position, rows, solution, angles. The angles are the principal angles
-  (radians, ascending) between this version and the one recorded before it. None if a projection is
-  not linear.
+* "published": model, version, position, rows, solution, angles. The angles are the principal
+  angles (radians, ascending) between this version and the one recorded before it. None if a
+  projection is not linear.
 * "pass": the report of running/refine.py about one pass of a refine.
 * "failed": model, position, code.
 
-Nothing that is learned, published or restored depends on records. If the file is damaged or missing,
-only figures and scores are lost. Past MOST_RECORDS every second record of the older half is removed,
-except those of refines and failures.
+Nothing that is learned, published or restored depends on records. If the file is damaged or
+missing, only figures and scores are lost. Past MOST_RECORDS every second record of the older half
+is removed, except those of refines and failures.
 """
 
 import json

@@ -154,7 +154,8 @@ class Batches:
     def _missing_batches(self, pass_number: int, shard: Shard) -> list[Reference]:
         """Return the References of a shard's batches that are not in the log yet.
 
-        The shard's bytes are checked if any batch is missing. Raises DamagedShard or SourceMissing.
+        The shard's bytes are checked if any batch is missing. Raises DamagedShard or
+        SourceMissing.
         """
         missing = [
             r for r in references(shard, pass_number) if self._nothing_logged or self._log.find_key(r.key) is None

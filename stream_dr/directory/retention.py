@@ -45,9 +45,9 @@ class Retention:
         retried after a restart.
     appending: lock that a thread holds while it appends.
 
-    A thread holds the attribute `lock` while it removes past events, and while it adds a model that
-    needs past events. So no event is removed that a new model needs. This lock must be taken before
-    any other lock.
+    A thread holds the attribute `lock` while it removes past events, and while it adds a model
+    that needs past events. So no event is removed that a new model needs. This lock must be taken
+    before any other lock.
 
     Thread-safe.
     """
@@ -81,7 +81,7 @@ class Retention:
         Returns the number of dropped events. Other threads can append while files are removed.
         """
         with self.lock, self.append_lock:
-            first = self._log.hide_before(min(self.first_needed(), self._log.first_position_keeping(rows)))
+            first = self._log.hide_before(min(self.first_needed(), self._log.position_keeping_newest_rows(rows)))
         return self._log.drop_before(first)
 
     def forget(self) -> int:
@@ -99,7 +99,8 @@ class Retention:
 
             for position, rows in parse_removal(event.body).items():
                 with self.lock:
-                    # A model that was added meanwhile may still have to learn and unlearn the rows.
+                    # A model that was added meanwhile may still have to learn and unlearn the
+                    # rows.
                     if self._pinned or self.snapshotted_position() < event.position:
                         return rewritten
                     rewritten += self._erase_rows(position, rows)

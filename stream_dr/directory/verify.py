@@ -107,7 +107,7 @@ def _shards_in(log: Log) -> list[tuple[str, str]]:
     The order is that of the events.
     """
     shards: dict[tuple[str, str], None] = {}
-    for event in log.read_readable("reference"):
+    for event in log.read_undamaged("reference"):
         # An event with a damaged payload is skipped here. `Log.verify` reports it.
         with suppress(ValueError, KeyError):
             fields = json.loads(bytes(event.body))

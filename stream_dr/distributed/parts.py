@@ -1,9 +1,9 @@
 """Partial results: the result of learning some batches, and the merge of two such results.
 
 A partial result has a state for each model. It also has an outline for each batch, which is a
-small Block with one row and the batch's number of features, labels and kind of targets. The process
-that appends a batch to the log must know these to update the stream's schema. With the outline, it
-does not need the rows.
+small Block with one row and the batch's number of features, labels and kind of targets. The
+process that appends a batch to the log must know these to update the stream's schema. With the
+outline, it does not need the rows.
 
 Memory: one state for each model.
 

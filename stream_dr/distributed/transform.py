@@ -25,8 +25,8 @@ from stream_dr.projection import Projection
 from stream_dr.rows.block import Block
 from stream_dr.running.query import carried_fields, projected_batch, require_published
 from stream_dr.shards.dataset import Dataset, open_shard
-from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, manifest_bytes
-from stream_dr.shards.uri import filesystem, write_whole
+from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, encode_manifest
+from stream_dr.shards.uri import open_filesystem, write_file_atomically
 
 
 def transform_on(address: str, directory: Directory, model: Model, dataset: Dataset, out: str) -> int:
@@ -42,7 +42,7 @@ def transform_on(address: str, directory: Directory, model: Model, dataset: Data
     if not dataset.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
     out = out if "://" in out else str(Path(out).absolute())
-    system, folder = filesystem(out)
+    system, folder = open_filesystem(out)
     if system.get_file_info(f"{folder}/{MANIFEST_NAME}").type != fs.FileType.NotFound:
         raise OutputExists(f"{out} holds a data set already; name a new folder, or delete that one.")
 
@@ -51,7 +51,7 @@ def transform_on(address: str, directory: Directory, model: Model, dataset: Data
     sized = [(reference, shard.bytes / shard.rows) for shard in dataset.shards for reference in references(shard, 1)]
     tasks = tasks_of([r for r, _ in sized], [size * r.rows for r, size in sized], 0)
 
-    write_whole(out, UNFINISHED, b"")
+    write_file_atomically(out, UNFINISHED, b"")
     with connect(address) as client:
         check_workers(client)
         context = client.scatter(_TaskContext(projection, schema, carried_fields(dataset), out), broadcast=True)
@@ -59,7 +59,7 @@ def transform_on(address: str, directory: Directory, model: Model, dataset: Data
 
     rows: int = sum(entry.rows for entry in entries)
     manifest = Manifest(rows, projection.n_components, schema.target_kind, schema.labels, tuple(entries))
-    write_whole(out, MANIFEST_NAME, manifest_bytes(manifest))
+    write_file_atomically(out, MANIFEST_NAME, encode_manifest(manifest))
     system.delete_file(f"{folder}/{UNFINISHED}")
     return rows
 
@@ -97,7 +97,7 @@ def _write_file(task: Task, number: int, context: _TaskContext) -> ShardEntry:
             writer.write_batch(batch)
 
     content = sink.getvalue().to_pybytes()
-    write_whole(context.out, name, content)
+    write_file_atomically(context.out, name, content)
     rows = tuple(r.rows for r in task.references)
     return ShardEntry(name, sum(rows), rows, len(content), hashlib.sha256(content).hexdigest())
 

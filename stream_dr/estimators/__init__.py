@@ -1,7 +1,7 @@
 """The registry of estimators by key.
 
-To add an estimator, write one file in this package and add one line to `_PLACES`. The engine, the
-service and the contract tests find every estimator through this registry.
+To add an estimator, write one file in this package and add one line to `_CLASS_PATHS`. The engine,
+the service and the contract tests find every estimator through this registry.
 """
 
 import importlib
@@ -12,7 +12,7 @@ from typing import Any
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import UnknownEstimator, did_you_mean, unknown_parameter
 
-_PLACES = {
+_CLASS_PATHS = {
     "ccipca": "ccipca:CCIPCA",
     "iskm": "iskm:IncrementalSKM",
     "class_means": "class_means:ClassMeans",
@@ -51,8 +51,8 @@ class Registry(Mapping[str, type]):
     'lda'
     """
 
-    def __init__(self, places: dict[str, str]) -> None:
-        self.places = dict(places)
+    def __init__(self, class_paths: dict[str, str]) -> None:
+        self.places = dict(class_paths)
 
     def __getitem__(self, key: str) -> type:
         if key not in self.places:
@@ -84,7 +84,7 @@ class Registry(Mapping[str, type]):
         raise UnknownEstimator(f"{name} is not registered in stream_dr.estimators.")
 
 
-ESTIMATORS = Registry(_PLACES)
+ESTIMATORS = Registry(_CLASS_PATHS)
 """All estimator classes by registry key, such as "lda"."""
 
 CLASSIFIERS = Registry({"k_nearest": "k_nearest:KNearest"})
@@ -113,10 +113,10 @@ def make(key: str, params: JsonDict | None = None, registry: Registry = ESTIMATO
     return estimator
 
 
-def parameters(kind: type) -> dict[str, inspect.Parameter]:
+def parameters(estimator_class: type) -> dict[str, inspect.Parameter]:
     """Return the constructor parameters of an estimator class, by parameter name.
 
     Each parameter has its annotation and its default value.
     """
-    signature = inspect.signature(kind)
+    signature = inspect.signature(estimator_class)
     return dict(signature.parameters)

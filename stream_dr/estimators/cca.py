@@ -82,7 +82,7 @@ class CCA(TargetRegression, TwoStage):
         rows and the whitened targets. The norm of the whitened targets is √r. It decides which
         part of the product is only rounding error.
         """
-        root = self._inverse_root(moments)
+        root = self._target_whitening_root(moments)
         return RightHandSide(moments.cross @ root, root.shape[1] ** 0.5)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
@@ -90,7 +90,7 @@ class CCA(TargetRegression, TwoStage):
 
         The product of the factors and their transpose is a pseudo-inverse of the targets' scatter.
         """
-        return self._inverse_root(moments)
+        return self._target_whitening_root(moments)
 
     def scatter_along(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
         """Return wᵀ A w (p,) for each component w.
@@ -101,7 +101,7 @@ class CCA(TargetRegression, TwoStage):
         loadings: (features, p), the components w.
         eigenvalues: (p,), eigenvalues of the components.
         """
-        return scatter_along_components(moments.cross @ self._inverse_root(moments), loadings, eigenvalues)
+        return scatter_along_components(moments.cross @ self._target_whitening_root(moments), loadings, eigenvalues)
 
     @property
     def y_rotations_(self) -> np.ndarray:
@@ -115,7 +115,7 @@ class CCA(TargetRegression, TwoStage):
         """
         projection = self.linear_projection()
         m = self.moments(self.state_)
-        root = self._inverse_root(m)
+        root = self._target_whitening_root(m)
 
         # Project the cross-scatter of the components and the targets onto whitened targets.
         turned = root.T @ (m.cross.T @ (projection.loadings / m.scale[:, None]))
@@ -127,26 +127,28 @@ class CCA(TargetRegression, TwoStage):
         return rotations[sorted(range(len(m.labels)), key=lambda at: m.labels[at])] if m.labelled else rotations
 
     @staticmethod
-    def _inverse_root(m: Moments) -> np.ndarray:
+    def _target_whitening_root(moments: Moments) -> np.ndarray:
         """Return the matrix that whitens the targets, from their scatter.
 
         The result is a matrix B (targets, r) such that B Bᵀ is a pseudo-inverse of the targets'
         scatter. The method's components do not depend on the choice of B.
 
-        m: moments (sums of the rows), from which the targets' scatter is taken.
+        moments: moments (sums of the rows), from which the targets' scatter is taken.
         """
-        diagonal = np.diagonal(m.target_scatter)
+        diagonal = np.diagonal(moments.target_scatter)
         # Drop constant targets. For example, if all rows have a label, the scatter of the label's
         # indicator is only rounding error.
-        if m.labelled:
-            varying = diagonal > 8 * EPS * m.weight * m.target_mean**2
+        if moments.labelled:
+            varying_columns = diagonal > 8 * EPS * moments.weight * moments.target_mean**2
         else:
-            varying = Rounding(np.sqrt(m.weight) * np.abs(m.target_mean)).varying(diagonal)
+            varying_columns = Rounding(np.sqrt(moments.weight) * np.abs(moments.target_mean)).varying_columns(diagonal)
 
         # Scale to unit diagonal, so that units do not decide which eigenvalues count as zero.
-        scale = 1.0 / np.sqrt(diagonal[varying])
-        values, vectors = semidefinite_eigenpairs(m.target_scatter[np.ix_(varying, varying)] * scale[:, None] * scale)
+        scale = 1.0 / np.sqrt(diagonal[varying_columns])
+        values, vectors = semidefinite_eigenpairs(
+            moments.target_scatter[np.ix_(varying_columns, varying_columns)] * scale[:, None] * scale
+        )
         keep = values > 1e-10 * values.max(initial=0.0)
         root = np.zeros((len(diagonal), int(keep.sum())))
-        root[varying] = scale[:, None] * vectors[:, keep] / np.sqrt(values[keep])
+        root[varying_columns] = scale[:, None] * vectors[:, keep] / np.sqrt(values[keep])
         return root

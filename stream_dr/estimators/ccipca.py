@@ -30,7 +30,7 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.protocol import Accumulator, State
-from stream_dr.statistics.recurrences.basis_state import long_unit_columns
+from stream_dr.statistics.recurrences.basis_state import normalise_long_columns
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.ccipca_state import CCIPCAAccumulator, CCIPCAState
 
@@ -111,9 +111,9 @@ class CCIPCA(LinearGaussian):
 
     def accumulator(self, state: State | None = None) -> Accumulator:
         """Return an accumulator that is empty or continues from `state`."""
-        return make_accumulator(self.feature_map, self._recurrence, state)
+        return make_accumulator(self.feature_map, self._make_basis_accumulator, state)
 
-    def _recurrence(self, state: CCIPCAState | None) -> CCIPCAAccumulator:
+    def _make_basis_accumulator(self, state: CCIPCAState | None) -> CCIPCAAccumulator:
         """Return an accumulator of rows that the feature map has already mapped."""
         return CCIPCAAccumulator(self.n_components, self.amnesic, self.center, state)
 
@@ -122,12 +122,12 @@ class CCIPCA(LinearGaussian):
 
         Costs O(d p²) for d features and p components.
         """
-        return solve_mapped(state, self._unit_vectors)
+        return solve_mapped(state, self._unit_vector_projection)
 
-    def _unit_vectors(self, state: CCIPCAState) -> Linear:
+    def _unit_vector_projection(self, state: CCIPCAState) -> Linear:
         """Return the projection of mapped rows, by the vectors scaled to length 1."""
         vectors = state.basis.vectors()[:, : state.n_features]
-        loadings, eigenvalues = long_unit_columns(vectors, smallest=1e-10)
+        loadings, eigenvalues = normalise_long_columns(vectors, min_relative_length=1e-10)
         mean = state.basis.means()[:, 0].copy() if self.center else np.zeros(state.n_features)
         return Linear(mean, loadings, eigenvalues, "recurrence")
 
@@ -157,8 +157,8 @@ class CCIPCA(LinearGaussian):
         k is the number of components, plus 1 if the rows are centred, rounded up to a multiple of
         8. d is the number of features, after the feature map if there is one.
         """
-        return mapped_bytes(self.feature_map, self._basis_bytes, n_features, n_targets)
+        return mapped_bytes(self.feature_map, self._basis_state_bytes, n_features, n_targets)
 
-    def _basis_bytes(self, n_features: int, n_targets: int) -> int:
+    def _basis_state_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the size of the state in bytes, for features after the feature map."""
         return basis_bytes(n_features, self.n_components, int(self.center))

@@ -13,11 +13,11 @@ import scipy.sparse as sp
 from stream_dr.estimators.fitting.neighbourhood_method import NeighbourhoodMethod
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
 from stream_dr.projection import Linear
-from stream_dr.solve.locality import largest_form, no_components
+from stream_dr.solve.locality import largest_eigenvalue_projection, projection_without_components
 from stream_dr.statistics.reservoir import Reservoir
 
 
-class _ByWeights:
+class _TargetKindsByWeights:
     """Descriptor that returns GraphWMV's kinds of targets.
 
     If alpha or beta is not 0, the estimator learns from one label a row ("class"). If alpha and
@@ -34,8 +34,8 @@ class GraphWMV(NeighbourhoodMethod):
     """Find directions along which pairs of rows of large weight differ most.
 
     Weighted maximum variance. The weight of a pair of rows comes from a neighbourhood graph, from
-    the rows' labels, or from the graph and the labels. The projection is computed from a uniform sample of the rows.
-    Use `WMV` if all weights come from labels, because it uses all rows.
+    the rows' labels, or from the graph and the labels. The projection is computed from a uniform
+    sample of the rows. Use `WMV` if all weights come from labels, because it uses all rows.
 
     >>> from sklearn.datasets import load_iris
     >>> from stream_dr import GraphWMV
@@ -79,15 +79,15 @@ class GraphWMV(NeighbourhoodMethod):
     row sums of C, and L = D − C.
 
     A row has about k edges, where k is `n_neighbors`. But it has a weight from labels with every
-    other labelled row. For equal influence of edges and labels, μ should be (number of labelled rows) / k times
-    as large as α and β.
+    other labelled row. For equal influence of edges and labels, μ should be (number of labelled
+    rows) / k times as large as α and β.
 
     Learning a row costs O(1), or O(entries) if the row is sampled. Solving costs O(reservoir ·
     features · min(reservoir, features)), and transforming a row costs O(entries · components). The
     state of dense rows takes 8 · reservoir · features bytes.
     """
 
-    target_kinds = _ByWeights()  # type: ignore[assignment]
+    target_kinds = _TargetKindsByWeights()  # type: ignore[assignment]
     fixed: ClassVar[tuple[str, ...]] = (*NeighbourhoodMethod.fixed, "alpha", "beta", "unlabelled")
 
     _: KW_ONLY
@@ -107,10 +107,10 @@ class GraphWMV(NeighbourhoodMethod):
     def solve_sample(self, state: Reservoir) -> Linear:
         """Return the directions with the largest eigenvalues, from the sampled rows."""
         if not len(state.numbers):
-            return no_components(np.zeros(state.n_features))
+            return projection_without_components(np.zeros(state.n_features))
         graph = self.sample_graph(state)
         laplacian = sp.diags_array(graph.degrees, format="csr") - graph.weights
-        labels = _indicator(state.codes)
+        labels = _class_indicators(state.codes)
 
         def multiply_by_laplacian(columns: np.ndarray) -> np.ndarray:
             """Return L @ columns (sampled rows, m), where L is the Laplacian of all weights."""
@@ -122,15 +122,17 @@ class GraphWMV(NeighbourhoodMethod):
                 out += (labels @ (C @ n))[:, None] * columns - labels @ (C @ (labels.T @ columns))
             return cast(np.ndarray, out)
 
-        return largest_form(state.kept, multiply_by_laplacian, self.n_components, self.scaling == "unit")
+        return largest_eigenvalue_projection(
+            state.kept, multiply_by_laplacian, self.n_components, self.scaling == "unit"
+        )
 
 
-def _indicator(codes: np.ndarray) -> sp.csr_array:
+def _class_indicators(class_codes: np.ndarray) -> sp.csr_array:
     """Return class indicators (rows, classes), with a 1 in the column of each row's class.
 
-    codes: (rows,), index of each row's class, or −1 for rows without a label. The indicators of a
-        row without a label are all 0.
+    class_codes: (rows,), index of each row's class, or −1 for rows without a label. The indicators
+        of a row without a label are all 0.
     """
-    known = np.flatnonzero(codes >= 0)
-    shape = (len(codes), int(codes.max(initial=-1)) + 1)
-    return sp.csr_array((np.ones(len(known)), (known, codes[known])), shape=shape)
+    known = np.flatnonzero(class_codes >= 0)
+    shape = (len(class_codes), int(class_codes.max(initial=-1)) + 1)
+    return sp.csr_array((np.ones(len(known)), (known, class_codes[known])), shape=shape)

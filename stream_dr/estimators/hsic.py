@@ -12,11 +12,11 @@ from stream_dr.estimators.fitting.inputs import RowsLike, TargetsLike, WeightsLi
 from stream_dr.estimators.fitting.moments import moments_of
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
 from stream_dr.estimators.spca import SPCA
-from stream_dr.rows.batches import as_block, split_targets
+from stream_dr.rows.batches import as_block, split_target_column
 from stream_dr.rows.block import Rows, row_weights
 from stream_dr.rows.sparse_rows import is_sparse
-from stream_dr.statistics.moments.encoding import dense_columns, encode
-from stream_dr.targets.targets import Targets, labelled_rows
+from stream_dr.statistics.moments.encoding import dense_encoded_rows, encode
+from stream_dr.targets.targets import Targets, drop_rows_without_target
 
 BLOCK_VALUES = 1 << 22
 """Maximum number of kernel values that are computed at a time."""
@@ -78,13 +78,13 @@ def hsic(
     if feature_map is not None and x_kernel != "linear":
         raise InvalidParameter(f"x_kernel={x_kernel!r} with a feature_map; the kernel of mapped rows is linear.")
     if feature_map is None and (kernel == "rbf" or x_kernel != "linear"):
-        return _exact(X, y, sample_weight, kernel, sigma, x_kernel, x_sigma)
+        return _exact_hsic(X, y, sample_weight, kernel, sigma, x_kernel, x_sigma)
     state = SPCA(kernel=kernel, sigma=sigma, feature_map=feature_map).fit(X, y, sample_weight).state_
     moments = moments_of(state)
-    return hsic_of_sums(moments, moments.cleaned(moments.cross, moments.target_size))
+    return hsic_of_sums(moments, moments.clear_noisy_features(moments.cross, moments.target_size))
 
 
-def _exact(
+def _exact_hsic(
     X: RowsLike, y: TargetsLike, weights: WeightsLike, kernel: str, sigma: float, x_kernel: str, x_sigma: float
 ) -> float:
     """Return the Hilbert-Schmidt independence criterion with exact kernels.
@@ -96,31 +96,35 @@ def _exact(
     check_choice("x_kernel", x_kernel, ("linear", "rbf"))
     check_number("x_sigma", x_sigma, low=0.0, open_low=True)
 
-    block, _ = spca.parse(new_fitted_state(spca), split_targets(as_block(X, y, weights)), refuse_empty=True)
-    block, _ = labelled_rows(block)
+    block, _ = spca.parse(new_fitted_state(spca), split_target_column(as_block(X, y, weights)), refuse_empty=True)
+    block, _ = drop_rows_without_target(block)
     # For labels, "rbf" means the delta kernel, which is the linear kernel of label indicators.
     y_sigma = sigma if kernel == "rbf" and block.y.kind == "continuous" else None
     row_sigma = x_sigma if x_kernel == "rbf" else None
-    return _in_blocks(block.X, _target_columns(block.y), row_weights(block.weights, block.rows), row_sigma, y_sigma)
+    return _hsic_in_blocks(
+        block.X, _numeric_target_columns(block.y), row_weights(block.weights, block.rows), row_sigma, y_sigma
+    )
 
 
-def _target_columns(targets: Targets) -> np.ndarray:
+def _numeric_target_columns(targets: Targets) -> np.ndarray:
     """Return the targets as numeric columns (rows, k).
 
     Numbers are unchanged. Labels become one column of 0 and 1 for each label.
     """
     k = len(targets.labels) if targets.values is None else targets.values.shape[1]
     encoded = encode(targets, "indicator", np.arange(k, dtype=np.int32))
-    return dense_columns(encoded, 0, targets.rows, k)
+    return dense_encoded_rows(encoded, 0, targets.rows, k)
 
 
-def _in_blocks(X: Rows, Y: np.ndarray, weights: np.ndarray, x_sigma: float | None, y_sigma: float | None) -> float:
+def _hsic_in_blocks(
+    X: Rows, target_columns: np.ndarray, weights: np.ndarray, x_sigma: float | None, y_sigma: float | None
+) -> float:
     """Return the Hilbert-Schmidt independence criterion, computed in blocks.
 
     A block has the kernel values of some rows with all rows, at most about BLOCK_VALUES numbers.
 
     X: (rows, features).
-    Y: (rows, k), targets as numeric columns.
+    target_columns: (rows, k), targets as numeric columns.
     weights: (rows,), weight of each row.
     x_sigma: width of the RBF kernel of the rows, or None for the linear kernel.
     y_sigma: width of the RBF kernel of the targets, or None for the linear kernel.
@@ -129,14 +133,14 @@ def _in_blocks(X: Rows, Y: np.ndarray, weights: np.ndarray, x_sigma: float | Non
     check_hsic_weight(total)
     # Shifting all rows does not change the criterion, but values far from 0 would lose digits.
     X = X if is_sparse(X) else X - X[0]
-    Y = Y - Y[0]
+    target_columns = target_columns - target_columns[0]
 
     # Sum the products of the two kernels, and the weighted row sums of each kernel.
     joint, of_rows, of_targets = 0.0, np.empty(n), np.empty(n)
     size = max(1, BLOCK_VALUES // n)
     for start in range(0, n, size):
         part = slice(start, start + size)
-        K, L = _kernel(X[part], X, x_sigma), _kernel(Y[part], Y, y_sigma)
+        K, L = _kernel_matrix(X[part], X, x_sigma), _kernel_matrix(target_columns[part], target_columns, y_sigma)
         of_rows[part], of_targets[part] = K @ weights, L @ weights
         joint += float(weights[part] @ ((K * L) @ weights))
 
@@ -146,7 +150,7 @@ def _in_blocks(X: Rows, Y: np.ndarray, weights: np.ndarray, x_sigma: float | Non
     return max(0.0, joint - 2.0 * crossed + product) / (total - 1.0) ** 2
 
 
-def _kernel(A: Rows, B: Rows, sigma: float | None) -> np.ndarray:
+def _kernel_matrix(A: Rows, B: Rows, sigma: float | None) -> np.ndarray:
     """Return the kernel values (rows of A, rows of B) of two arrays of rows.
 
     sigma: width of the RBF kernel, or None for the linear kernel.

@@ -154,12 +154,12 @@ class HSL(TwoStage):
         n_e = np.zeros(len(moments.present))
         n_e[moments.present] = moments.label_weights
         assert isinstance(state.label_sets, LabelSets)
-        columns = edge_columns(state.label_sets.sets, n_e, self.laplacian)[:, moments.present]
+        columns = label_set_factors(state.label_sets.sets, n_e, self.laplacian)[:, moments.present]
         return RightHandSide(state.cross_by_label_set(columns) * moments.scale[:, None], k**0.5)
 
 
-def edge_columns(
-    sets: tuple[tuple[int, ...], ...], n_e: np.ndarray, laplacian: Literal["clique", "star"]
+def label_set_factors(
+    label_sets: tuple[tuple[int, ...], ...], label_weights: np.ndarray, laplacian: Literal["clique", "star"]
 ) -> sp.csr_matrix:
     """Return the factors (sets, labels) by which the sums of rows are multiplied.
 
@@ -171,18 +171,19 @@ def edge_columns(
     * 1/√g with "clique", where g is the sum of n over the set's labels,
     * 1/(n √g) with "star", where g is the sum of 1/n over the set's labels.
 
-    sets: codes of each set's labels.
-    n_e: (labels,), weight of the rows with each label. Labels of weight 0 have the factor 0.
+    label_sets: codes of each set's labels.
+    label_weights: (labels,), weight of the rows with each label. Labels of weight 0 have the
+        factor 0.
     laplacian: "clique" or "star".
     """
-    share = np.divide(1.0, n_e, out=np.zeros_like(n_e), where=n_e > 0)
-    part, edge = (n_e, (n_e > 0).astype(float)) if laplacian == "clique" else (share, share)
-    sizes = np.array([len(s) for s in sets], dtype=np.int64)
+    share = np.divide(1.0, label_weights, out=np.zeros_like(label_weights), where=label_weights > 0)
+    part, edge = (label_weights, (label_weights > 0).astype(float)) if laplacian == "clique" else (share, share)
+    sizes = np.array([len(s) for s in label_sets], dtype=np.int64)
 
     # Sum the degrees of each set. Entry i of `owner` is the set of the i-th code.
-    codes = np.array([code for s in sets for code in s], dtype=np.int64)
-    owner = np.repeat(np.arange(len(sets)), sizes)
-    degree = np.bincount(owner, weights=part[codes], minlength=len(sets))
+    codes = np.array([code for s in label_sets for code in s], dtype=np.int64)
+    owner = np.repeat(np.arange(len(label_sets)), sizes)
+    degree = np.bincount(owner, weights=part[codes], minlength=len(label_sets))
 
-    root = np.divide(1.0, np.sqrt(degree), out=np.zeros(len(sets)), where=degree > 0)
-    return sp.csr_matrix((edge[codes] * root[owner], (owner, codes)), shape=(len(sets), len(n_e)))
+    root = np.divide(1.0, np.sqrt(degree), out=np.zeros(len(label_sets)), where=degree > 0)
+    return sp.csr_matrix((edge[codes] * root[owner], (owner, codes)), shape=(len(label_sets), len(label_weights)))

@@ -106,9 +106,9 @@ class InformationGain(AdditiveEstimator):
 
     def solve(self, state: State) -> Projection:
         """Return the projection that selects the features of largest information gain."""
-        return solve_mapped(state, self._best_columns)
+        return solve_mapped(state, self._most_informative_columns)
 
-    def _best_columns(self, state: FeatureCounts) -> Columns:
+    def _most_informative_columns(self, state: FeatureCounts) -> Columns:
         """Return the selection of the features of largest information gain, best first."""
         scores = information_gain(state)
         best = np.argsort(-scores, kind="stable")[: self.n_components].astype(np.int64)
@@ -119,7 +119,7 @@ class InformationGain(AdditiveEstimator):
 
         If there is a feature map, the size is computed for the columns that the map returns.
         """
-        return mapped_bytes(self.feature_map, _count_bytes, n_features, n_targets)
+        return mapped_bytes(self.feature_map, _count_state_bytes, n_features, n_targets)
 
     @property
     def columns_(self) -> np.ndarray:
@@ -142,7 +142,7 @@ class InformationGain(AdditiveEstimator):
         """
         if indices:
             return np.sort(self.columns_)
-        mask = np.zeros(self._width(), dtype=bool)
+        mask = np.zeros(self._n_mapped_features(), dtype=bool)
         mask[self.columns_] = True
         return mask
 
@@ -154,7 +154,7 @@ class InformationGain(AdditiveEstimator):
         of 8 · components · features bytes. `columns_` has the same information in less memory.
         """
         columns = self.columns_
-        chosen = np.zeros((len(columns), self._width()))
+        chosen = np.zeros((len(columns), self._n_mapped_features()))
         chosen[np.arange(len(columns)), columns] = 1.0
         return chosen
 
@@ -166,9 +166,9 @@ class InformationGain(AdditiveEstimator):
     @property
     def mean_(self) -> np.ndarray:
         """Zeros (features,) float64, because columns are not centred."""
-        return np.zeros(self._width())
+        return np.zeros(self._n_mapped_features())
 
-    def _width(self) -> int:
+    def _n_mapped_features(self) -> int:
         """Return the number of features to select from.
 
         If there is a feature map, this is the number of columns that the map returns.
@@ -189,8 +189,10 @@ class InformationGain(AdditiveEstimator):
             names = getattr(self.projection(), "feature_names", None)
         if names is None:
             return np.asarray([f"x{i}" for i in self.columns_], dtype=object)
-        if len(names) != self._width():
-            raise InvalidParameter(f"input_features has {len(names)} names; the rows have {self._width()} features.")
+        if len(names) != self._n_mapped_features():
+            raise InvalidParameter(
+                f"input_features has {len(names)} names; the rows have {self._n_mapped_features()} features."
+            )
         return np.asarray(list(names), dtype=object)[self.columns_]
 
 
@@ -206,68 +208,83 @@ def information_gain(state: FeatureCounts) -> np.ndarray:
     step = max(1, _CHUNK // len(state.labels))
     for start in range(0, state.n_features, step):
         part = slice(start, start + step)
-        gain = _class_gain if state.target_kind == "class" else _label_gain
+        gain = _class_information_gain if state.target_kind == "class" else _multilabel_information_gain
         gains[part] = gain(state.counts[part], state.present[part], state.label_weights, state.weight)
     return np.maximum(gains, 0.0)
 
 
-def _class_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
+def _class_information_gain(
+    joint_weights: np.ndarray, present_weights: np.ndarray, class_weights: np.ndarray, total_weight: float
+) -> np.ndarray:
     """Return the mutual information (features,) of each feature's presence and the class.
 
     The information is in nats.
 
-    both: (features, classes), weight of the rows of each class in which the feature is present.
-    present: (features,), weight of the rows in which the feature is present.
-    labels: (classes,), weight of the rows of each class.
-    total: weight of all rows.
+    joint_weights: (features, classes), weight of the rows of each class in which the feature is
+        present.
+    present_weights: (features,), weight of the rows in which the feature is present.
+    class_weights: (classes,), weight of the rows of each class.
+    total_weight: weight of all rows.
     """
-    absent = np.maximum(labels - both, 0.0)
-    missing = np.maximum(total - present, 0.0)
-    return (_entropy_terms(both, present, labels, total) + _entropy_terms(absent, missing, labels, total)) / total
+    absent = np.maximum(class_weights - joint_weights, 0.0)
+    missing = np.maximum(total_weight - present_weights, 0.0)
+    return (
+        _mutual_information_terms(joint_weights, present_weights, class_weights, total_weight)
+        + _mutual_information_terms(absent, missing, class_weights, total_weight)
+    ) / total_weight
 
 
-def _label_gain(both: np.ndarray, present: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
+def _multilabel_information_gain(
+    joint_weights: np.ndarray, present_weights: np.ndarray, label_weights: np.ndarray, total_weight: float
+) -> np.ndarray:
     """Return the information gain (features,) for rows with several labels.
 
     The gain of a feature, in nats, is a sum over labels. Each summand is the mutual information of
     the feature's presence and whether a row has the label.
 
-    both: (features, labels), weight of the rows with each label in which the feature is present.
-    present: (features,), weight of the rows in which the feature is present.
-    labels: (labels,), weight of the rows with each label.
-    total: weight of all rows.
+    joint_weights: (features, labels), weight of the rows with each label in which the feature is
+        present.
+    present_weights: (features,), weight of the rows in which the feature is present.
+    label_weights: (labels,), weight of the rows with each label.
+    total_weight: weight of all rows.
     """
-    gains = np.zeros(len(present))
-    for j, weight in enumerate(labels):
-        pair = np.column_stack([both[:, j], np.maximum(present - both[:, j], 0.0)])
-        gains += _class_gain(pair, present, np.asarray([weight, total - weight]), total)
+    gains = np.zeros(len(present_weights))
+    for j, weight in enumerate(label_weights):
+        pair = np.column_stack([joint_weights[:, j], np.maximum(present_weights - joint_weights[:, j], 0.0)])
+        gains += _class_information_gain(
+            pair, present_weights, np.asarray([weight, total_weight - weight]), total_weight
+        )
     return gains
 
 
-def _count_bytes(n_features: int, n_targets: int) -> int:
+def _count_state_bytes(n_features: int, n_targets: int) -> int:
     """Return the size of the counts in bytes, for features after the feature map."""
     return 8 * (n_features * (n_targets + 1) + 2 * n_targets)
 
 
-def _entropy_terms(both: np.ndarray, marginal: np.ndarray, labels: np.ndarray, total: float) -> np.ndarray:
-    """Return each feature's part (features,) of a mutual information times `total`.
+def _mutual_information_terms(
+    joint_weights: np.ndarray, feature_weights: np.ndarray, class_weights: np.ndarray, total_weight: float
+) -> np.ndarray:
+    """Return each feature's part (features,) of a mutual information times `total_weight`.
 
     The part is about the rows that are counted for the feature, which are either the rows with the
     feature or the rows without it. Let b be the weight of the counted rows of a class, m the
     weight of the counted rows of all classes, n the weight of all rows of the class, and N
-    `total`. The part is the sum over classes of b log(b N / (m n)), where 0 log 0 = 0. The part is
-    exactly 0 if all rows are counted.
+    `total_weight`. The part is the sum over classes of b log(b N / (m n)), where 0 log 0 = 0. The
+    part is exactly 0 if all rows are counted.
 
-    both: (features, classes), weight of the rows of each class that are counted for the feature.
-    marginal: (features,), weight of the rows of all classes that are counted for the feature.
-    labels: (classes,), weight of the rows of each class.
-    total: weight of all rows.
+    joint_weights: (features, classes), weight of the rows of each class that are counted for the
+        feature.
+    feature_weights: (features,), weight of the rows of all classes that are counted for the
+        feature.
+    class_weights: (classes,), weight of the rows of each class.
+    total_weight: weight of all rows.
     """
     # If all rows are counted, the ratio is set to exactly 1, without a rounding error.
-    always = (marginal == total)[:, None]
-    expected = np.where(always, labels, marginal[:, None] * (labels / total))
+    always = (feature_weights == total_weight)[:, None]
+    expected = np.where(always, class_weights, feature_weights[:, None] * (class_weights / total_weight))
 
     # Terms with a weight of 0 are 0. Their logarithm is not computed.
-    there = (both > 0) & (expected > 0)
-    ratio = np.where(there, both, 1.0) / np.where(there, expected, 1.0)
-    return (both * np.log(ratio)).sum(1)
+    there = (joint_weights > 0) & (expected > 0)
+    ratio = np.where(there, joint_weights, 1.0) / np.where(there, expected, 1.0)
+    return (joint_weights * np.log(ratio)).sum(1)

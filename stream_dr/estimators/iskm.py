@@ -26,7 +26,7 @@ from stream_dr.estimators.fitting.mapping import (
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number, check_positive_int
 from stream_dr.projection import Linear, Projection
 from stream_dr.statistics.protocol import Accumulator, State
-from stream_dr.statistics.recurrences.basis_state import long_unit_columns
+from stream_dr.statistics.recurrences.basis_state import normalise_long_columns
 from stream_dr.statistics.recurrences.block_basis import MOST_COMPONENTS, basis_bytes
 from stream_dr.statistics.recurrences.skm_state import SKMAccumulator, SKMState
 
@@ -116,9 +116,9 @@ class IncrementalSKM(Estimator):
 
     def accumulator(self, state: State | None = None) -> Accumulator:
         """Return an accumulator that is empty or continues from `state`."""
-        return make_accumulator(self.feature_map, self._recurrence, state)
+        return make_accumulator(self.feature_map, self._make_basis_accumulator, state)
 
-    def _recurrence(self, state: SKMState | None) -> SKMAccumulator:
+    def _make_basis_accumulator(self, state: SKMState | None) -> SKMAccumulator:
         """Return an accumulator of rows that the feature map has already mapped."""
         return SKMAccumulator(self.n_components, self.a, state)
 
@@ -127,9 +127,9 @@ class IncrementalSKM(Estimator):
 
         Costs O(d p (p + c)) for d features, p components and c classes.
         """
-        return solve_mapped(state, self._unit_vectors)
+        return solve_mapped(state, self._unit_vector_projection)
 
-    def _unit_vectors(self, state: SKMState) -> Linear:
+    def _unit_vector_projection(self, state: SKMState) -> Linear:
         """Return the projection of mapped rows, by the vectors scaled to length 1."""
         counts = state.basis.counts
         vectors = state.basis.vectors()
@@ -138,12 +138,12 @@ class IncrementalSKM(Estimator):
         # For a ≥ 1, only (classes − 1) eigenvalues can be positive.
         positive = max(int(np.count_nonzero(counts)) - 1, 0) if self.a >= 1.0 else vectors.shape[1]
         if self.keep == "positive":
-            return Linear(mean, *long_unit_columns(vectors[:, :positive], smallest=1e-2), "recurrence")
+            return Linear(mean, *normalise_long_columns(vectors[:, :positive], min_relative_length=1e-2), "recurrence")
 
         # Return every component that has started. Lengths of components past `positive` become
         # negative.
         there = np.flatnonzero(np.any(vectors, axis=0))
-        loadings, lengths = long_unit_columns(vectors[:, there], smallest=0.0)
+        loadings, lengths = normalise_long_columns(vectors[:, there], min_relative_length=0.0)
         return Linear(mean, loadings, lengths * np.where(there < positive, 1.0, -1.0), "recurrence")
 
     def state_bytes(self, n_features: int, n_targets: int) -> int:
@@ -152,8 +152,8 @@ class IncrementalSKM(Estimator):
         k is the number of components plus the number of classes, rounded up to a multiple of 8. d
         is the number of features, after the feature map if there is one.
         """
-        return mapped_bytes(self.feature_map, self._basis_bytes, n_features, n_targets)
+        return mapped_bytes(self.feature_map, self._basis_state_bytes, n_features, n_targets)
 
-    def _basis_bytes(self, n_features: int, n_targets: int) -> int:
+    def _basis_state_bytes(self, n_features: int, n_targets: int) -> int:
         """Return the size of the state in bytes, for features after the feature map."""
         return basis_bytes(n_features, self.n_components, n_targets)

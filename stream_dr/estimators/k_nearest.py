@@ -122,7 +122,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         y: (rows,), labels.
         """
         self.check_parameters()
-        return self._learn(new_fitted_state(self), X, y, refuse_empty=True)
+        return self._learn_batch(new_fitted_state(self), X, y, refuse_empty=True)
 
     def partial_fit(self, X: RowsLike, y: TargetsLike, classes: ArrayLike | None = None) -> Self:
         """Learn more rows with one label a row.
@@ -137,7 +137,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         self.check_parameters()
         fitted = self.fitted_ if "fitted_" in vars(self) else new_fitted_state(self)
         fitted.check_parameters_unchanged(self)
-        return self._learn(fitted, X, y)
+        return self._learn_batch(fitted, X, y)
 
     def predict(self, X: RowsLike) -> np.ndarray:
         """Return the most frequent label (rows,) among each row's neighbours.
@@ -146,15 +146,15 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         NotFitted if no row was learned so far, and WidthMismatch if X has another number of
         features than the rows learned.
         """
-        rows = self._rows(X)
-        return self.classes_[self._search().predict(rows)]
+        rows = self._rows_in_learned_order(X)
+        return self.classes_[self._fitted_neighbour_classifier().predict(rows)]
 
     def predict_proba(self, X: RowsLike) -> np.ndarray:
         """Return the share (rows, classes) float64 of each class among a row's neighbours.
 
         Columns are in the order of `classes_`.
         """
-        rows, search = self._rows(X), self._search()
+        rows, search = self._rows_in_learned_order(X), self._fitted_neighbour_classifier()
         shares = np.zeros((rows.shape[0], len(self.classes_)))
         shares[:, search.classes_] = search.predict_proba(rows)
         return shares
@@ -174,8 +174,8 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         return_distance : bool, default True
             If False, only the indices are returned.
         """
-        rows = None if X is None else self._rows(X)
-        return self._search().kneighbors(rows, n_neighbors, return_distance)
+        rows = None if X is None else self._rows_in_learned_order(X)
+        return self._fitted_neighbour_classifier().kneighbors(rows, n_neighbors, return_distance)
 
     def merge(self, other: "KNearest") -> Self:
         """Replace the sample by a sample of both estimators' streams.
@@ -255,18 +255,18 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
         self.fitted_.check_parameters_unchanged(self)
         return self.fitted_
 
-    def _rows(self, X: RowsLike) -> Any:
+    def _rows_in_learned_order(self, X: RowsLike) -> Any:
         """Return the rows to classify, in the learned order of columns.
 
         Raises WidthMismatch if the columns differ from the learned rows' columns, and EmptyInput
         if there is no row.
         """
-        rows, _ = self._in_order(self.fitted(), X)
+        rows, _ = self._with_learned_column_order(self.fitted(), X)
         if not rows.shape[0]:
             raise EmptyInput(f"Found array with 0 sample(s) (shape={rows.shape}) while a minimum of 1 is required.")
         return rows
 
-    def _in_order(self, fitted: FittedState, X: RowsLike) -> RowsAndNames:
+    def _with_learned_column_order(self, fitted: FittedState, X: RowsLike) -> RowsAndNames:
         """Return rows in the learned order of columns, and the columns' names.
 
         If no row was learned so far, the order does not change. The names are None for rows
@@ -285,7 +285,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
             )
         return RowsAndNames(rows, names)
 
-    def _search(self) -> KNeighborsClassifier:
+    def _fitted_neighbour_classifier(self) -> KNeighborsClassifier:
         """Return scikit-learn's k-NN classifier, fitted on the sample.
 
         The classifier's labels are indices in `classes_`. The classifier is cached until the
@@ -299,14 +299,14 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
             fitted.neighbour_search = KNeighborsClassifier(k).fit(state.kept, codes)
         return fitted.neighbour_search
 
-    def _learn(self, fitted: FittedState, X: RowsLike, y: TargetsLike, refuse_empty: bool = False) -> Self:
+    def _learn_batch(self, fitted: FittedState, X: RowsLike, y: TargetsLike, refuse_empty: bool = False) -> Self:
         """Learn one batch, and store `fitted` as the state of this estimator.
 
         refuse_empty: if true, raise EmptyInput for a batch without rows or features, and
             TargetsRequired for a batch without labels.
         """
         # Check the rows and the labels. An error leaves the state unchanged.
-        rows, names = self._in_order(fitted, X)
+        rows, names = self._with_learned_column_order(fitted, X)
         if refuse_empty and 0 in rows.shape:
             what = "sample" if not rows.shape[0] else "feature"
             raise EmptyInput(f"Found array with 0 {what}(s) (shape={rows.shape}) while a minimum of 1 is required.")
@@ -315,7 +315,7 @@ class KNearest(NamedParameters, ClassifierMixin, BaseEstimator):
 
         y = one_label_a_row(y, stacklevel=3)
         sample = fitted.accumulator
-        targets = parse_targets(y, rows.shape[0], ("class",), known=sample.target_kind)
+        targets = parse_targets(y, rows.shape[0], ("class",), earlier_kind=sample.target_kind)
         sample.add(Block(rows, targets, names=names, checked=True))
 
         if refuse_empty and not sample.rows:

@@ -12,16 +12,16 @@ from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.parameter_checks import check_number
 from stream_dr.estimators.fitting.two_stage_method import RightHandSide, TwoStage
 from stream_dr.readout import Readout
-from stream_dr.solve.spectral import left_singular
+from stream_dr.solve.spectral import left_singular_pairs
 from stream_dr.statistics.moments.accumulator import MomentState
 
-NO_SPREAD = 1e-9
+ZERO_WITHIN_VARIANCE = 1e-9
 """Share of the total variance up to which a within-class variance counts as zero.
 
 A component whose within-class variance counts as zero is scaled by its total variance.
 """
 
-CERTAIN = 1e-10
+SMALLEST_WITHIN_VARIANCE = 1e-10
 """Smallest within-class variance in a likelihood, as a share of the total variance.
 
 A smaller within-class variance is replaced by this share of the total variance. A variance of 0
@@ -143,7 +143,7 @@ class LDA(LinearClassifier, TwoStage):
         indicators of each class are divided by the square root of the class's weight. The norm of
         the divided indicators decides which part of the product is only rounding error.
         """
-        return RightHandSide(_weighted_means(moments), len(moments.label_weights) ** 0.5)
+        return RightHandSide(_between_scatter_root(moments), len(moments.label_weights) ** 0.5)
 
     def loss_factors(self, moments: Moments) -> np.ndarray:
         """Return the factors (classes, classes) of the classes' indicators.
@@ -162,10 +162,10 @@ class LDA(LinearClassifier, TwoStage):
         most = max(len(moments.label_weights) - 1, 0)
         loadings, eigenvalues = loadings[:, :most], eigenvalues[:most]
         return (
-            (loadings, eigenvalues) if self.priors is None else self._turned_by_priors(loadings, eigenvalues, moments)
+            (loadings, eigenvalues) if self.priors is None else self._rotate_by_priors(loadings, eigenvalues, moments)
         )
 
-    def _turned_by_priors(self, loadings: np.ndarray, eigenvalues: np.ndarray, moments: Moments) -> Directions:
+    def _rotate_by_priors(self, loadings: np.ndarray, eigenvalues: np.ndarray, moments: Moments) -> Directions:
         """Return the directions in which the class means, weighted by the priors, differ most.
 
         Returns also their eigenvalues. The returned directions are linear combinations of the q
@@ -178,13 +178,13 @@ class LDA(LinearClassifier, TwoStage):
         # Scale the directions to within-class variance 1. A rotation of scaled directions does not
         # change their within-class scatter.
         share = self.ridge_terms(moments)[0]
-        unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, CERTAIN))
+        unit = loadings / np.sqrt(np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE))
 
         # Rotate to the axes along which the weighted class means differ most.
-        priors = self._priors(moments)
+        priors = self._class_priors(moments)
         centres = (moments.cross / moments.label_weights).T @ unit
         apart = np.sqrt(moments.weight * priors)[:, None] * (centres - priors @ centres)
-        turn, values = left_singular(apart.T)
+        turn, values = left_singular_pairs(apart.T)
 
         # Scale back, so that the total scatter with the ridge is 1.
         ratio = values**2
@@ -199,7 +199,7 @@ class LDA(LinearClassifier, TwoStage):
         """
         if self.priors is None or not moments.labels:
             return moments.mean
-        return moments.mean + moments.offsets @ self._priors(moments) / moments.scale
+        return moments.mean + moments.offsets @ self._class_priors(moments) / moments.scale
 
     def readout(self, moments: Moments, loadings: np.ndarray, eigenvalues: np.ndarray) -> Readout:
         """Return the classifier of projected rows, a `Readout`.
@@ -210,7 +210,7 @@ class LDA(LinearClassifier, TwoStage):
         loadings: (features, q), loadings of q components.
         eigenvalues: (q,), eigenvalues of the components.
         """
-        priors = self._priors(moments)
+        priors = self._class_priors(moments)
         share = self.ridge_terms(moments)[0]
         centres = moments.offsets.T @ (loadings / moments.scale[:, None])
         apart = centres - priors @ centres
@@ -218,12 +218,12 @@ class LDA(LinearClassifier, TwoStage):
 
         # The total variance is between / eigenvalue. The within-class variance is the total
         # variance minus share · between.
-        variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, CERTAIN)
+        variances = between / eigenvalues * np.maximum(1.0 - share * eigenvalues, SMALLEST_WITHIN_VARIANCE)
         return class_readout(moments, apart, variances, priors)
 
     def shrunk_trace(self, moments: Moments) -> float:
         """Return the trace of the within-class scatter, which is summed over rows."""
-        return max(super().shrunk_trace(moments) - float((_weighted_means(moments) ** 2).sum()), 0.0)
+        return max(super().shrunk_trace(moments) - float((_between_scatter_root(moments) ** 2).sum()), 0.0)
 
     def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
         """Return the within-class scatter (p,) along each component.
@@ -233,14 +233,14 @@ class LDA(LinearClassifier, TwoStage):
 
         loadings: (features, p), the components.
         """
-        total, xh = super().component_variances(loadings, moments, solution), _weighted_means(moments)
+        total, xh = super().component_variances(loadings, moments, solution), _between_scatter_root(moments)
         if moments.scatter is None and solution != "refined":
             within = np.maximum(moments.diagonal - (xh**2).sum(axis=1), 0.0) @ loadings**2
         else:
-            within = total - self._between(loadings, moments, solution)
-        return np.where(within > NO_SPREAD * total, within, total)
+            within = total - self._between_scatter_along(loadings, moments, solution)
+        return np.where(within > ZERO_WITHIN_VARIANCE * total, within, total)
 
-    def _between(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
+    def _between_scatter_along(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
         """Return the between-class scatter (p,) along each component.
 
         The value is a sum over classes. Each summand is the class's weight times the squared
@@ -250,10 +250,10 @@ class LDA(LinearClassifier, TwoStage):
         centres = (moments.cross / moments.label_weights).T @ loadings
         if self.priors is None or solution != "refined":
             return moments.label_weights @ centres**2
-        priors = self._priors(moments)
+        priors = self._class_priors(moments)
         return moments.weight * priors @ (centres - priors @ centres) ** 2
 
-    def _priors(self, moments: Moments) -> np.ndarray:
+    def _class_priors(self, moments: Moments) -> np.ndarray:
         """Return the probability (classes,) of each class, in the order of `moments.labels`.
 
         The parameter `priors` has one probability for each learned label. The probabilities of
@@ -284,12 +284,12 @@ class LDA(LinearClassifier, TwoStage):
     @property
     def priors_(self) -> np.ndarray:
         """Probabilities (classes,) float64 of the classes, in the order of `classes_`."""
-        return self._classes().priors
+        return self._class_means_and_priors().priors
 
     @property
     def means_(self) -> np.ndarray:
         """Class means (classes, features) float64, in the order of `classes_`."""
-        return self._classes().means
+        return self._class_means_and_priors().means
 
     @property
     def xbar_(self) -> np.ndarray:
@@ -311,21 +311,21 @@ class LDA(LinearClassifier, TwoStage):
         Variances are measured in units of the within-class covariance.
         """
         rank = self.rank_
-        means, priors = self._classes()
+        means, priors = self._class_means_and_priors()
         centres = (means - priors @ means) @ self.scalings_
         # The classifier's weights are the class means divided by the within-class variances.
         shares = priors @ (centres * self._readout().weights.T)
         return shares[:rank] / shares.sum() if shares.sum() > 0 else shares[:rank]
 
-    def _classes(self) -> _MeansAndPriors:
+    def _class_means_and_priors(self) -> _MeansAndPriors:
         """Return class means (classes, features) and priors (classes,), sorted by label."""
         moments = self.moments(self.state_)
         order = sorted(range(len(moments.labels)), key=lambda at: moments.labels[at])
         means = moments.mean + (moments.offsets / moments.scale[:, None]).T
-        return _MeansAndPriors(means[order], self._priors(moments)[order])
+        return _MeansAndPriors(means[order], self._class_priors(moments)[order])
 
 
-def _weighted_means(moments: Moments) -> np.ndarray:
+def _between_scatter_root(moments: Moments) -> np.ndarray:
     """Return a root (features, classes) of the between-class scatter.
 
     The root times its own transpose is the between-class scatter, summed over rows.

@@ -4,7 +4,7 @@ from dataclasses import KW_ONLY, dataclass
 
 from stream_dr.estimators.fitting.parameter_checks import check_number
 from stream_dr.estimators.fitting.reservoir_method import Embedding, check_weighted
-from stream_dr.solve.barycentre import BarycentricProjection, locally_linear
+from stream_dr.solve.barycentre import BarycentricProjection, locally_linear_embedding
 from stream_dr.statistics.reservoir import Reservoir
 
 
@@ -73,4 +73,6 @@ class LLE(Embedding):
 
         The embedding also projects rows that are not in the sample.
         """
-        return locally_linear(state.kept, self.n_components, self.n_neighbors, self.reg, self.scaling == "unit")
+        return locally_linear_embedding(
+            state.kept, self.n_components, self.n_neighbors, self.reg, self.scaling == "unit"
+        )

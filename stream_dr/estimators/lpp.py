@@ -10,7 +10,7 @@ from stream_dr.estimators.fitting.neighbourhood_method import NeighbourhoodMetho
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
 from stream_dr.estimators.fitting.reservoir_method import ByClass
 from stream_dr.projection import Linear
-from stream_dr.solve.locality import locality_projection, no_components
+from stream_dr.solve.locality import locality_projection, projection_without_components
 from stream_dr.statistics.reservoir import Reservoir
 
 
@@ -76,7 +76,7 @@ class LPP(NeighbourhoodMethod):
     def solve_sample(self, state: Reservoir) -> Linear:
         """Return the projection to the directions with the smallest eigenvalues."""
         if not len(state.numbers):
-            return no_components(np.zeros(state.n_features))
+            return projection_without_components(np.zeros(state.n_features))
         graph = self.sample_graph(state, state.codes if self.label_aware else None)
         D = sp.diags_array(graph.degrees, format="csr")
         return locality_projection(

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
 from stream_dr.estimators.fitting.reservoir_method import ByClass, ReservoirMethod, check_weighted
 from stream_dr.projection import Linear
-from stream_dr.solve.barycentre import lle_alignment, weight_matrix
-from stream_dr.solve.locality import locality_projection, no_components
+from stream_dr.solve.barycentre import barycentric_weight_matrix, lle_alignment_matrix
+from stream_dr.solve.locality import locality_projection, projection_without_components
 from stream_dr.statistics.reservoir import Reservoir
 
 
@@ -86,14 +86,14 @@ class NPE(ReservoirMethod):
         r, d = len(state.numbers), state.n_features
         if r < 2:
             mean = np.asarray(state.kept.mean(axis=0)).ravel() if r else np.zeros(d)
-            return no_components(mean)
+            return projection_without_components(mean)
 
         # If classes are not used, all rows count as one class.
         codes = state.codes if self.label_aware else np.zeros(r, dtype=np.int32)
-        W = weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
+        W = barycentric_weight_matrix(state.kept, self.n_neighbors, self.reg, codes)
         return locality_projection(
             state.kept,
-            lle_alignment(W),
+            lle_alignment_matrix(W),
             sp.eye_array(r, format="csr"),
             self.n_components,
             self.gamma,

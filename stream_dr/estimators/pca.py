@@ -108,9 +108,12 @@ class PCA(LinearGaussian, ClosedForm):
 
         # Scale numbers to variance 1, divide categories, and remove the marks of missing values.
         numbers, categories, gaps = columns
-        varying, present = numbers[m.rounding.varying(m.diagonal)[numbers]], categories[m.mean[categories] > 0.0]
+        varying_columns, present = (
+            numbers[m.rounding.varying_columns(m.diagonal)[numbers]],
+            categories[m.mean[categories] > 0.0],
+        )
         factor = np.ones(len(m.mean))
-        factor[varying] = np.sqrt(m.weight / m.diagonal[varying])
+        factor[varying_columns] = np.sqrt(m.weight / m.diagonal[varying_columns])
         # The factor of a category is 0 if all of its rows were unlearned.
         factor[categories] = 0.0
         factor[present] = 1.0 / np.sqrt(m.mean[present])
@@ -195,7 +198,7 @@ class PCA(LinearGaussian, ClosedForm):
                 "PCA keeps only the diagonal of Cxx here (scatter is diagonal past 4,096 features), and principal axes "
                 "cannot be had from it. Call refine(source), give scatter='exact', or use CCIPCA."
             )
-        values, vectors = semidefinite_eigenpairs(moments.scatter, moments.rounding.floor(moments.diagonal))
+        values, vectors = semidefinite_eigenpairs(moments.scatter, moments.rounding.eigenvalue_floor(moments.diagonal))
         return vectors, values
 
 

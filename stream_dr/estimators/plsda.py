@@ -103,8 +103,8 @@ class PLSDA(TargetRegression, PredictsHeldOut):
         most: maximum number of rotations. There are fewer if the remaining covariance is only
             rounding error.
         """
-        noise = moments.rounding.noise(moments.diagonal) * moments.target_size
-        return pls_rotations(moments.scatter_or_diagonal, moments.cross, most, noise)
+        cross_sum_noise = moments.rounding.cross_sum_noise(moments.diagonal) * moments.target_size
+        return pls_rotations(moments.scatter_or_diagonal, moments.cross, most, cross_sum_noise)
 
     def cross_validate(self, parts: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated error for each number of components, at most 25.

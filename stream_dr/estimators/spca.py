@@ -13,7 +13,7 @@ from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.encoding import Encoding, Fourier
 
 
-class KernelKinds:
+class KernelTargetKinds:
     """Descriptor that returns the kinds of targets for which SPCA's kernel is defined.
 
     If the attribute is read from the class and not from an estimator, all kinds are returned.
@@ -85,7 +85,7 @@ class SPCA(DependenceMethod):
     Solving costs O(d k²). The scatter matrix of the rows is not needed.
     """
 
-    target_kinds: ClassVar[Any] = KernelKinds()
+    target_kinds: ClassVar[Any] = KernelTargetKinds()
     fixed: ClassVar[tuple[str, ...]] = (*ClosedForm.fixed, "kernel", "sigma", "n_fourier", "random_state")
     needs_scatter: ClassVar[bool] = False
 
@@ -128,9 +128,11 @@ class SPCA(DependenceMethod):
         more = min(self.n_components or 0, len(vectors)) - len(values)
         if not self.null_space or more <= 0:
             return vectors, values
-        return np.hstack([vectors, self._without_dependence(vectors, more)]), np.append(values, np.zeros(more))
+        return np.hstack([vectors, self._random_orthogonal_directions(vectors, more)]), np.append(
+            values, np.zeros(more)
+        )
 
-    def _without_dependence(self, vectors: np.ndarray, count: int) -> np.ndarray:
+    def _random_orthogonal_directions(self, vectors: np.ndarray, count: int) -> np.ndarray:
         """Return random orthonormal directions (features, count) orthogonal to `vectors`.
 
         vectors: (features, p), orthonormal.

@@ -60,10 +60,10 @@ class SRP(DependenceMethod):
 
     With one label a row, a component whose signs are all equal would be zero. Such signs are drawn
     again until they differ, and R is scaled such that the expected value stays the same (see
-    `differing_signs`). Therefore R depends on the set of labels learned. A new label changes the
-    scale, and may change the signs of a component that was drawn again. For c classes there are at
-    most c − 1 linearly independent components. With two classes, all components are multiples of
-    the difference of the class means.
+    `centred_random_signs`). Therefore R depends on the set of labels learned. A new label changes
+    the scale, and may change the signs of a component that was drawn again. For c classes there
+    are at most c − 1 linearly independent components. With two classes, all components are
+    multiples of the difference of the class means.
 
     Without targets, the method of the paper is randomised PCA [SRP §2.2]. `SPCA` computes
     randomised PCA if the targets are random numbers (see the Notes of `SPCA`).
@@ -104,12 +104,12 @@ class SRP(DependenceMethod):
         cross-scatter of rows and targets. If the targets are numbers, the components are the
         columns themselves. If the cross-scatter is only rounding error, there are no components.
         """
-        cross = moments.cleaned(moments.cross, moments.target_size)
+        cross = moments.clear_noisy_features(moments.cross, moments.target_size)
         if not cross.any():
             return cross[:, :0], np.zeros(0)
         if moments.labelled:
             labels = [label for label, there in zip(state.labels, moments.present, strict=True) if there]
-            draw = differing_signs if state.target_kind == "class" else random_signs
+            draw = centred_random_signs if state.target_kind == "class" else random_signs
             cross = cross @ draw(labels, int(self.n_components or 10), self.random_state or 0)
         return cross, (cross**2).sum(axis=0)
 
@@ -126,7 +126,7 @@ class SRP(DependenceMethod):
         return np.zeros_like(moments.mean)
 
 
-def differing_signs(labels: Sequence[Label], p: int, seed: int) -> np.ndarray:
+def centred_random_signs(labels: Sequence[Label], n_columns: int, seed: int) -> np.ndarray:
     """Return centred and scaled random signs (labels, p).
 
     Each label has p signs. Use this function if each row has exactly one label. A column whose
@@ -139,40 +139,42 @@ def differing_signs(labels: Sequence[Label], p: int, seed: int) -> np.ndarray:
     scale √(1 − 2^(1−c)) makes E[R Rᵀ] equal to H.
 
     labels: distinct labels.
-    p: number of columns.
+    n_columns: number of columns.
     seed: seed of the random signs.
     """
-    signs, draw = random_signs(labels, p, seed), 0
+    signs, draw = random_signs(labels, n_columns, seed), 0
     if len(labels) < 2:
         return np.zeros_like(signs)
     while (equal := (signs == signs[0]).all(axis=0)).any():
         draw += 1
-        signs[:, equal] = random_signs(labels, p, seed, draw)[:, equal]
+        signs[:, equal] = random_signs(labels, n_columns, seed, draw)[:, equal]
     centred: np.ndarray = signs - signs.mean(axis=0)
     return centred * np.sqrt(1.0 - 2.0 ** (1 - len(labels)))
 
 
-def random_signs(labels: Sequence[Label], p: int, seed: int, draw: int = 0) -> np.ndarray:
+def random_signs(labels: Sequence[Label], n_columns: int, seed: int, draw_number: int = 0) -> np.ndarray:
     """Return random signs (labels, p), each +1/√p or −1/√p.
 
-    The signs of a label depend only on the label, on `seed` and on `draw`.
+    The signs of a label depend only on the label, on `seed` and on `draw_number`.
 
     labels: distinct labels.
-    p: number of signs per label.
+    n_columns: number of signs per label.
     seed: seed of the random signs.
-    draw: number of the draw. Each number gives other signs.
+    draw_number: number of the draw. Each number gives other signs.
     """
-    redrawn = f":{draw}" if draw else ""
-    rows = [_bits(f"{seed}{redrawn}:{type(label).__name__}:{label}", p) for label in labels]
-    return (2.0 * np.array(rows, dtype=np.float64).reshape(len(rows), p) - 1.0) / np.sqrt(p)
+    redrawn = f":{draw_number}" if draw_number else ""
+    rows = [_hash_bits(f"{seed}{redrawn}:{type(label).__name__}:{label}", n_columns) for label in labels]
+    return (2.0 * np.array(rows, dtype=np.float64).reshape(len(rows), n_columns) - 1.0) / np.sqrt(n_columns)
 
 
-def _bits(key: str, p: int) -> np.ndarray:
+def _hash_bits(key: str, n_bits: int) -> np.ndarray:
     """Return the first bits (p,) of the SHAKE-256 hash of a text.
 
     The bits are the same on every machine and in every version of numpy.
 
     key: text to hash.
-    p: number of bits.
+    n_bits: number of bits.
     """
-    return np.unpackbits(np.frombuffer(hashlib.shake_256(key.encode()).digest((p + 7) // 8), dtype=np.uint8))[:p]
+    return np.unpackbits(np.frombuffer(hashlib.shake_256(key.encode()).digest((n_bits + 7) // 8), dtype=np.uint8))[
+        :n_bits
+    ]

@@ -11,8 +11,8 @@ from stream_dr.estimators.fitting.closed_form import ClosedForm, Directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
-from stream_dr.feature_maps.draws import finite_number
-from stream_dr.solve.discriminant import combined_eigenpairs_diagonal
+from stream_dr.feature_maps.draws import is_finite_number
+from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs
 from stream_dr.solve.spectral import EPS, Eigenpairs, indefinite_eigenpairs
 from stream_dr.statistics.moments.accumulator import MomentState
 from stream_dr.statistics.moments.class_scatter import ClassScatter
@@ -110,7 +110,9 @@ class WMV(ClosedForm):
         if self.pairs == "equal" and self.alpha >= 0.0:
             raise InvalidParameter(f"alpha={self.alpha}; it must be below 0 (rows of one class are drawn together).")
         pairs = self.pair_weights
-        if pairs is not None and not (isinstance(pairs, list | tuple) and all(_is_pair(pair) for pair in pairs)):
+        if pairs is not None and not (
+            isinstance(pairs, list | tuple) and all(_is_weighted_label_pair(pair) for pair in pairs)
+        ):
             raise InvalidParameter(f"pair_weights={pairs!r}; it must be a list of (label, label, number).")
 
     def keeps_class_scatter(self) -> bool:
@@ -120,9 +122,9 @@ class WMV(ClosedForm):
         state stores each matrix if the matrices may have different weights in this sum, or if
         unlabelled="use".
         """
-        return not self._equal_factors() or self.unlabelled == "use"
+        return not self._has_equal_class_factors() or self.unlabelled == "use"
 
-    def _equal_factors(self) -> bool:
+    def _has_equal_class_factors(self) -> bool:
         """True if the scatter matrices of all classes have the same factor.
 
         The components are eigenvectors of a sum. In this sum, the scatter matrix of each class is
@@ -157,9 +159,9 @@ class WMV(ClosedForm):
         The keys are labels, and None for rows without a label. If all classes have the same
         factor, labels with fewer than `min_class_rows` rows get this factor, too.
         """
-        moments = self._all_classes(moments)
+        moments = self._with_unlabelled_class(moments)
         factors = (self.class_pairs(moments) @ moments.label_weights).tolist()
-        waiting = {} if not self._equal_factors() else dict.fromkeys(moments.waiting, *factors[:1])
+        waiting = {} if not self._has_equal_class_factors() else dict.fromkeys(moments.waiting, *factors[:1])
         return dict(zip((*moments.labels, None), factors, strict=False)) | waiting
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
@@ -167,13 +169,13 @@ class WMV(ClosedForm):
 
         If n_components is None, only directions of positive eigenvalue are returned.
         """
-        m = self._all_classes(moments)
+        m = self._with_unlabelled_class(moments)
         if not len(m.label_weights):
             return np.zeros((len(m.mean), 0)), np.zeros(0)
 
         factors = self.class_pairs(m) @ m.label_weights
         if m.scatter is None:
-            return self._diagonal(m, factors)
+            return self._directions_from_diagonal(m, factors)
         if not isinstance(state.class_scatter, ClassScatter):
             return self.directions_on(moments._replace(scatter=factors[0] * m.scatter), state)
 
@@ -188,7 +190,7 @@ class WMV(ClosedForm):
 
         # A label with too few rows to be a class has the factor 0. If all classes have the same
         # factor, the label has this factor, too.
-        by_label = np.full(len(m.present), factors[0] if self._equal_factors() and classes else 0.0)
+        by_label = np.full(len(m.present), factors[0] if self._has_equal_class_factors() and classes else 0.0)
         by_label[m.present] = factors[:classes]
         for factor, scatter in zip(by_label - unlabelled, state.class_scatter.scatter, strict=True):
             total += factor * state.scale * scatter * m.scale[:, None] * m.scale
@@ -201,15 +203,17 @@ class WMV(ClosedForm):
             classes. Each summand is the scatter of the class about the mean of all rows, times the
             class's factor.
         """
-        moments = self._all_classes(moments)
+        moments = self._with_unlabelled_class(moments)
         C = self.class_pairs(moments)
         scatter = moments.scatter
-        floor = float(np.abs(C).max(initial=0.0)) * moments.weight * moments.rounding.floor(moments.diagonal)
-        values, vectors = indefinite_eigenpairs(scatter - moments.cross @ C @ moments.cross.T, floor)
+        eigenvalue_floor = (
+            float(np.abs(C).max(initial=0.0)) * moments.weight * moments.rounding.eigenvalue_floor(moments.diagonal)
+        )
+        values, vectors = indefinite_eigenpairs(scatter - moments.cross @ C @ moments.cross.T, eigenvalue_floor)
         p = len(values) if self.n_components is not None else int(np.count_nonzero(values > 0))
         return vectors[:, :p], values[:p]
 
-    def _all_classes(self, m: Moments) -> Moments:
+    def _with_unlabelled_class(self, m: Moments) -> Moments:
         """Return moments in which the rows without a label are one more class.
 
         If no rows without a label were learned, the moments are returned unchanged.
@@ -220,7 +224,7 @@ class WMV(ClosedForm):
         cross = np.column_stack([m.cross, -m.cross.sum(axis=1)])
         return m._replace(label_weights=np.append(m.label_weights, weight), cross=cross)
 
-    def _diagonal(self, moments: Moments, factors: np.ndarray) -> Directions:
+    def _directions_from_diagonal(self, moments: Moments, factors: np.ndarray) -> Directions:
         """Return directions and eigenvalues from the diagonal of the rows' scatter.
 
         Raises NeedsRefine if single features would be the components.
@@ -241,24 +245,24 @@ class WMV(ClosedForm):
 
         # Solve for the between-class part plus the negative within-class part.
         G = vectors * np.sqrt(np.maximum(roots, 0.0))
-        loadings, values = combined_eigenpairs_diagonal(G, 2.0, np.einsum("ij,ij->i", G, G) - share * within, -1.0)
+        loadings, values = positive_scatter_sum_eigenpairs(G, 2.0, np.einsum("ij,ij->i", G, G) - share * within, -1.0)
         return loadings, values
 
 
-def _between_eigenpairs(moments: Moments, weights: np.ndarray) -> Eigenpairs:
+def _between_eigenpairs(moments: Moments, class_pair_matrix: np.ndarray) -> Eigenpairs:
     """Return eigenvalues (r,) and eigenvectors (features, r) of a product of three matrices.
 
     Let Cxy (features, classes) be the cross-scatter of rows and class indicators in `moments`. The
-    product is Cxy, times `weights`, times the transpose of Cxy.
+    product is Cxy, times `class_pair_matrix`, times the transpose of Cxy.
 
-    weights: (classes, classes), symmetric.
+    class_pair_matrix: (classes, classes), symmetric.
     """
     basis, _ = moments.reduced(moments.cross, moments.cross.shape[1] ** 0.5)
     inner = basis.T @ moments.cross
-    roots, turn = np.linalg.eigh(inner @ weights @ inner.T)
+    roots, turn = np.linalg.eigh(inner @ class_pair_matrix @ inner.T)
     return Eigenpairs(roots, basis @ turn)
 
 
-def _is_pair(pair: Any) -> bool:
+def _is_weighted_label_pair(pair: Any) -> bool:
     """Return True if `pair` is a list or tuple of two labels and a finite number."""
-    return isinstance(pair, list | tuple) and len(pair) == 3 and finite_number(pair[2])
+    return isinstance(pair, list | tuple) and len(pair) == 3 and is_finite_number(pair[2])

@@ -36,17 +36,17 @@ from stream_dr.estimators import make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.named_columns import numeric_rows
 from stream_dr.feature_maps import feature_map as feature_map_of
-from stream_dr.feature_maps.column_report import describe, map_for
-from stream_dr.feature_maps.table import mapped_rows
+from stream_dr.feature_maps.column_report import describe, suggest_map_spec
+from stream_dr.feature_maps.table import map_table_rows
 from stream_dr.rows.batches import as_block
 from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.source import GivenBatches, Source
+from stream_dr.rows.source import RepeatableBatches, Source
 from stream_dr.rows.table_rows import arrow_from_raw, raw_from_arrow, raw_rows
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.targets.kind import look_like_numbers
 from stream_dr.targets.label_codes import label_array
 from stream_dr.targets.parsing import parse_targets
-from stream_dr.targets.targets import class_targets, continuous_targets, labelled_rows
+from stream_dr.targets.targets import class_targets, continuous_targets, drop_rows_without_target
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression, Ridge
@@ -254,12 +254,12 @@ def suggest(
     ('accuracy', True)
     """
     progress = progress or (lambda stage, done, total: None)
-    blocks = X.events() if isinstance(X, Source) else GivenBatches([as_block(X, y)]).events()
+    blocks = X.events() if isinstance(X, Source) else RepeatableBatches([as_block(X, y)]).events()
     sample, read = _sample_rows((block for _, block in blocks), target, progress)
     if target == "auto":
         _check_labels(sample)
 
-    table = feature_map or (map_for(sample.X, {"map": "table"}) if sample.table else {})
+    table = feature_map or (suggest_map_spec(sample.X, {"map": "table"}) if sample.table else {})
     map_params = {"feature_map": table} if sample.table else {}
     methods = [*_fitting_methods(sample, table), *_baselines(sample.y.kind)]
     outcomes, folds = _learn_folds(sample, methods, map_params, _make_folds(sample, time), progress)
@@ -494,7 +494,7 @@ def _score_all_features(estimator: Estimator, train: Block, test: Block) -> Comp
     state = estimator.state_
     if isinstance(state, MappedState) and state.table is not None:
         table_map = feature_map_of(state.feature_map)
-        X, Z = (mapped_rows(table_map, state.table, rows) for rows in (X, Z))
+        X, Z = (map_table_rows(table_map, state.table, rows) for rows in (X, Z))
     if sp.issparse(X) and X.shape[1] <= MAX_DENSE_COLUMNS:
         X, Z = X.toarray(), Z.toarray()
 
@@ -610,7 +610,7 @@ def _sample_rows(blocks: Iterable[Block], target: str, progress: Progress) -> tu
     size = 0
     for block in blocks:
         kind = parts[0][0].y.kind if parts else None
-        labelled = labelled_rows(_parse_block(block, target, kind))[0]
+        labelled = drop_rows_without_target(_parse_block(block, target, kind))[0]
         if not labelled.rows:
             continue
 

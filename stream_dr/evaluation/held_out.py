@@ -17,7 +17,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.rows.block import Block, Rows
 from stream_dr.rows.source import Source
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import labelled_rows
+from stream_dr.targets.targets import drop_rows_without_target
 
 HOLD_OUT_EVERY = 10
 """One row in this many is held out: the last of every ten rows."""
@@ -53,7 +53,7 @@ class _SplitSource:
         # Rows are counted from the start of the source to find the held-out rows.
         # Events up to `after` are therefore read too.
         for position, block in self._source.events(until=until):
-            block = labelled_rows(block)[0]
+            block = drop_rows_without_target(block)[0]
             numbers = np.arange(rows, rows + block.rows)
             rows += block.rows
 

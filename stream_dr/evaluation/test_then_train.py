@@ -29,11 +29,11 @@ from stream_dr.evaluation.row_sample import RowSample
 from stream_dr.evaluation.scores import ClassScores, LabelScores
 from stream_dr.projection import Projection
 from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.raw_rows import refuse_table
+from stream_dr.rows.raw_rows import raise_if_raw_rows
 from stream_dr.rows.source import Source
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import labelled_rows, refuse_kind
+from stream_dr.targets.targets import drop_rows_without_target, raise_unsupported_kind
 
 PROBES = ("mean", "knn", "linear")
 """Names of the probes (classifiers of projected rows).
@@ -201,7 +201,7 @@ def _labelled_batches(source: Source) -> Iterator[Block]:
 
     Batches without any row are skipped.
     """
-    blocks = (labelled_rows(block)[0] for _, block in source.events())
+    blocks = (drop_rows_without_target(block)[0] for _, block in source.events())
     return (block for block in blocks if block.rows)
 
 
@@ -375,14 +375,14 @@ class _Evaluation:
         if kind == "continuous":
             raise TargetKindMismatch("evaluate classifies; these targets are continuous. Give labelled rows.")
         if self._settings.full:
-            refuse_table(block.X)
+            raise_if_raw_rows(block.X)
 
         if self._kind not in ("", kind):
             raise TargetKindMismatch(f"targets are of kind {kind}; the first rows' were {self._kind}.")
         if self._kind == "":
             for estimator in self._models.values():
                 if estimator is not None and estimator.target_kinds and kind not in estimator.target_kinds:
-                    refuse_kind(kind, estimator.target_kinds)
+                    raise_unsupported_kind(kind, estimator.target_kinds)
 
         self._kind = kind
         for label in block.y.labels:

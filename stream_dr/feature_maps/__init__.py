@@ -36,7 +36,7 @@ from stream_dr.errors import InvalidParameter, did_you_mean, unknown_parameter
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.fourier import RandomFourier
 from stream_dr.feature_maps.hashing import Hashing
-from stream_dr.feature_maps.nystroem import Nystroem, landmarks_json
+from stream_dr.feature_maps.nystroem import Nystroem, landmarks_to_json
 from stream_dr.feature_maps.polynomial import Polynomial
 from stream_dr.feature_maps.table import Table, Text
 
@@ -53,32 +53,34 @@ MAPS: dict[str, Any] = {
 P = ParamSpec("P")
 
 
-def _spec_maker(name: str, kind: Callable[P, FeatureMap], what: str, example: str) -> Callable[P, dict[str, Any]]:
+def _make_spec_function(
+    map_name: str, map_class: Callable[P, FeatureMap], description: str, example: str
+) -> Callable[P, dict[str, Any]]:
     """Return a function that returns the spec of a map.
 
     The parameters of the returned function are the parameters of the map.
 
-    name: name of the map, which is also the name of the returned function.
-    kind: class of the map.
-    what: description of what the map computes, for the returned function's docstring.
+    map_name: name of the map, which is also the name of the returned function.
+    map_class: class of the map.
+    description: description of what the map computes, for the returned function's docstring.
     example: code of an example, for the returned function's docstring.
     """
 
     def spec(*args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """Check the map's parameters and return the map's spec."""
-        return _spec(kind(*args, **kwargs))
+        return _checked_spec_of_map(map_class(*args, **kwargs))
 
-    spec.__name__ = spec.__qualname__ = name
-    place = f"{kind.__module__.rpartition('.')[2]}.{getattr(kind, '__name__', name)}"
+    spec.__name__ = spec.__qualname__ = map_name
+    place = f"{map_class.__module__.rpartition('.')[2]}.{getattr(map_class, '__name__', map_name)}"
     usage = f">>> import stream_dr\n>>> {example}"
     spec.__doc__ = (
-        f"Return the spec of {what}.\n\nSee {place} for the parameters. Raises InvalidParameter.\n\n{usage}\n"
+        f"Return the spec of {description}.\n\nSee {place} for the parameters. Raises InvalidParameter.\n\n{usage}\n"
     )
-    vars(spec)["__signature__"] = inspect.signature(kind).replace(return_annotation=dict[str, Any])
+    vars(spec)["__signature__"] = inspect.signature(map_class).replace(return_annotation=dict[str, Any])
     return spec
 
 
-random_fourier = _spec_maker(
+random_fourier = _make_spec_function(
     "random_fourier",
     RandomFourier,
     "random Fourier features",
@@ -88,7 +90,7 @@ random_fourier = _spec_maker(
 2
 """,
 )
-polynomial = _spec_maker(
+polynomial = _make_spec_function(
     "polynomial",
     Polynomial,
     "products of features",
@@ -98,7 +100,7 @@ polynomial = _spec_maker(
 2
 """,
 )
-hashing = _spec_maker(
+hashing = _make_spec_function(
     "hashing",
     Hashing,
     "feature hashing",
@@ -108,7 +110,7 @@ hashing = _spec_maker(
 (1, 8)
 """,
 )
-table = _spec_maker(
+table = _make_spec_function(
     "table",
     Table,
     "a map of mixed columns",
@@ -118,7 +120,7 @@ table = _spec_maker(
 ['age', 'sex=f', 'sex=m']
 """,
 )
-text = _spec_maker(
+text = _make_spec_function(
     "text",
     Text,
     "a map of texts",
@@ -153,7 +155,7 @@ def nystroem(
     >>> nystroem(2, kernel="linear")["landmarks"]
     2
     """
-    return _spec(Nystroem(landmarks_json(landmarks), kernel, gamma, degree, coef0, first, seed, nu))
+    return _checked_spec_of_map(Nystroem(landmarks_to_json(landmarks), kernel, gamma, degree, coef0, first, seed, nu))
 
 
 def feature_map(spec: Any) -> Any:
@@ -163,7 +165,7 @@ def feature_map(spec: Any) -> Any:
 
     spec: a dict of the map's name and parameters, or the JSON of this dict.
     """
-    values = _parse_json(spec) if isinstance(spec, str) else spec
+    values = _parse_json_or_none(spec) if isinstance(spec, str) else spec
     if not isinstance(values, dict) or not isinstance(values.get("map"), str) or values["map"] not in MAPS:
         meant = did_you_mean(values.get("map") if isinstance(values, dict) else values, MAPS)
         raise InvalidParameter(
@@ -181,17 +183,17 @@ def feature_map(spec: Any) -> Any:
     return feature_map
 
 
-def canonical_spec(spec: dict[str, Any] | str | FeatureMap) -> str:
+def canonical_spec_json(spec: dict[str, Any] | str | FeatureMap) -> str:
     """Return a spec as JSON text.
 
     Specs of equal maps give equal texts. Raises InvalidParameter if the spec is not valid.
 
     spec: a feature map, a dict of its name and parameters, or the JSON of this dict.
     """
-    return json.dumps(_plain(spec) if isinstance(spec, FeatureMap) else whole_spec(spec), sort_keys=True)
+    return json.dumps(_spec_of_map(spec) if isinstance(spec, FeatureMap) else spec_with_defaults(spec), sort_keys=True)
 
 
-def whole_spec(spec: dict[str, Any] | str) -> dict[str, Any]:
+def spec_with_defaults(spec: dict[str, Any] | str) -> dict[str, Any]:
     """Return a spec with all parameters of the map.
 
     Parameters that the spec does not have are added with their default values. Raises
@@ -199,10 +201,10 @@ def whole_spec(spec: dict[str, Any] | str) -> dict[str, Any]:
 
     spec: a dict of the map's name and parameters, or the JSON of this dict.
     """
-    return _plain(feature_map(spec))
+    return _spec_of_map(feature_map(spec))
 
 
-def brief_spec(spec: Any) -> Any:
+def spec_without_defaults(spec: Any) -> Any:
     """Return a spec without default parameters, for display.
 
     Parameters that have their default value are left out. A value that is not the spec of a map is
@@ -216,7 +218,7 @@ def brief_spec(spec: Any) -> Any:
     return {k: v for k, v in spec.items() if k not in plain or type(v) is not type(plain[k]) or v != plain[k]}
 
 
-def _parse_json(text: str) -> object:
+def _parse_json_or_none(text: str) -> object:
     """Return the value of JSON text.
 
     The result is None if the text is not JSON.
@@ -227,16 +229,16 @@ def _parse_json(text: str) -> object:
         return None
 
 
-def _spec(feature_map: FeatureMap) -> dict[str, Any]:
+def _checked_spec_of_map(feature_map: FeatureMap) -> dict[str, Any]:
     """Check a feature map's parameters and return its spec.
 
     Raises InvalidParameter if a parameter is outside its range.
     """
     feature_map.check()
-    return _plain(feature_map)
+    return _spec_of_map(feature_map)
 
 
-def _plain(feature_map: FeatureMap) -> dict[str, Any]:
+def _spec_of_map(feature_map: FeatureMap) -> dict[str, Any]:
     """Return the spec of a feature map.
 
     The spec has all parameters of the map, as JSON types.

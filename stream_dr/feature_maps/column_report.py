@@ -12,9 +12,15 @@ import numpy as np
 
 from stream_dr.errors import StreamDRError, did_you_mean
 from stream_dr.feature_maps.table import Table, Text
-from stream_dr.feature_maps.table_columns import LEFT_OUT, TableColumn, converted_values, with_kind, with_values
+from stream_dr.feature_maps.table_columns import (
+    LEFT_OUT,
+    TableColumn,
+    convert_values_to_kind,
+    set_kind_and_add_columns,
+    update_column_statistics,
+)
 from stream_dr.feature_maps.taken_for import InferredKind, infer_kind
-from stream_dr.feature_maps.widths import diagonal_reason, hashed_word_count
+from stream_dr.feature_maps.widths import hashed_columns_per_text, reason_for_diagonal_scatter
 from stream_dr.rows.raw_rows import RawColumn, RawRows
 
 MANY = 8
@@ -92,7 +98,7 @@ class TableReport(NamedTuple):
         """
         could_be = "could be" if any(c.options for c in self.columns) else ""
         lines = [("column", "taken for", "made of it", "why", could_be)]
-        for columns in _group_by_kind(self.columns):
+        for columns in _group_similar_columns(self.columns):
             c, last = columns[0], columns[-1].name
             name, options = (c.name, ", ".join(c.options)) if c.name == last else (f"{c.name} … {last}", "")
             lines.append((name, c.taken_for or "nothing yet", c.made or "left out", c.why, options))
@@ -102,7 +108,7 @@ class TableReport(NamedTuple):
         return "\n".join([*text, *(f"problem: {problem}" for problem in self.problems)])
 
 
-def _group_by_kind(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]]:
+def _group_similar_columns(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]]:
     """Return columns in groups that share a line.
 
     A group has one line in the report.
@@ -126,21 +132,21 @@ def _group_by_kind(columns: tuple[ColumnReport, ...]) -> list[list[ColumnReport]
     return [part for run in runs for part in ([run] if len(run) >= MANY else [[column] for column in run])]
 
 
-def map_for(rows: RawRows, spec: dict[str, Any]) -> dict[str, Any]:
+def suggest_map_spec(rows: RawRows, table_spec: dict[str, Any]) -> dict[str, Any]:
     """Return the spec of the map that suits these rows.
 
     If the only encoded column is a text, the result is a spec of the map `text`. In all other
-    cases the result is `spec`.
+    cases the result is `table_spec`.
 
     rows: rows of a table.
-    spec: spec of the map `table`.
+    table_spec: spec of the map `table`.
 
     Raises InvalidParameter.
     """
-    report = describe(rows, spec)
+    report = describe(rows, table_spec)
     used = [column for column in report.columns if column.taken_for not in LEFT_OUT]
     prose = [column.taken_for for column in used] == ["text"] and not report.problems
-    return {"map": "text", "column": used[0].name} if prose else spec
+    return {"map": "text", "column": used[0].name} if prose else table_spec
 
 
 def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = None) -> TableReport:
@@ -154,7 +160,7 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
     spec: spec of the map `table` or `text`. None: the map `table` with its defaults.
     """
     batches = [rows] if isinstance(rows, RawRows) else list(rows)
-    table_map = _table_map(spec or {})
+    table_map = _table_map_from_spec(spec or {})
     table_map.check()
 
     # Report parameters of the map that name a column which does not exist.
@@ -168,9 +174,9 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
 
     # Infer the kinds first, because text columns share a number of hashed words.
     columns_of = {name: [batch.column(name) for batch in batches] for name in names}
-    inferred = {name: _infer_kind(name, columns_of[name], table_map) for name in names}
+    inferred = {name: _infer_kind_from_batches(name, columns_of[name], table_map) for name in names}
     begins = {name: inferred[name].kind for name in names if inferred[name].kind}
-    words = hashed_word_count(table_map.encoding(), [TableColumn(name) for name in names], begins)
+    words = hashed_columns_per_text(table_map.encoding(), [TableColumn(name) for name in names], begins)
 
     columns, learned_columns = [], []
     for name in names:
@@ -179,11 +185,13 @@ def describe(rows: RawRows | Iterable[RawRows], spec: dict[str, Any] | None = No
         learned_columns.append(column)
         problems += [problem] if problem else []
     # For the map `text` the scatter is always diagonal, so there is no note.
-    note = "" if (spec or {}).get("map") == "text" else diagonal_reason(table_map.encoding(), learned_columns)
+    note = (
+        "" if (spec or {}).get("map") == "text" else reason_for_diagonal_scatter(table_map.encoding(), learned_columns)
+    )
     return TableReport(sum(batch.rows for batch in batches), tuple(columns), tuple(problems), note)
 
 
-def _table_map(spec: dict[str, Any]) -> Table:
+def _table_map_from_spec(spec: dict[str, Any]) -> Table:
     """Return a Table map with the parameters of a spec.
 
     spec: spec of the map `table` or `text`. From a spec of `text`, only the number of hashed words
@@ -196,7 +204,7 @@ def _table_map(spec: dict[str, Any]) -> Table:
     return Table(n_words=text.n_features, as_={text.column: "text"} if text.column else None)
 
 
-def _infer_kind(name: str, batches: list[RawColumn | None], table_map: Table) -> InferredKind:
+def _infer_kind_from_batches(name: str, batches: list[RawColumn | None], table_map: Table) -> InferredKind:
     """Return the inferred kind of a column.
 
     The first batch with a value of the column decides.
@@ -205,7 +213,7 @@ def _infer_kind(name: str, batches: list[RawColumn | None], table_map: Table) ->
     batches: values of the column in each batch. None for a batch without the column.
     table_map: map with the kinds that the user declares.
     """
-    inferred = infer_kind(name, batches[0] or _empty_column(), table_map.overrides())
+    inferred = infer_kind(name, batches[0] or _column_without_rows(), table_map.overrides())
     for values in filter(None, batches):
         inferred = inferred if inferred.kind else infer_kind(name, values, table_map.overrides())
     return inferred
@@ -229,7 +237,7 @@ class _ReportedColumn(NamedTuple):
 
 
 def _report_column(
-    name: str, batches: list[RawColumn | None], inferred: InferredKind, table_map: Table, words: int
+    name: str, batches: list[RawColumn | None], inferred: InferredKind, table_map: Table, n_hashed_words: int
 ) -> _ReportedColumn:
     """Return the report on a column, its statistics and an error.
 
@@ -237,7 +245,7 @@ def _report_column(
     batches: values of the column in each batch. None for a batch without the column.
     inferred: kind of the column.
     table_map: map by which the column is encoded.
-    words: number of hashed words, if the column is a text.
+    n_hashed_words: number of hashed words, if the column is a text.
     """
     encoding, column, width, problem = table_map.encoding(), TableColumn(name), 0, ""
     values, missing = set[object](), 0
@@ -247,21 +255,30 @@ def _report_column(
         values |= set(batch.labels if batch.kind == "text" else np.unique(batch.values[~batch.missing]).tolist())
         missing += int(batch.missing.sum())
         if inferred.kind and not column.kind:
-            column, width = with_kind(column, inferred.kind, words, width)
+            column, width = set_kind_and_add_columns(column, inferred.kind, n_hashed_words, width)
         try:
             if column.is_encoded and not problem:
-                column, width = with_values(column, converted_values(column, batch, len(batch.values)), encoding, width)
+                column, width = update_column_statistics(
+                    column, convert_values_to_kind(column, batch, len(batch.values)), encoding, width
+                )
         except StreamDRError as e:
             problem = str(e)
 
     description = _describe_encoding(column, table_map)
     report = ColumnReport(
-        name, inferred.kind, inferred.why, description, width, len(values), missing, _changing_arguments(column)
+        name,
+        inferred.kind,
+        inferred.why,
+        description,
+        width,
+        len(values),
+        missing,
+        _arguments_changing_encoding(column),
     )
     return _ReportedColumn(report, column, problem)
 
 
-def _empty_column() -> RawColumn:
+def _column_without_rows() -> RawColumn:
     """Return a column without rows."""
     return RawColumn("number", np.zeros(0))
 
@@ -284,7 +301,7 @@ def _describe_encoding(column: TableColumn, table_map: Table) -> str:
     return cycles.get(column.kind, "number") + gaps if column.is_encoded else ""
 
 
-def _changing_arguments(column: TableColumn) -> tuple[str, ...]:
+def _arguments_changing_encoding(column: TableColumn) -> tuple[str, ...]:
     """Return arguments that would change a column's encoding.
 
     They are arguments of the feature map `table`, which the report on the column shows. Some

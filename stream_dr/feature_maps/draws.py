@@ -17,54 +17,54 @@ from scipy.special import ndtri
 from stream_dr.errors import InvalidParameter
 
 
-def open_uniforms(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
+def draw_uniforms(seed: int, purpose_id: int, first_index: int, n_indices: int, draws_per_index: int = 1) -> np.ndarray:
     """Return uniform random numbers (count, each) float64 in (0, 1).
 
     Row i belongs to the index first + i, and does not depend on other rows. An index is, for
     example, the number of a feature.
 
     seed: seed from the user.
-    purpose: number that identifies the use of the random numbers. Two uses with one seed get
+    purpose_id: number that identifies the use of the random numbers. Two uses with one seed get
         different random numbers.
-    first: first index.
-    count: number of indices.
-    each: number of random numbers for each index.
+    first_index: first index.
+    n_indices: number of indices.
+    draws_per_index: number of random numbers for each index.
     """
-    blocks = -(-each // 4)
-    philox = np.random.Philox(key=(seed % 2**64) | (purpose << 64), counter=first * blocks)
-    raw = philox.random_raw(count * blocks * 4).reshape(count, blocks * 4)[:, :each]
+    blocks = -(-draws_per_index // 4)
+    philox = np.random.Philox(key=(seed % 2**64) | (purpose_id << 64), counter=first_index * blocks)
+    raw = philox.random_raw(n_indices * blocks * 4).reshape(n_indices, blocks * 4)[:, :draws_per_index]
     return ((raw >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
 
 
-def normals(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
+def draw_normals(seed: int, purpose_id: int, first_index: int, n_indices: int, draws_per_index: int = 1) -> np.ndarray:
     """Return standard normal random numbers (count, each) float64.
 
     Row i belongs to the index first + i, and does not depend on other rows.
 
     seed: seed from the user.
-    purpose: number that identifies the use of the random numbers.
-    first: first index.
-    count: number of indices.
-    each: number of random numbers for each index.
+    purpose_id: number that identifies the use of the random numbers.
+    first_index: first index.
+    n_indices: number of indices.
+    draws_per_index: number of random numbers for each index.
     """
-    return ndtri(open_uniforms(seed, purpose, first, count, each))
+    return ndtri(draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index))
 
 
-def cauchys(seed: int, purpose: int, first: int, count: int, each: int = 1) -> np.ndarray:
+def draw_cauchys(seed: int, purpose_id: int, first_index: int, n_indices: int, draws_per_index: int = 1) -> np.ndarray:
     """Return standard Cauchy random numbers (count, each) float64.
 
     Row i belongs to the index first + i, and does not depend on other rows.
 
     seed: seed from the user.
-    purpose: number that identifies the use of the random numbers.
-    first: first index.
-    count: number of indices.
-    each: number of random numbers for each index.
+    purpose_id: number that identifies the use of the random numbers.
+    first_index: first index.
+    n_indices: number of indices.
+    draws_per_index: number of random numbers for each index.
     """
-    return np.tan(np.pi * (open_uniforms(seed, purpose, first, count, each) - 0.5))
+    return np.tan(np.pi * (draw_uniforms(seed, purpose_id, first_index, n_indices, draws_per_index) - 0.5))
 
 
-def finite_number(value: Any) -> bool:
+def is_finite_number(value: Any) -> bool:
     """Return True if a value is a finite number.
 
     The number must be finite as a float64. A bool does not count as a number.

@@ -12,8 +12,8 @@ class FeatureMap(ABC):
     """Parameters of a feature map, and methods that map rows.
 
     A map without running statistics also has `apply(X, width, names)`, which returns the mapped
-    rows (rows, out_features) of rows X, dense or CSR. `width` is the number of features of the
-    stream so far. `names` are the names of the columns, or None.
+    rows (rows, max_mapped_columns) of rows X, dense or CSR. `width` is the number of features of
+    the stream so far. `names` are the names of the columns, or None.
 
     Attributes
     ----------
@@ -31,12 +31,12 @@ class FeatureMap(ABC):
     learns: ClassVar[bool] = False
 
     @property
-    def fixed_width(self) -> bool:
+    def width_is_fixed_at_start(self) -> bool:
         """True if the first row fixes the number of features."""
         return False
 
     @property
-    def settled(self) -> bool:
+    def has_final_parameters(self) -> bool:
         """True if all parameters of the map have their final values.
 
         False if a parameter is computed from the first batch.
@@ -58,7 +58,7 @@ class FeatureMap(ABC):
         X: (rows, features), the first rows of the stream.
         """
 
-    def is_decided_as(self, other: "FeatureMap") -> bool:
+    def could_become_after_batch(self, other: "FeatureMap") -> bool:
         """Return True if this map can become `other`.
 
         After the first batch, `decided` replaces a map by a map with final parameters. So the two
@@ -69,7 +69,7 @@ class FeatureMap(ABC):
         return False
 
     @abstractmethod
-    def out_features(self, width: int) -> int:
+    def max_mapped_columns(self, width: int) -> int:
         """Return the largest number of columns of mapped rows.
 
         width: number of features of the rows before mapping, 0 if unknown.
@@ -80,10 +80,10 @@ class FeatureMap(ABC):
         """Raise InvalidParameter if a parameter is outside its range."""
 
     @abstractmethod
-    def bytes(self, width: int) -> int:
+    def bytes(self, n_input_columns: int) -> int:
         """Return the memory of the feature map in bytes.
 
         The memory of the rows is not counted.
 
-        width: number of features of the rows before mapping.
+        n_input_columns: number of features of the rows before mapping.
         """

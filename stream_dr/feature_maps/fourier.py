@@ -30,7 +30,7 @@ import scipy.sparse as sp
 from scipy.special import gammaincinv
 
 from stream_dr.errors import InvalidParameter, NarrowKernel
-from stream_dr.feature_maps.draws import cauchys, check_seed, finite_number, normals, open_uniforms
+from stream_dr.feature_maps.draws import check_seed, draw_cauchys, draw_normals, draw_uniforms, is_finite_number
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.matern import check_nu, matern
 from stream_dr.rows.block import Block, Rows
@@ -91,12 +91,12 @@ class RandomFourier(FeatureMap):
     nu: float = 1.5
 
     @property
-    def fixed_width(self) -> bool:
+    def width_is_fixed_at_start(self) -> bool:
         """True if the first row fixes the number of features."""
         return self.orthogonal
 
     @property
-    def settled(self) -> bool:
+    def has_final_parameters(self) -> bool:
         """True if gamma is a number.
 
         False if gamma is computed from the first batch.
@@ -111,7 +111,7 @@ class RandomFourier(FeatureMap):
 
         block: the first batch.
         """
-        if self.settled:
+        if self.has_final_parameters:
             return self
         # Sparse rows without a declared width may get wider, so their width is not used.
         declared = not block.sparse or block.width_stated
@@ -126,7 +126,7 @@ class RandomFourier(FeatureMap):
         X: (rows, features), the first rows of the stream.
         """
         gamma = float(self.gamma or 0.0)
-        distance = _median_distance(X, self.kernel)
+        distance = _median_row_distance(X, self.kernel)
         value = float(
             matern(np.array(distance), gamma, self.nu) if self.kernel == "matern" else np.exp(-gamma * distance)
         )
@@ -138,15 +138,19 @@ class RandomFourier(FeatureMap):
                 stacklevel=2,
             )
 
-    def is_decided_as(self, other: FeatureMap) -> bool:
+    def could_become_after_batch(self, other: FeatureMap) -> bool:
         """Return True if this map can become `other`.
 
         The gamma of this map must be None, the gamma of `other` a number, and all other parameters
         equal.
         """
-        return not self.settled and isinstance(other, RandomFourier) and replace(other, gamma=self.gamma) == self
+        return (
+            not self.has_final_parameters
+            and isinstance(other, RandomFourier)
+            and replace(other, gamma=self.gamma) == self
+        )
 
-    def out_features(self, width: int) -> int:
+    def max_mapped_columns(self, width: int) -> int:
         """Return the number D of columns of mapped rows.
 
         width: not used.
@@ -165,7 +169,7 @@ class RandomFourier(FeatureMap):
                 f"kernel={self.kernel!r} of random_fourier; it must be 'rbf', 'laplace' or 'matern'."
             )
         check_nu("random_fourier", self.nu)
-        if gamma is not None and not (finite_number(gamma) and gamma > 0):
+        if gamma is not None and not (is_finite_number(gamma) and gamma > 0):
             raise InvalidParameter(f"gamma={gamma!r} of random_fourier; it must be a finite number > 0, or None.")
         if not isinstance(self.orthogonal, bool) or (self.orthogonal and self.kernel != "rbf"):
             raise InvalidParameter(
@@ -173,16 +177,16 @@ class RandomFourier(FeatureMap):
             )
         check_seed(self.seed)
 
-    def apply(self, X: Rows, width: int, names: tuple[str, ...] | None = None) -> np.ndarray:
+    def apply(self, X: Rows, n_stream_features: int, names: tuple[str, ...] | None = None) -> np.ndarray:
         """Return the features φ (rows, D) float64 of rows.
 
         The features of a frequency ω are 0 in rows x for which |ωᵀx| is above `FARTHEST`.
 
         X: (rows, features), dense or CSR.
-        width: number of features of the stream so far.
+        n_stream_features: number of features of the stream so far.
         names: not used.
         """
-        omega = frequencies(self, width if self.orthogonal else _next_power_of_2(X.shape[1]))
+        omega = frequencies(self, n_stream_features if self.orthogonal else _power_of_2_at_least(X.shape[1]))
         angles = np.asarray(X @ omega[: X.shape[1]])
         far = np.abs(angles) > FARTHEST
 
@@ -195,44 +199,46 @@ class RandomFourier(FeatureMap):
             out[np.hstack([far, far])] = 0.0
         return out
 
-    def bytes(self, width: int) -> int:
+    def bytes(self, n_input_columns: int) -> int:
         """Return the memory of the frequencies in bytes.
 
         The memory is 4 · features · D bytes, where D is the number of columns of mapped rows. The
         number of features is rounded up to a power of 2, except in the orthogonal variant.
 
-        width: number of features of the rows before mapping.
+        n_input_columns: number of features of the rows before mapping.
         """
-        return 4 * self.n_features * (width if self.orthogonal else _next_power_of_2(width))
+        return 4 * self.n_features * (n_input_columns if self.orthogonal else _power_of_2_at_least(n_input_columns))
 
 
 @lru_cache(maxsize=8)
-def frequencies(spec: RandomFourier, width: int) -> np.ndarray:
+def frequencies(fourier_map: RandomFourier, n_features: int) -> np.ndarray:
     """Return the random frequencies of a map.
 
     The frequencies are (width, D/2) float64, read-only, where D is the number of columns of mapped
     rows. Row i depends only on the seed and i, except in the orthogonal variant.
 
-    spec: the map. Its gamma must be a number.
-    width: number of features of the rows before mapping.
+    fourier_map: the map. Its gamma must be a number.
+    n_features: number of features of the rows before mapping.
     """
-    half = spec.n_features // 2
-    gamma = float(spec.gamma)  # type: ignore[arg-type]
-    if spec.orthogonal:
-        omega = np.sqrt(2.0 * gamma) * _orthogonal_frequencies(width, half, spec.seed)
-    elif spec.kernel == "rbf":
-        omega = np.sqrt(2.0 * gamma) * normals(spec.seed, SPECTRUM, 0, width, half)
-    elif spec.kernel == "matern":
+    half = fourier_map.n_features // 2
+    gamma = float(fourier_map.gamma)  # type: ignore[arg-type]
+    if fourier_map.orthogonal:
+        omega = np.sqrt(2.0 * gamma) * _draw_orthogonal_frequencies(n_features, half, fourier_map.seed)
+    elif fourier_map.kernel == "rbf":
+        omega = np.sqrt(2.0 * gamma) * draw_normals(fourier_map.seed, SPECTRUM, 0, n_features, half)
+    elif fourier_map.kernel == "matern":
         # Normals divided by the root of a χ² variable have a multivariate t distribution.
-        freedom = 2.0 * gammaincinv(spec.nu, open_uniforms(spec.seed, FREEDOM, 0, half)[:, 0])
-        omega = np.sqrt(4.0 * gamma * spec.nu / freedom) * normals(spec.seed, SPECTRUM, 0, width, half)
+        freedom = 2.0 * gammaincinv(fourier_map.nu, draw_uniforms(fourier_map.seed, FREEDOM, 0, half)[:, 0])
+        omega = np.sqrt(4.0 * gamma * fourier_map.nu / freedom) * draw_normals(
+            fourier_map.seed, SPECTRUM, 0, n_features, half
+        )
     else:
-        omega = gamma * cauchys(spec.seed, SPECTRUM, 0, width, half)
+        omega = gamma * draw_cauchys(fourier_map.seed, SPECTRUM, 0, n_features, half)
     omega.flags.writeable = False
     return omega
 
 
-def _median_distance(X: Rows, kernel: str) -> float:
+def _median_row_distance(X: Rows, kernel: str) -> float:
     """Return the median distance of two rows of X.
 
     The distance is |x − x'|₁ for the Laplace kernel, and |x − x'|² for the others. At most 200
@@ -262,33 +268,33 @@ def _median_distance(X: Rows, kernel: str) -> float:
     return float(np.median(distances[np.triu_indices(len(chosen), 1)]))
 
 
-def _orthogonal_frequencies(width: int, count: int, seed: int) -> np.ndarray:
+def _draw_orthogonal_frequencies(n_features: int, n_frequencies: int, seed: int) -> np.ndarray:
     """Return random frequencies that are orthogonal within blocks.
 
-    The frequencies are the columns of the result (width, count). A block has at most `width`
+    The frequencies are the columns of the result (width, count). A block has at most `n_features`
     columns. The lengths of the columns are distributed like the lengths of standard normal
-    vectors. Raises InvalidParameter if `width` is above MOST_ORTHOGONAL.
+    vectors. Raises InvalidParameter if `n_features` is above MOST_ORTHOGONAL.
 
-    width: number of features.
-    count: number of frequencies.
+    n_features: number of features.
+    n_frequencies: number of frequencies.
     """
-    if width > MOST_ORTHOGONAL:
+    if n_features > MOST_ORTHOGONAL:
         raise InvalidParameter(
-            f"{width} features; the orthogonal variant takes at most {MOST_ORTHOGONAL}. Set orthogonal to false."
+            f"{n_features} features; the orthogonal variant takes at most {MOST_ORTHOGONAL}. Set orthogonal to false."
         )
     blocks = []
-    for b, start in enumerate(range(0, count, max(1, width))):
-        size = min(width, count - start)
-        q, r = np.linalg.qr(normals(seed, SPECTRUM + 100 * b, 0, width, size))
+    for b, start in enumerate(range(0, n_frequencies, max(1, n_features))):
+        size = min(n_features, n_frequencies - start)
+        q, r = np.linalg.qr(draw_normals(seed, SPECTRUM + 100 * b, 0, n_features, size))
         blocks.append(q * np.sign(np.diag(r)))
-    lengths = np.sqrt(2.0 * gammaincinv(width / 2.0, open_uniforms(seed, LENGTHS, 0, count)[:, 0]))
-    return np.hstack(blocks) * lengths if width else np.zeros((0, count))
+    lengths = np.sqrt(2.0 * gammaincinv(n_features / 2.0, draw_uniforms(seed, LENGTHS, 0, n_frequencies)[:, 0]))
+    return np.hstack(blocks) * lengths if n_features else np.zeros((0, n_frequencies))
 
 
-def _next_power_of_2(width: int) -> int:
-    """Return the smallest power of 2 that is at least `width`.
+def _power_of_2_at_least(n_features: int) -> int:
+    """Return the smallest power of 2 that is at least `n_features`.
 
     Frequencies are drawn for this number of features. So they are seldom drawn again if the number
     of features of a stream grows.
     """
-    return 1 << max(0, int(width) - 1).bit_length()
+    return 1 << max(0, int(n_features) - 1).bit_length()

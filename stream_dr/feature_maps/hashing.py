@@ -46,7 +46,7 @@ class Hashing(FeatureMap):
     by_name: ClassVar[bool] = True
     sparse: ClassVar[bool] = True
 
-    def out_features(self, width: int) -> int:
+    def max_mapped_columns(self, width: int) -> int:
         """Return the number of columns of hashed rows.
 
         width: not used.
@@ -61,11 +61,11 @@ class Hashing(FeatureMap):
         if not isinstance(self.alternate_sign, bool):
             raise InvalidParameter(f"alternate_sign={self.alternate_sign!r} of hashing; it must be a bool.")
 
-    def apply(self, X: Rows, width: int, names: tuple[str, ...] | None = None) -> sp.csr_matrix:
+    def apply(self, X: Rows, n_stream_features: int, names: tuple[str, ...] | None = None) -> sp.csr_matrix:
         """Return hashed rows (rows, n_features), CSR float64.
 
         X: (rows, features), dense or CSR.
-        width: not used.
+        n_stream_features: not used.
         names: names of the columns of X. If None, the names are the numbers of the columns.
         """
         X = sp.csr_matrix(X).astype(np.float64)
@@ -73,42 +73,46 @@ class Hashing(FeatureMap):
         if names is None:
             used, indices = np.unique(X.indices, return_inverse=True)
             X = sp.csr_matrix((X.data, indices, X.indptr), shape=(X.shape[0], len(used)))
-        table = hash_table(self, tuple(names)) if names is not None else _hash_table(self, map(str, used.tolist()))
+        table = (
+            cached_name_hashing_matrix(self, tuple(names))
+            if names is not None
+            else _name_hashing_matrix(self, map(str, used.tolist()))
+        )
         hashed = sp.csr_matrix(X @ table)
         hashed.sum_duplicates()
         return hashed
 
-    def bytes(self, width: int) -> int:
+    def bytes(self, n_input_columns: int) -> int:
         """Return an estimate of the map's memory in bytes.
 
         The estimate is 12 bytes for each feature.
 
-        width: number of features of the rows before hashing.
+        n_input_columns: number of features of the rows before hashing.
         """
-        return 12 * width
+        return 12 * n_input_columns
 
 
-def _hash_table(spec: Hashing, names: Iterable[str]) -> sp.csr_matrix:
+def _name_hashing_matrix(hashing: Hashing, names: Iterable[str]) -> sp.csr_matrix:
     """Return the matrix by which rows are multiplied to hash them.
 
     The matrix is CSR (names, n_features). The row of a name has 1 or −1 in the column to which the
     name is hashed.
 
-    spec: the map.
+    hashing: the map.
     names: names of the features.
     """
     from sklearn.feature_extraction import FeatureHasher
 
-    hasher = FeatureHasher(spec.n_features, input_type="string", alternate_sign=spec.alternate_sign)
+    hasher = FeatureHasher(hashing.n_features, input_type="string", alternate_sign=hashing.alternate_sign)
     words = [[name] for name in names]
-    return hasher.transform(words).tocsr() if words else sp.csr_matrix((0, spec.n_features))
+    return hasher.transform(words).tocsr() if words else sp.csr_matrix((0, hashing.n_features))
 
 
-hash_table = lru_cache(maxsize=64)(_hash_table)
-"""`_hash_table` with a cache, for column names that are the same in every batch."""
+cached_name_hashing_matrix = lru_cache(maxsize=64)(_name_hashing_matrix)
+"""`_name_hashing_matrix` with a cache, for column names that are the same in every batch."""
 
 
-def named_rows(X: Sequence[Mapping[Hashable, object]]) -> tuple[sp.csr_matrix, tuple[str, ...]]:
+def dicts_to_sparse_rows(dicts: Sequence[Mapping[Hashable, object]]) -> tuple[sp.csr_matrix, tuple[str, ...]]:
     """Return dicts as sparse rows, and the names of their columns.
 
     The rows are CSR (rows, names) float64. The names are in order of first appearance. A bool
@@ -119,27 +123,29 @@ def named_rows(X: Sequence[Mapping[Hashable, object]]) -> tuple[sp.csr_matrix, t
     indptr = [0]
     indices: list[int] = []
     values: list[float] = []
-    for i, row in enumerate(X):
+    for i, row in enumerate(dicts):
         for key, item in row.items():
             name, value = (f"{key}={item}", 1.0) if isinstance(item, str) else (str(key), item)
             indices.append(places.setdefault(name, len(places)))
-            values.append(_number(value, key, i))
+            values.append(_value_as_float(value, key, i))
         indptr.append(len(indices))
 
-    matrix = sp.csr_matrix((np.asarray(values, dtype=np.float64), indices, indptr), shape=(len(X), len(places)))
+    matrix = sp.csr_matrix((np.asarray(values, dtype=np.float64), indices, indptr), shape=(len(dicts), len(places)))
     matrix.sum_duplicates()
     return matrix, tuple(places)
 
 
-def _number(value: Any, key: Hashable, row: int) -> float:
+def _value_as_float(value: Any, feature_name: Hashable, row: int) -> float:
     """Return a value as a float.
 
     Raises InvalidRows if the value is not a number.
 
-    key: name of the feature, for the message.
+    feature_name: name of the feature, for the message.
     row: number of the row, for the message.
     """
     try:
         return float(value)
     except (TypeError, ValueError) as e:
-        raise InvalidRows(f"row {row}, feature {key!r} is {value!r}; values must be numbers, strings or bools.") from e
+        raise InvalidRows(
+            f"row {row}, feature {feature_name!r} is {value!r}; values must be numbers, strings or bools."
+        ) from e

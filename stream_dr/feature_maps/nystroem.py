@@ -39,7 +39,7 @@ from stream_dr.checks import (
     field_error,
 )
 from stream_dr.errors import InvalidParameter, StreamDRError, width_mismatch
-from stream_dr.feature_maps.draws import check_seed, finite_number, open_uniforms
+from stream_dr.feature_maps.draws import check_seed, draw_uniforms, is_finite_number
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.matern import check_nu, matern
 from stream_dr.rows.block import Block, Rows, check_finite
@@ -100,22 +100,22 @@ class Landmarks(NamedTuple):
     indices: np.ndarray | None = None
     indptr: np.ndarray | None = None
 
-    def check(self, width: int, most: int) -> None:
+    def check(self, n_features: int, max_landmarks: int) -> None:
         """Raise DamagedFile unless the landmarks are valid.
 
         The arrays must fit each other, the number of features and the number of landmarks.
 
-        width: number of features.
-        most: largest number of landmarks.
+        n_features: number of features.
+        max_landmarks: largest number of landmarks.
         """
-        check_equal(self, "n_features", width)
+        check_equal(self, "n_features", n_features)
         check_within(self, 0, MOST_ROWS, "seen", "picked")
-        m = min(len(self.factor), most)
+        m = min(len(self.factor), max_landmarks)
         check_array_shapes(self, np.float64, factor=(m, m))
         check_finite_arrays(self, "factor")
         if not (np.diagonal(self.factor) > 0.0).all():
             raise field_error(self, "factor", "not above 0 on the diagonal", "a Cholesky factor")
-        check_csr_arrays(self, m, width)
+        check_csr_arrays(self, m, n_features)
 
     @property
     def rows(self) -> Rows:
@@ -126,14 +126,14 @@ class Landmarks(NamedTuple):
 
     def same(self, other: "Landmarks") -> bool:
         """Return True if `other` has equal rows in equal order."""
-        return _row_keys(self.rows) == _row_keys(other.rows)
+        return _rows_as_hashable_bytes(self.rows) == _rows_as_hashable_bytes(other.rows)
 
     def among(self, X: Rows) -> bool:
         """Return True if any row of X is a landmark.
 
         X: (rows, features), dense or CSR.
         """
-        return not set(_row_keys(self.rows)).isdisjoint(_row_keys(X))
+        return not set(_rows_as_hashable_bytes(self.rows)).isdisjoint(_rows_as_hashable_bytes(X))
 
 
 class _DrawnRows(NamedTuple):
@@ -199,7 +199,7 @@ class Nystroem(FeatureMap):
         """
         return int(self.landmarks) if isinstance(self.landmarks, int | np.integer) else len(self.landmarks)
 
-    def out_features(self, width: int) -> int:
+    def max_mapped_columns(self, width: int) -> int:
         """Return the number of coordinates, one for each landmark row.
 
         A coordinate is 0 until its landmark has been drawn.
@@ -214,7 +214,7 @@ class Nystroem(FeatureMap):
             raise InvalidParameter(f"landmarks={self.landmarks!r} of nystroem; it must be a number or a list of rows.")
         if not 1 <= self.most <= MOST_LANDMARKS:
             raise InvalidParameter(f"{self.most} landmarks of nystroem; there must be 1 to {MOST_LANDMARKS:,}.")
-        check_kernel("nystroem", self.gamma, self.degree, self.coef0)
+        check_kernel_parameters("nystroem", self.gamma, self.degree, self.coef0)
         check_nu("nystroem", self.nu)
         if self.kernel not in KERNELS:
             raise InvalidParameter(f"kernel={self.kernel!r} of nystroem; it must be one of {', '.join(KERNELS)}.")
@@ -225,29 +225,35 @@ class Nystroem(FeatureMap):
             raise InvalidParameter(f"first={first!r} of nystroem; landmarks that are given are not drawn.")
         check_seed(self.seed)
         if not self.draws_landmarks:
-            landmark_rows(self.landmarks)
+            parse_landmark_rows(self.landmarks)
 
-    def bytes(self, width: int) -> int:
+    def bytes(self, n_input_columns: int) -> int:
         """Return the largest memory of the landmarks, in bytes.
 
         The landmark rows and the Cholesky factor of their kernel matrix take
         8 · landmarks · (features + landmarks) bytes. Rows of more than 4,096 features are assumed
         to be sparse, with 4,096 entries of 12 bytes each.
 
-        width: number of features of the rows before mapping.
+        n_input_columns: number of features of the rows before mapping.
         """
-        return self.most * ((8 * width if width <= _WIDEST_DENSE else 12 * _WIDEST_DENSE) + 8 * self.most)
+        return self.most * (
+            (8 * n_input_columns if n_input_columns <= _WIDEST_DENSE else 12 * _WIDEST_DENSE) + 8 * self.most
+        )
 
-    def begin(self) -> Landmarks:
+    def initial_landmarks(self) -> Landmarks:
         """Return the landmarks before the first row of the stream.
 
         The result has the landmarks that the spec lists. It is empty if landmarks are drawn from
         the stream.
         """
         nothing = Landmarks(0, 0, 0, np.zeros((0, 0)), np.zeros((0, 0)))
-        return nothing if self.draws_landmarks else _add_landmarks(self, nothing, landmark_rows(self.landmarks))
+        return (
+            nothing
+            if self.draws_landmarks
+            else _add_independent_landmarks(self, nothing, parse_landmark_rows(self.landmarks))
+        )
 
-    def grown(self, landmarks: Landmarks, block: Block) -> Landmarks:
+    def add_landmarks_from_batch(self, landmarks: Landmarks, block: Block) -> Landmarks:
         """Return the landmarks with new landmarks from a batch.
 
         If the spec lists the landmarks, only the number of features is updated. Raises
@@ -263,13 +269,15 @@ class Nystroem(FeatureMap):
                 raise width_mismatch(block.features, landmarks.n_features)
             return landmarks._replace(n_features=width)
 
-        chosen, picked = self._drawn_rows(landmarks, block)
+        chosen, picked = self._draw_landmark_rows(landmarks, block)
 
         # Add the drawn rows in groups, so that the kernel matrix of a group stays small.
         seen = landmarks.seen + block.rows
         for start in range(0, len(chosen), _AT_ONCE):
-            landmarks = _add_landmarks(self, landmarks, block.X[chosen[start : start + _AT_ONCE]])
-        return landmarks._replace(seen=seen, picked=picked, n_features=width, **_arrays_of_width(landmarks, width))
+            landmarks = _add_independent_landmarks(self, landmarks, block.X[chosen[start : start + _AT_ONCE]])
+        return landmarks._replace(
+            seen=seen, picked=picked, n_features=width, **_widen_dense_landmarks(landmarks, width)
+        )
 
     def coordinates(self, landmarks: Landmarks, X: Rows) -> np.ndarray:
         """Return the coordinates of rows on the landmarks.
@@ -303,7 +311,7 @@ class Nystroem(FeatureMap):
         from sklearn.metrics import pairwise as kernels
 
         width = max(A.shape[1], B.shape[1])
-        A, B = (_pad_columns(M.astype(np.float64, copy=False), width) for M in (A, B))
+        A, B = (_pad_with_zero_columns(M.astype(np.float64, copy=False), width) for M in (A, B))
         if self.kernel == "linear":
             return np.asarray(kernels.linear_kernel(A, B))
         if self.kernel == "polynomial":
@@ -320,7 +328,7 @@ class Nystroem(FeatureMap):
         kernel = kernels.rbf_kernel if self.kernel == "rbf" else kernels.laplacian_kernel
         return np.asarray(kernel(A, B, gamma=self.gamma))
 
-    def _drawn_rows(self, landmarks: Landmarks, block: Block) -> _DrawnRows:
+    def _draw_landmark_rows(self, landmarks: Landmarks, block: Block) -> _DrawnRows:
         """Draw rows of a batch that are to become landmarks.
 
         Rows are drawn from the first `self.first` rows of the stream with equal probability
@@ -335,7 +343,7 @@ class Nystroem(FeatureMap):
         if len(landmarks.factor) == self.most:
             return _DrawnRows(np.zeros(0, dtype=np.int64), picked)
 
-        draws = open_uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0]
+        draws = draw_uniforms(self.seed, _LANDMARK_DRAW, landmarks.seen, block.rows)[:, 0]
         chosen = []
         for i in range(block.rows):
             remaining = first - landmarks.seen - i
@@ -347,74 +355,74 @@ class Nystroem(FeatureMap):
         return _DrawnRows(np.array(chosen, dtype=np.int64), picked)
 
 
-def check_kernel(name: str, gamma: float, degree: int, coef0: float) -> None:
+def check_kernel_parameters(map_name: str, gamma: float, degree: int, coef0: float) -> None:
     """Raise InvalidParameter if a kernel parameter is invalid.
 
-    name: name of the feature map, for the message.
+    map_name: name of the feature map, for the message.
     gamma: parameter γ, which must be above 0.
     degree: degree of the polynomial kernel, which must be from 1 to 20.
     coef0: constant of the polynomial kernel, which must be at least 0.
     """
-    if not finite_number(gamma) or gamma <= 0:
-        raise InvalidParameter(f"gamma={gamma!r} of {name}; it must be a finite number > 0.")
+    if not is_finite_number(gamma) or gamma <= 0:
+        raise InvalidParameter(f"gamma={gamma!r} of {map_name}; it must be a finite number > 0.")
     if isinstance(degree, bool) or not isinstance(degree, int | np.integer) or not 1 <= degree <= 20:
-        raise InvalidParameter(f"degree={degree!r} of {name}; it must be an integer from 1 to 20.")
-    if not finite_number(coef0) or coef0 < 0:
-        raise InvalidParameter(f"coef0={coef0!r} of {name}; it must be a finite number ≥ 0.")
+        raise InvalidParameter(f"degree={degree!r} of {map_name}; it must be an integer from 1 to 20.")
+    if not is_finite_number(coef0) or coef0 < 0:
+        raise InvalidParameter(f"coef0={coef0!r} of {map_name}; it must be a finite number ≥ 0.")
 
 
-def landmark_rows(rows: Any) -> Rows:
+def parse_landmark_rows(landmarks: Any) -> Rows:
     """Return the landmarks of a spec as rows (landmarks, features).
 
     The result is an ndarray or CSR. Raises InvalidParameter.
 
-    rows: landmarks as an array, sparse matrix, table or lists.
+    landmarks: landmarks as an array, sparse matrix, table or lists.
     """
     try:
-        if not any(isinstance(row, Mapping) for row in rows):
-            return as_rows(rows)[0]
-        indptr = np.cumsum([0, *(len(row["indices"]) for row in rows)])
-        entries = [[v for row in rows for v in row[name]] for name in ("values", "indices")]
+        if not any(isinstance(row, Mapping) for row in landmarks):
+            return as_rows(landmarks)[0]
+        indptr = np.cumsum([0, *(len(row["indices"]) for row in landmarks)])
+        entries = [[v for row in landmarks for v in row[name]] for name in ("values", "indices")]
         return as_rows(sp.csr_matrix((np.asarray(entries[0], dtype=np.float64), entries[1], indptr)))[0]
     except (StreamDRError, KeyError, TypeError, ValueError) as e:
         raise InvalidParameter(f"landmarks of nystroem are not rows of numbers ({e}).") from e
 
 
-def landmarks_json(rows: Any) -> int | list[Any]:
+def landmarks_to_json(landmarks: Any) -> int | list[Any]:
     """Return landmarks as JSON types, in the form of a spec.
 
-    rows: number of landmarks, or the landmarks as an ndarray, sparse matrix, table or lists.
+    landmarks: number of landmarks, or the landmarks as an ndarray, sparse matrix, table or lists.
 
     Raises InvalidParameter.
     """
-    if isinstance(rows, int | np.integer):
-        return int(rows)
-    if isinstance(rows, Sequence) and any(isinstance(row, Mapping) for row in rows):
-        return list(rows)
+    if isinstance(landmarks, int | np.integer):
+        return int(landmarks)
+    if isinstance(landmarks, Sequence) and any(isinstance(row, Mapping) for row in landmarks):
+        return list(landmarks)
     try:
-        X = as_rows(rows)[0]
+        X = as_rows(landmarks)[0]
     except StreamDRError as e:
-        raise InvalidParameter(f"landmarks={rows!r} of nystroem; it must be a number or rows ({e}).") from e
+        raise InvalidParameter(f"landmarks={landmarks!r} of nystroem; it must be a number or rows ({e}).") from e
     if not sp.issparse(X):
         return list(X.tolist())
     return [{"indices": X[i].indices.tolist(), "values": X[i].data.tolist()} for i in range(X.shape[0])]
 
 
-def _add_landmarks(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
+def _add_independent_landmarks(nystroem_map: Nystroem, landmarks: Landmarks, candidate_rows: Rows) -> Landmarks:
     """Return the landmarks with rows added.
 
     A row is skipped if it lies in the span of the earlier landmarks. Rows are added until the
     largest number of landmarks is reached.
 
-    spec: the map.
+    nystroem_map: the map.
     landmarks: landmarks so far.
-    X: (rows, features), rows to add.
+    candidate_rows: (rows, features), rows to add.
     """
     # The remainder is the kernel matrix of the parts of the rows outside the landmarks' span.
     n = len(landmarks.factor)
-    room = spec.most - n
-    known = spec.coordinates(landmarks, X)[:, :n]
-    K = spec.values(X, X)
+    room = nystroem_map.most - n
+    known = nystroem_map.coordinates(landmarks, candidate_rows)[:, :n]
+    K = nystroem_map.values(candidate_rows, candidate_rows)
     remainder = K - known @ known.T
 
     # Factorise the remainder (Cholesky) one column at a time. A row with a small pivot lies in the
@@ -437,16 +445,20 @@ def _add_landmarks(spec: Nystroem, landmarks: Landmarks, X: Rows) -> Landmarks:
     factor[n:, n:] = columns[new][:, : len(new)]
 
     # Append the new rows to the landmarks.
-    width = max(landmarks.n_features, X.shape[1])
-    rows = X[new].astype(np.float64)
+    width = max(landmarks.n_features, candidate_rows.shape[1])
+    rows = candidate_rows[new].astype(np.float64)
     if n:
-        parts = [_pad_columns(landmarks.rows, width), _pad_columns(rows, width)]
+        parts = [_pad_with_zero_columns(landmarks.rows, width), _pad_with_zero_columns(rows, width)]
         sparse = sp.issparse(parts[0])
-        rows = sp.vstack([sp.csr_matrix(p) for p in parts], format="csr") if sparse else np.vstack(_dense(parts))
-    return Landmarks(landmarks.seen, landmarks.picked, width, factor, *_csr_arrays(_pad_columns(rows, width)))
+        rows = (
+            sp.vstack([sp.csr_matrix(p) for p in parts], format="csr") if sparse else np.vstack(_to_dense_arrays(parts))
+        )
+    return Landmarks(
+        landmarks.seen, landmarks.picked, width, factor, *_rows_to_csr_arrays(_pad_with_zero_columns(rows, width))
+    )
 
 
-def _csr_arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+def _rows_to_csr_arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Return the values, indices and indptr of rows in CSR form.
 
     If the rows are dense, the values are the rows themselves, and indices and indptr are None.
@@ -456,18 +468,18 @@ def _csr_arrays(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray |
     return rows.data, rows.indices.astype(np.int32), rows.indptr.astype(np.int64)
 
 
-def _arrays_of_width(landmarks: Landmarks, width: int) -> dict[str, np.ndarray]:
+def _widen_dense_landmarks(landmarks: Landmarks, n_features: int) -> dict[str, np.ndarray]:
     """Return the landmarks' arrays that a new number of features changes.
 
     For dense landmarks, the result is the array `values` with columns of zeros added. For sparse
     landmarks, no array changes, and the result is empty.
 
-    width: new number of features.
+    n_features: new number of features.
     """
-    return {} if landmarks.indices is not None else {"values": _pad_columns(landmarks.values, width)}
+    return {} if landmarks.indices is not None else {"values": _pad_with_zero_columns(landmarks.values, n_features)}
 
 
-def _pad_columns(X: Rows, width: int) -> Rows:
+def _pad_with_zero_columns(X: Rows, width: int) -> Rows:
     """Return rows X with columns of zeros added.
 
     width: number of columns of the returned rows.
@@ -479,11 +491,11 @@ def _pad_columns(X: Rows, width: int) -> Rows:
     return np.pad(X, ((0, 0), (0, width - X.shape[1])))
 
 
-def _dense(parts: list[Rows]) -> list[np.ndarray]:
+def _to_dense_arrays(parts: list[Rows]) -> list[np.ndarray]:
     return [p.toarray() if sp.issparse(p) else p for p in parts]
 
 
-def _row_keys(X: Rows) -> list[bytes]:
+def _rows_as_hashable_bytes(X: Rows) -> list[bytes]:
     """Return the bytes of each row, to find equal rows.
 
     Equal rows have equal bytes, even if one row is dense and the other is CSR. Zeros at the end of

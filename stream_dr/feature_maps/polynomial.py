@@ -23,9 +23,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.feature_maps.draws import check_seed, open_uniforms
+from stream_dr.feature_maps.draws import check_seed, draw_uniforms
 from stream_dr.feature_maps.feature_map import FeatureMap
-from stream_dr.feature_maps.nystroem import check_kernel
+from stream_dr.feature_maps.nystroem import check_kernel_parameters
 from stream_dr.rows.block import Rows, check_finite
 
 SKETCH = 24
@@ -59,18 +59,18 @@ class Polynomial(FeatureMap):
     seed: int = 0
 
     @property
-    def fixed_width(self) -> bool:
+    def width_is_fixed_at_start(self) -> bool:
         """True, because the products depend on the number of features."""
         return True
 
-    def products(self, width: int) -> int:
+    def products(self, n_features: int) -> int:
         """Return the number of different products of `degree` factors.
 
-        The factors are the `width` features and, unless coef0 is 0, a constant.
+        The factors are the `n_features` features and, unless coef0 is 0, a constant.
         """
-        return comb(width + bool(self.coef0) + self.degree - 1, self.degree)
+        return comb(n_features + bool(self.coef0) + self.degree - 1, self.degree)
 
-    def out_features(self, width: int) -> int:
+    def max_mapped_columns(self, width: int) -> int:
         """Return the number of columns of mapped rows.
 
         width: number of features of the rows before mapping. If it is 0, an upper bound is
@@ -83,41 +83,41 @@ class Polynomial(FeatureMap):
         n = self.n_features
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= 2**24:
             raise InvalidParameter(f"n_features={n!r} of polynomial; it must be an integer from 1 to 2²⁴.")
-        check_kernel("polynomial", self.gamma, self.degree, self.coef0)
+        check_kernel_parameters("polynomial", self.gamma, self.degree, self.coef0)
         check_seed(self.seed)
 
-    def apply(self, X: Rows, width: int, names: tuple[str, ...] | None = None) -> np.ndarray:
+    def apply(self, X: Rows, n_stream_features: int, names: tuple[str, ...] | None = None) -> np.ndarray:
         """Return the products of the features of rows.
 
         The result is (rows, columns) float64. If there are too many products, the result is their
         tensor sketch, a random projection of the products.
 
         X: (rows, features), dense or CSR.
-        width: number of features of the stream so far.
+        n_stream_features: number of features of the stream so far.
         names: not used.
 
         Raises NotFinite if a product is too large.
         """
         if sp.issparse(X):
-            X = sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], max(width, X.shape[1])))
+            X = sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], max(n_stream_features, X.shape[1])))
         X = X.astype(np.float64, copy=False) * np.sqrt(self.gamma)
         with np.errstate(over="ignore", invalid="ignore"):
-            out = self._exact(X) if self.products(X.shape[1]) <= self.n_features else self._sketch(X)
+            out = self._all_products(X) if self.products(X.shape[1]) <= self.n_features else self._tensor_sketch(X)
         check_finite(out)
         return out
 
-    def bytes(self, width: int) -> int:
+    def bytes(self, n_input_columns: int) -> int:
         """Return the memory of the map in bytes.
 
         The memory is 8 · degree bytes for each product if the map returns all products. It is
         12 · degree bytes for each feature if the map returns a tensor sketch.
 
-        width: number of features of the rows before mapping.
+        n_input_columns: number of features of the rows before mapping.
         """
-        exact = self.products(width) <= self.n_features
-        return self.degree * (8 * self.products(width) if exact else 12 * width)
+        exact = self.products(n_input_columns) <= self.n_features
+        return self.degree * (8 * self.products(n_input_columns) if exact else 12 * n_input_columns)
 
-    def _exact(self, X: Rows) -> np.ndarray:
+    def _all_products(self, X: Rows) -> np.ndarray:
         """Return all products of `degree` features of each row.
 
         The result is (rows, products).
@@ -127,13 +127,13 @@ class Polynomial(FeatureMap):
         rows = X.toarray() if sp.issparse(X) else X
         if self.coef0:
             rows = np.hstack([rows, np.full((len(rows), 1), np.sqrt(self.coef0))])
-        places, factors = _weighted_products(rows.shape[1], self.degree)
+        places, factors = _product_factors_and_weights(rows.shape[1], self.degree)
         out = np.broadcast_to(factors, (len(rows), len(factors))).copy()
         for column in places.T:
             out *= rows[:, column]
         return out
 
-    def _sketch(self, X: Rows) -> np.ndarray:
+    def _tensor_sketch(self, X: Rows) -> np.ndarray:
         """Return the tensor sketch (rows, n_features) of rows.
 
         A tensor sketch is the convolution of `degree` count sketches of each row. A count sketch
@@ -143,24 +143,24 @@ class Polynomial(FeatureMap):
         """
         spectrum: np.ndarray | float = 1.0
         for t in range(self.degree):
-            table, constant = _count_sketch(self, t, X.shape[1])
+            table, constant = _draw_count_sketch(self, t, X.shape[1])
             sketch = X @ table
             spectrum = spectrum * np.fft.rfft((sketch.toarray() if sp.issparse(sketch) else sketch) + constant)
         return np.fft.irfft(spectrum, self.n_features)
 
 
 @lru_cache(maxsize=8)
-def _weighted_products(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
+def _product_factors_and_weights(n_features: int, degree: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the factors and the weight of each product.
 
     Row i of the factors (products, degree) has the indices of the features in product i. The
     weight (products,) of a product is the square root of the number of orders in which its factors
     can be written.
 
-    width: number of features.
+    n_features: number of features.
     degree: number of factors of each product.
     """
-    every = chain.from_iterable(combinations_with_replacement(range(width), degree))
+    every = chain.from_iterable(combinations_with_replacement(range(n_features), degree))
     places = np.fromiter(every, dtype=np.int64).reshape(-1, degree)
     orders = np.full(len(places), float(factorial(degree)))
     run = np.ones(len(places))
@@ -173,23 +173,28 @@ def _weighted_products(width: int, degree: int) -> tuple[np.ndarray, np.ndarray]
 
 
 @lru_cache(maxsize=16)
-def _count_sketch(spec: Polynomial, t: int, width: int) -> tuple[sp.csr_matrix, np.ndarray]:
+def _draw_count_sketch(
+    polynomial_map: Polynomial, sketch_number: int, n_features: int
+) -> tuple[sp.csr_matrix, np.ndarray]:
     """Return a count sketch, and the sketch of the constant √coef0.
 
     A count sketch adds each feature, with a random sign, to a random column. It is a CSR matrix
     (width, n_features) with one 1 or −1 in the row of each feature. The sketch of √coef0 is
     (n_features,).
 
-    spec: the map.
-    t: number of the count sketch, below the degree. Each number gives another random sketch.
-    width: number of features.
+    polynomial_map: the map.
+    sketch_number: number of the count sketch, below the degree. Each number gives another random
+        sketch.
+    n_features: number of features.
     """
     # Row 0 is drawn for the constant √coef0.
-    drawn = open_uniforms(spec.seed, SKETCH + 100 * t, 0, width + 1, 2)
-    places = (drawn[:, 0] * spec.n_features).astype(np.int64)
+    drawn = draw_uniforms(polynomial_map.seed, SKETCH + 100 * sketch_number, 0, n_features + 1, 2)
+    places = (drawn[:, 0] * polynomial_map.n_features).astype(np.int64)
     signs = np.where(drawn[:, 1] < 0.5, -1.0, 1.0)
 
-    table = sp.csr_matrix((signs[1:], places[1:], np.arange(width + 1)), shape=(width, spec.n_features))
-    constant = np.zeros(spec.n_features)
-    constant[places[0]] = signs[0] * np.sqrt(spec.coef0)
+    table = sp.csr_matrix(
+        (signs[1:], places[1:], np.arange(n_features + 1)), shape=(n_features, polynomial_map.n_features)
+    )
+    constant = np.zeros(polynomial_map.n_features)
+    constant[places[0]] = signs[0] * np.sqrt(polynomial_map.coef0)
     return table, constant

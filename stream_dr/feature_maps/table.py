@@ -33,7 +33,7 @@ import scipy.sparse as sp
 
 from stream_dr.checks import MOST_ROWS, WIDEST, check_within, field_error
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidRows
-from stream_dr.feature_maps.draws import finite_number
+from stream_dr.feature_maps.draws import is_finite_number
 from stream_dr.feature_maps.feature_map import FeatureMap
 from stream_dr.feature_maps.table_columns import (
     MOST_ONE_HOT,
@@ -41,18 +41,18 @@ from stream_dr.feature_maps.table_columns import (
     WORDS_IN_ALL,
     EncodingSpec,
     TableColumn,
-    converted_values,
-    encoded_entries,
-    feature_names,
-    merge_columns,
-    places_of,
-    with_kind,
-    with_values,
+    convert_values_to_kind,
+    encode_values_as_entries,
+    mapped_columns_of_categories,
+    mapped_names_by_index,
+    merge_column_statistics,
+    set_kind_and_add_columns,
+    update_column_statistics,
 )
 from stream_dr.feature_maps.taken_for import AS, ColumnOverrides, infer_kind
-from stream_dr.feature_maps.widths import hashed_word_count
+from stream_dr.feature_maps.widths import hashed_columns_per_text
 from stream_dr.feature_maps.words import Words
-from stream_dr.rows.raw_rows import RawColumn, RawRows, refuse_table
+from stream_dr.rows.raw_rows import RawColumn, RawRows, raise_if_raw_rows
 
 ENTRIES_AT_ONCE = 1 << 19
 """Largest number of entries of mapped rows in memory at a time."""
@@ -79,26 +79,26 @@ class TableState(NamedTuple):
     columns: tuple[TableColumn, ...] = ()
     mixed: bool = False
 
-    def check(self, spec: "Table | Text") -> None:
+    def check(self, table_map: "Table | Text") -> None:
         """Raise DamagedFile unless the statistics are valid.
 
         The statistics must be consistent and fit the map. Each of the `width` columns of mapped
         rows must encode exactly one column of the table.
 
-        spec: the map.
+        table_map: the map.
         """
         check_within(self, 0, MOST_ROWS, "rows")
         check_within(self, 0, WIDEST, "width")
-        if len(set(self.names)) != len(self.names) or (isinstance(spec, Text) and len(self.names) != 1):
+        if len(set(self.names)) != len(self.names) or (isinstance(table_map, Text) and len(self.names) != 1):
             raise field_error(
                 self, "columns", f"{len(self.names)} columns", "of distinct names, and one of a map of texts"
             )
 
-        encoding = spec.encoding()
+        encoding = table_map.encoding()
         for column in self.columns:
-            column.check(encoding, (None if isinstance(spec, Table) else ("", "text")))
+            column.check(encoding, (None if isinstance(table_map, Table) else ("", "text")))
         places = np.concatenate(
-            [np.zeros(0, dtype=np.int64), *(column.all_places(encoding) for column in self.columns)]
+            [np.zeros(0, dtype=np.int64), *(column.mapped_column_indices(encoding) for column in self.columns)]
         )
         if len(places) != self.width or not np.array_equal(np.sort(places), np.arange(self.width)):
             raise field_error(self, "width", f"{self.width}", f"the {len(places)} columns that are made, each once")
@@ -152,7 +152,7 @@ class Table(FeatureMap):
     sparse: ClassVar[bool] = True
     learns: ClassVar[bool] = True
 
-    def out_features(self, width: int) -> int:
+    def max_mapped_columns(self, width: int) -> int:
         """Return the largest number of columns of mapped rows.
 
         The number is an upper bound for columns of any kind.
@@ -181,7 +181,7 @@ class Table(FeatureMap):
             raise InvalidParameter(
                 f"as_={kinds!r} of table; it must be a dict of columns' names to one of {', '.join(AS)}."
             )
-        if self.impute != "mean" and not finite_number(self.impute):
+        if self.impute != "mean" and not is_finite_number(self.impute):
             raise InvalidParameter(f"impute={self.impute!r} of table; it must be 'mean' or a finite number.")
 
     def encoding(self) -> EncodingSpec:
@@ -189,7 +189,7 @@ class Table(FeatureMap):
         one_hot, hashed = tuple(self.one_hot), tuple(self.hash)
         return EncodingSpec(self.max_categories, self.n_hashed, Words(self.n_words or 0), self.impute, one_hot, hashed)
 
-    def begin(self, rows: RawRows) -> TableState:
+    def empty_statistics(self, rows: RawRows) -> TableState:
         """Return empty statistics for the columns of a table.
 
         rows: rows of the table.
@@ -201,12 +201,12 @@ class Table(FeatureMap):
         named = (tuple(self.drop), tuple(self.keep), (*self.one_hot, *self.hash))
         return ColumnOverrides(*named, tuple((self.as_ or {}).items()))
 
-    def bytes(self, width: int) -> int:
+    def bytes(self, n_input_columns: int) -> int:
         """Return an estimate of the statistics' memory in bytes.
 
-        width: number of columns of the table.
+        n_input_columns: number of columns of the table.
         """
-        return 64 * self.out_features(width)
+        return 64 * self.max_mapped_columns(n_input_columns)
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class Text(FeatureMap):
     sparse: ClassVar[bool] = True
     learns: ClassVar[bool] = True
 
-    def out_features(self, width: int) -> int:
+    def max_mapped_columns(self, width: int) -> int:
         """Return the number of output columns.
 
         Words are hashed to `n_features` columns. One more column marks missing texts.
@@ -265,7 +265,7 @@ class Text(FeatureMap):
         del settings["column"]
         return EncodingSpec(0, 1, Words(**settings | {"ngram_range": tuple(self.ngram_range)}), "mean")
 
-    def begin(self, rows: RawRows) -> TableState:
+    def empty_statistics(self, rows: RawRows) -> TableState:
         """Return empty statistics for the column of texts.
 
         Raises InvalidRows if the column of texts cannot be found.
@@ -287,45 +287,45 @@ class Text(FeatureMap):
         """
         return ColumnOverrides(kinds=((self.column or "text", "text"),))
 
-    def bytes(self, width: int) -> int:
+    def bytes(self, n_input_columns: int) -> int:
         """Return an estimate of the statistics' memory in bytes.
 
-        width: not used.
+        n_input_columns: not used.
         """
         return 16 * self.n_features
 
 
-def updated_statistics(spec: Table | Text, state: TableState | None, rows: RawRows, sign: int = 1) -> TableState:
+def update_statistics(table_map: Table | Text, state: TableState | None, rows: RawRows, sign: int = 1) -> TableState:
     """Return statistics with a batch added or removed.
 
     The returned statistics also have the kinds of columns that had no value before this batch.
     Raises SchemaMismatch, InvalidRows or CannotUnlearn.
 
-    spec: the map.
+    table_map: the map.
     state: statistics so far, or None before the first batch.
     rows: the batch.
     sign: 1 to add the batch, −1 to remove it.
     """
-    state = state or spec.begin(rows)
-    encoding = spec.encoding()
-    overrides = spec.overrides()
+    state = state or table_map.empty_statistics(rows)
+    encoding = table_map.encoding()
+    overrides = table_map.overrides()
 
     # Infer the kinds of columns that have had no value before.
     new_kinds: dict[str, str] = {}
     for name in (column.name for column in state.columns if not column.kind):
         if (values := rows.column(name)) is not None:
-            new_kinds[name] = "text" if isinstance(spec, Text) else infer_kind(name, values, overrides).kind
-    words = hashed_word_count(encoding, state.columns, new_kinds)
+            new_kinds[name] = "text" if isinstance(table_map, Text) else infer_kind(name, values, overrides).kind
+    words = hashed_columns_per_text(encoding, state.columns, new_kinds)
 
     # Add the batch's values to the statistics of each column.
     width = state.width
     columns = []
     for column in state.columns:
         if new_kinds.get(column.name):
-            column, width = with_kind(column, new_kinds[column.name], words, width)
+            column, width = set_kind_and_add_columns(column, new_kinds[column.name], words, width)
         if column.is_encoded:
-            values = converted_values(column, rows.column(column.name), rows.rows)
-            column, width = with_values(column, values, encoding, width, sign)
+            values = convert_values_to_kind(column, rows.column(column.name), rows.rows)
+            column, width = update_column_statistics(column, values, encoding, width, sign)
         columns.append(column)
     return TableState(state.rows + sign * rows.rows, width, tuple(columns), state.mixed)
 
@@ -350,7 +350,7 @@ class MappedColumns(NamedTuple):
     missing: np.ndarray
 
 
-def columns_by_kind(state: TableState, encoding: EncodingSpec) -> MappedColumns:
+def mapped_columns_by_kind(state: TableState, encoding: EncodingSpec) -> MappedColumns:
     """Return the columns of mapped rows by encoded kind.
 
     state: statistics of the table.
@@ -358,14 +358,14 @@ def columns_by_kind(state: TableState, encoding: EncodingSpec) -> MappedColumns:
     """
     none = np.zeros(0, dtype=np.int64)
     gaps = np.array([c.missing for c in state.columns if c.missing >= 0], dtype=np.int64)
-    categories = [c.all_places(encoding) for c in state.columns if c.kind == "category"]
+    categories = [c.mapped_column_indices(encoding) for c in state.columns if c.kind == "category"]
     numbers = [c.places for c in state.columns if c.kind in SIZES]
     return MappedColumns(
         np.concatenate([none, *numbers]), np.setdiff1d(np.concatenate([none, *categories]), gaps), gaps
     )
 
 
-def without_statistics(state: TableState) -> TableState:
+def clear_counts_keep_columns(state: TableState) -> TableState:
     """Return statistics without rows.
 
     The columns of mapped rows do not change. So rows that are learned again are mapped to the
@@ -375,7 +375,7 @@ def without_statistics(state: TableState) -> TableState:
     return state._replace(rows=0, columns=tuple(nothing))
 
 
-def check_columns(spec: FeatureMap | None, rows: RawRows) -> None:
+def check_map_can_learn(feature_map: FeatureMap | None, rows: RawRows) -> None:
     """Raise an error if the map cannot learn these rows.
 
     - The map `table` must be able to convert the values of columns whose kind is declared.
@@ -384,43 +384,43 @@ def check_columns(spec: FeatureMap | None, rows: RawRows) -> None:
 
     Raises SchemaMismatch or InvalidRows.
 
-    spec: the feature map, or None if there is no feature map.
+    feature_map: the feature map, or None if there is no feature map.
     """
-    if not isinstance(spec, Table | Text):
-        refuse_table(rows)
-    elif isinstance(spec, Text):
-        spec.begin(rows)
+    if not isinstance(feature_map, Table | Text):
+        raise_if_raw_rows(rows)
+    elif isinstance(feature_map, Text):
+        feature_map.empty_statistics(rows)
     else:
-        for name, kind in (spec.as_ or {}).items():
-            converted_values(TableColumn(name, kind), rows.column(name), rows.rows)
+        for name, kind in (feature_map.as_ or {}).items():
+            convert_values_to_kind(TableColumn(name, kind), rows.column(name), rows.rows)
 
 
-def table_parts(spec: Table | Text, table: TableState, rows: RawRows) -> list[slice]:
+def slices_within_memory_limit(table_map: Table | Text, state: TableState, rows: RawRows) -> list[slice]:
     """Return slices of rows that limit the memory of mapping.
 
     The rows of one slice are mapped at a time. A slice has fewer rows if the table has many
     columns or long texts, because each word takes memory.
     """
     longest = (max(map(len, column.labels), default=0) for column in rows.columns)
-    most = spec.encoding().words.n_features or WORDS_IN_ALL
-    entries = 7 * len(table.columns) + sum(min(most, letters // 2) for letters in longest)
+    most = table_map.encoding().words.n_features or WORDS_IN_ALL
+    entries = 7 * len(state.columns) + sum(min(most, letters // 2) for letters in longest)
     step = max(1, min(4096, ENTRIES_AT_ONCE // max(1, entries)))
     return [slice(start, start + step) for start in range(0, rows.rows, step)]
 
 
-def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_matrix:
+def map_table_rows(table_map: Table | Text, state: TableState, rows: RawRows) -> sp.csr_matrix:
     """Return mapped rows (rows, state.width), CSR float64.
 
-    spec: the map.
+    table_map: the map.
     state: statistics used for mapping. They are not changed.
     rows: the rows to map.
 
     Raises SchemaMismatch.
     """
-    encoding = spec.encoding()
+    encoding = table_map.encoding()
     encoded = [c for c in state.columns if c.is_encoded]
-    pairs = zip(encoded, encoded_columns(state, rows), strict=True)
-    parts = [encoded_entries(column, values, encoding) for column, (_, values) in pairs]
+    pairs = zip(encoded, convert_encoded_columns(state, rows), strict=True)
+    parts = [encode_values_as_entries(column, values, encoding) for column, (_, values) in pairs]
     shape = (rows.rows, state.width)
     if not parts:
         return sp.csr_matrix(shape)
@@ -432,7 +432,7 @@ def mapped_rows(spec: Table | Text, state: TableState, rows: RawRows) -> sp.csr_
     return X
 
 
-def encoded_columns(state: TableState, rows: RawRows) -> Iterator[tuple[str, RawColumn]]:
+def convert_encoded_columns(state: TableState, rows: RawRows) -> Iterator[tuple[str, RawColumn]]:
     """Yield the name and the values of each encoded column.
 
     The values are converted to the kind of the column. Raises SchemaMismatch if a value cannot be
@@ -440,47 +440,47 @@ def encoded_columns(state: TableState, rows: RawRows) -> Iterator[tuple[str, Raw
     """
     for column in state.columns:
         if column.is_encoded:
-            yield column.name, converted_values(column, rows.column(column.name), rows.rows)
+            yield column.name, convert_values_to_kind(column, rows.column(column.name), rows.rows)
 
 
-def count_unseen(spec: Table | Text, state: TableState, rows: RawRows) -> int:
+def count_unseen_values(table_map: Table | Text, state: TableState, rows: RawRows) -> int:
     """Count the values that the map does not encode.
 
     The map does not encode unknown categories, and values of columns that the first batch did not
     have.
     """
-    encoding, known = spec.encoding(), {c.name: c for c in state.columns}
+    encoding, known = table_map.encoding(), {c.name: c for c in state.columns}
     count = 0
     for name, values in zip(rows.names, rows.columns, strict=True):
         column = known.get(name)
-        if column is None and not isinstance(spec, Text):
+        if column is None and not isinstance(table_map, Text):
             count += int(np.count_nonzero(~values.missing))
         elif column is not None and column.kind == "category":
-            texts = converted_values(column, values, rows.rows)
-            place = places_of(column, texts.labels, encoding)[texts.values]
+            texts = convert_values_to_kind(column, values, rows.rows)
+            place = mapped_columns_of_categories(column, texts.labels, encoding)[texts.values]
             count += int(np.count_nonzero((place < 0) & ~texts.missing))
     return count
 
 
-def feature_names_of(spec: Table | Text, state: TableState) -> tuple[str, ...]:
+def mapped_column_names(table_map: Table | Text, state: TableState) -> tuple[str, ...]:
     """Return the names of the columns of mapped rows.
 
     There are `state.width` names. Examples are `age`, `age missing`, `sex=female` and `cabin #5`.
     """
     names: dict[int, str] = {}
     for column in state.columns:
-        names |= feature_names(column, spec.encoding()) if column.is_encoded else {}
+        names |= mapped_names_by_index(column, table_map.encoding()) if column.is_encoded else {}
     return tuple(names[i] for i in range(state.width))
 
 
-def is_mapping_fixed(spec: Table | Text, state: TableState, rows: RawRows) -> bool:
+def is_mapping_independent_of_statistics(table_map: Table | Text, state: TableState, rows: RawRows) -> bool:
     """Return True if rows are mapped without running statistics.
 
     The mapping of `rows` depends on the statistics if a missing value is filled with a mean or a
     word is weighted by inverse document frequency. False is also returned if two merged states had
     encoded a category in different ways.
     """
-    encoding = spec.encoding()
+    encoding = table_map.encoding()
     if state.mixed:
         return False
     for column in state.columns:
@@ -493,7 +493,7 @@ def is_mapping_fixed(spec: Table | Text, state: TableState, rows: RawRows) -> bo
     return True
 
 
-def depends_on_others(spec: Table | Text, state: TableState) -> bool:
+def learned_rows_depend_on_others(table_map: Table | Text, state: TableState) -> bool:
     """Return True if learned rows were mapped by other rows.
 
     The mapping of a row depended on other rows after one of these events:
@@ -502,7 +502,7 @@ def depends_on_others(spec: Table | Text, state: TableState) -> bool:
     * Words were weighted by inverse document frequency.
     * Two states were merged that had encoded a category in different ways.
     """
-    encoding = spec.encoding()
+    encoding = table_map.encoding()
     filled = encoding.impute == "mean" and any(
         column.kind in ("number", "date", "time") and column.present < state.rows for column in state.columns
     )
@@ -524,16 +524,16 @@ class MergedTable(NamedTuple):
     new_index: np.ndarray
 
 
-def merge_table_states(spec: Table | Text, a: TableState, b: TableState) -> MergedTable:
+def merge_table_states(table_map: Table | Text, a: TableState, b: TableState) -> MergedTable:
     """Merge the statistics of two tables.
 
     Also returns the new indices of b's columns of mapped rows. Raises CannotMerge if the tables
     have different columns.
 
-    spec: the map.
+    table_map: the map.
     a, b: statistics of the two tables.
     """
-    encoding = spec.encoding()
+    encoding = table_map.encoding()
     width = a.width
     theirs = {column.name: column for column in b.columns}
     if set(theirs) != set(a.names):
@@ -551,7 +551,7 @@ def merge_table_states(spec: Table | Text, a: TableState, b: TableState) -> Merg
             and set(column.categories) != set(theirs[column.name].categories)
             and (column.hashed >= 0 or theirs[column.name].hashed >= 0)
         )
-        column, places, width = merge_columns(column, theirs[column.name], encoding, width)
+        column, places, width = merge_column_statistics(column, theirs[column.name], encoding, width)
         new_index[list(places)] = list(places.values())
         columns.append(column)
     return MergedTable(TableState(a.rows + b.rows, width, tuple(columns), mixed), new_index)

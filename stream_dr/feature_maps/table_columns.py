@@ -25,8 +25,8 @@ import scipy.sparse as sp
 
 from stream_dr.checks import MOST_ROWS, WIDEST, check_array_shapes, check_one_of, check_within, field_error
 from stream_dr.errors import CannotMerge, CannotUnlearn
-from stream_dr.feature_maps.words import Words, count_hashed_words, weight_words
-from stream_dr.rows.raw_rows import RawColumn, convert_column, missing_column
+from stream_dr.feature_maps.words import Words, count_hashed_words, weight_word_counts
+from stream_dr.rows.raw_rows import RawColumn, column_of_missing_values, convert_column
 
 LEFT_OUT = ("dropped", "id", "constant")
 """Kinds of columns that are not encoded."""
@@ -159,7 +159,7 @@ class TableColumn(NamedTuple):
                 self, "hashed", f"{self.hashed}, and missing {self.missing}", f"-1 where kind is {self.kind!r}"
             )
 
-    def all_places(self, encoding: EncodingSpec) -> np.ndarray:
+    def mapped_column_indices(self, encoding: EncodingSpec) -> np.ndarray:
         """Return the numeric columns that encode this column.
 
         Numeric columns are the columns of mapped rows. The result has their indices (int64). It
@@ -197,7 +197,7 @@ class ColumnAndWidth(NamedTuple):
     width: int
 
 
-def with_kind(column: TableColumn, kind: str, words: int, width: int) -> ColumnAndWidth:
+def set_kind_and_add_columns(column: TableColumn, kind: str, n_hashed_words: int, table_width: int) -> ColumnAndWidth:
     """Return a column with its kind set.
 
     Numeric columns are the columns of mapped rows. Numbers, dates, times and texts get their
@@ -205,16 +205,16 @@ def with_kind(column: TableColumn, kind: str, words: int, width: int) -> ColumnA
 
     column: column without a kind.
     kind: kind of the column.
-    words: number of hashed words, if the kind is "text".
-    width: number of numeric columns of the whole table so far.
+    n_hashed_words: number of hashed words, if the kind is "text".
+    table_width: number of numeric columns of the whole table so far.
     """
-    size = (SIZES | {"text": words}).get(kind, 0)
+    size = (SIZES | {"text": n_hashed_words}).get(kind, 0)
     counts = np.zeros(size if kind == "text" else 0, dtype=np.int64)
-    column = column._replace(kind=kind, places=np.arange(width, width + size), counts=counts)
-    return ColumnAndWidth(column, width + size)
+    column = column._replace(kind=kind, places=np.arange(table_width, table_width + size), counts=counts)
+    return ColumnAndWidth(column, table_width + size)
 
 
-def with_values(
+def update_column_statistics(
     column: TableColumn, values: RawColumn, encoding: EncodingSpec, table_width: int, sign: int = 1
 ) -> ColumnAndWidth:
     """Return a column with a batch's values added or removed.
@@ -223,7 +223,7 @@ def with_values(
     the new number of numeric columns is returned, too. Raises CannotUnlearn if more values would
     be removed than were learned.
 
-    values: values of the batch, converted to the kind of the column by `converted_values`.
+    values: values of the batch, converted to the kind of the column by `convert_values_to_kind`.
     encoding: settings of the map.
     table_width: number of numeric columns of the whole table so far.
     sign: 1 to add the values, −1 to remove them.
@@ -240,7 +240,7 @@ def with_values(
 
     # Update the statistics of the column's kind.
     if column.kind == "category":
-        return _categories(column, values, encoding, table_width, sign)
+        return _update_category_statistics(column, values, encoding, table_width, sign)
     if column.kind == "text":
         with_word = (count_hashed_words(column.words(encoding), values.labels) != 0).T @ np.bincount(
             values.values[~missing], minlength=len(values.labels)
@@ -251,13 +251,13 @@ def with_values(
     return ColumnAndWidth(column._replace(total=total), table_width)
 
 
-def encoded_entries(column: TableColumn, values: RawColumn, encoding: EncodingSpec) -> Entries:
+def encode_values_as_entries(column: TableColumn, values: RawColumn, encoding: EncodingSpec) -> Entries:
     """Encode a batch's values as entries of the mapped rows.
 
     The result has row indices, column indices and values of a sparse matrix.
 
     column: statistics of the column.
-    values: values of the batch, converted to the kind of the column by `converted_values`.
+    values: values of the batch, converted to the kind of the column by `convert_values_to_kind`.
     encoding: settings of the map.
     """
     # Missing values are marked in a column of their own.
@@ -267,13 +267,13 @@ def encoded_entries(column: TableColumn, values: RawColumn, encoding: EncodingSp
 
     # The other entries depend on the kind of the column.
     if column.kind == "category":
-        place = places_of(column, values.labels, encoding)[values.values]
+        place = mapped_columns_of_categories(column, values.labels, encoding)[values.values]
         at = np.flatnonzero(~missing & (place >= 0))
         parts.append((at, place[at], np.ones(len(at))))
     elif column.kind == "text":
         at = np.flatnonzero(~missing)
         words = column.words(encoding)
-        rows = weight_words(words, count_hashed_words(words, values.labels), column.counts, column.present)
+        rows = weight_word_counts(words, count_hashed_words(words, values.labels), column.counts, column.present)
         rows = sp.coo_matrix(rows[values.values[at]])
         parts.append((at[rows.row], column.places[rows.col], rows.data))
     else:
@@ -288,32 +288,35 @@ def encoded_entries(column: TableColumn, values: RawColumn, encoding: EncodingSp
     return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
-def places_of(column: TableColumn, labels: tuple[str, ...], encoding: EncodingSpec) -> np.ndarray:
+def mapped_columns_of_categories(
+    column: TableColumn, categories: tuple[str, ...], encoding: EncodingSpec
+) -> np.ndarray:
     """Return the numeric column that encodes each category.
 
     Numeric columns are the columns of mapped rows. The result (labels + 1,) has the index of a
     numeric column for each category, −1 for an unknown category. One more entry −1 at the end is
     for missing values, because their code −1 selects the last entry.
 
-    labels: the categories.
+    categories: the categories.
     """
     known = dict(zip(column.categories, column.places.tolist(), strict=True))
-    places = [known.get(label, -1) for label in labels]
+    places = [known.get(label, -1) for label in categories]
     if column.hashed >= 0:
         places = [
-            column.hashed + hashed_index(t, encoding) if p < 0 else p for p, t in zip(places, labels, strict=True)
+            column.hashed + hashed_category_index(t, encoding) if p < 0 else p
+            for p, t in zip(places, categories, strict=True)
         ]
     return np.array([*places, -1], dtype=np.int64)
 
 
-def hashed_index(text: str, encoding: EncodingSpec) -> int:
+def hashed_category_index(category: str, encoding: EncodingSpec) -> int:
     """Return the index of a category among the hashed columns."""
     from sklearn.utils import murmurhash3_32
 
-    return int(murmurhash3_32(text, positive=True) % encoding.n_hashed)
+    return int(murmurhash3_32(category, positive=True) % encoding.n_hashed)
 
 
-def feature_names(column: TableColumn, encoding: EncodingSpec) -> dict[int, str]:
+def mapped_names_by_index(column: TableColumn, encoding: EncodingSpec) -> dict[int, str]:
     """Return the names of the numeric columns of a column.
 
     Numeric columns are the columns of mapped rows. The result is a dict from the index of each
@@ -332,7 +335,7 @@ def feature_names(column: TableColumn, encoding: EncodingSpec) -> dict[int, str]
     return names | ({column.missing: f"{name} missing"} if column.missing >= 0 else {})
 
 
-def converted_values(column: TableColumn, values: RawColumn | None, rows: int) -> RawColumn:
+def convert_values_to_kind(column: TableColumn, values: RawColumn | None, n_rows: int) -> RawColumn:
     """Convert a batch's values to the kind of the column.
 
     Raises SchemaMismatch if a value cannot be converted exactly.
@@ -340,10 +343,10 @@ def converted_values(column: TableColumn, values: RawColumn | None, rows: int) -
     column: column with its kind.
     values: values of the batch. None if the batch does not have this column. All returned values
         are then missing.
-    rows: number of rows of the batch.
+    n_rows: number of rows of the batch.
     """
     family = {"category": "text", "text": "text", "date": "date", "time": "date"}.get(column.kind, "number")
-    read = missing_column(family, rows) if values is None else convert_column(column.name, values, family)
+    read = column_of_missing_values(family, n_rows) if values is None else convert_column(column.name, values, family)
     return RawColumn("number", (read.values - _EPOCH) / _YEAR) if family == "date" else read
 
 
@@ -368,17 +371,22 @@ class MergedColumn(NamedTuple):
     width: int
 
 
-def merge_columns(a: TableColumn, b: TableColumn, encoding: EncodingSpec, width: int) -> MergedColumn:
+def merge_column_statistics(a: TableColumn, b: TableColumn, encoding: EncodingSpec, table_width: int) -> MergedColumn:
     """Merge the statistics of a column from two states.
 
     Raises CannotMerge if the columns differ in kind or number of words.
 
     a, b: the column in the two states.
     encoding: settings of the feature map.
-    width: number of columns of mapped rows, of the whole table, before this column is merged.
+    table_width: number of columns of mapped rows, of the whole table, before this column is
+        merged.
     """
     if not (a.kind and b.kind):
-        a, width = (a, width) if a.kind or not b.kind else with_kind(a, b.kind, len(b.places), width)
+        a, table_width = (
+            (a, table_width)
+            if a.kind or not b.kind
+            else set_kind_and_add_columns(a, b.kind, len(b.places), table_width)
+        )
     elif a.kind != b.kind:
         raise CannotMerge(f"column {a.name} is {a.kind} in one state and {b.kind} in the other; give its kind (as_).")
     if a.kind == b.kind == "text" and len(a.places) != len(b.places):
@@ -391,13 +399,13 @@ def merge_columns(a: TableColumn, b: TableColumn, encoding: EncodingSpec, width:
     new_index: dict[int, int] = {}
     if b.missing >= 0:
         if a.missing < 0:
-            a = a._replace(missing=width)
-            width += 1
+            a = a._replace(missing=table_width)
+            table_width += 1
         new_index[b.missing] = a.missing
     if b.hashed >= 0:
         if a.hashed < 0:
-            a = a._replace(hashed=width)
-            width += encoding.n_hashed
+            a = a._replace(hashed=table_width)
+            table_width += encoding.n_hashed
         new_index |= {b.hashed + i: a.hashed + i for i in range(encoding.n_hashed)}
 
     # Merge the categories by value, and the numeric columns of other kinds by order.
@@ -405,22 +413,24 @@ def merge_columns(a: TableColumn, b: TableColumn, encoding: EncodingSpec, width:
     new = [c for c in b.categories if c not in known]
     counts = a.counts
     if a.kind == "category":
-        known |= {c: width + i for i, c in enumerate(new)}
+        known |= {c: table_width + i for i, c in enumerate(new)}
         new_index |= {p: known[c] for c, p in zip(b.categories, b.places.tolist(), strict=True)}
         at = {c: i for i, c in enumerate((*a.categories, *new))}
         counts = np.append(a.counts, np.zeros(len(new), dtype=np.int64))
         np.add.at(counts, [at[c] for c in b.categories], b.counts)
-        a = a._replace(categories=(*a.categories, *new), places=np.append(a.places, np.arange(width, width + len(new))))
+        a = a._replace(
+            categories=(*a.categories, *new), places=np.append(a.places, np.arange(table_width, table_width + len(new)))
+        )
     elif b.kind:
         new_index |= dict(zip(b.places.tolist(), a.places.tolist(), strict=True))
         counts = a.counts + b.counts
 
     a = a._replace(present=a.present + b.present, total=a.total + b.total, counts=counts)
-    return MergedColumn(a, new_index, width + len(new))
+    return MergedColumn(a, new_index, table_width + len(new))
 
 
-def _categories(
-    column: TableColumn, values: RawColumn, encoding: EncodingSpec, width: int, sign: int
+def _update_category_statistics(
+    column: TableColumn, values: RawColumn, encoding: EncodingSpec, table_width: int, sign: int
 ) -> ColumnAndWidth:
     """Count a batch's values of a categorical column.
 
@@ -434,7 +444,7 @@ def _categories(
 
     values: the batch's values.
     encoding: settings of the map.
-    width: number of columns of the mapped rows before the batch, for the whole table.
+    table_width: number of columns of the mapped rows before the batch, for the whole table.
     sign: 1 to add the values, −1 to remove them.
     """
     # Count the batch's rows of each category.
@@ -456,8 +466,8 @@ def _categories(
     if len(own) < len(new) and column.hashed < 0:
         if sign < 0:
             raise CannotUnlearn(f"column {column.name} never had the value {new[0]!r}; it cannot be taken out.")
-        column = column._replace(hashed=width)
-        width += encoding.n_hashed
+        column = column._replace(hashed=table_width)
+        table_width += encoding.n_hashed
 
     # Update the counts of the categories that have their own column.
     names = (*column.categories, *own)
@@ -466,5 +476,5 @@ def _categories(
     if sign < 0 and counts.min(initial=0) < 0:
         at = int(counts.argmin())
         raise CannotUnlearn(f"column {column.name} has fewer rows of {names[at]!r} than would be taken out.")
-    places = np.append(column.places, np.arange(width, width + len(own)))
-    return ColumnAndWidth(column._replace(categories=names, counts=counts, places=places), width + len(own))
+    places = np.append(column.places, np.arange(table_width, table_width + len(own)))
+    return ColumnAndWidth(column._replace(categories=names, counts=counts, places=places), table_width + len(own))

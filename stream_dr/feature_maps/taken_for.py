@@ -69,14 +69,14 @@ class InferredKind(NamedTuple):
     why: str
 
 
-def infer_kind(name: str, column: RawColumn, overrides: ColumnOverrides) -> InferredKind:
+def infer_kind(name: str, first_values: RawColumn, overrides: ColumnOverrides) -> InferredKind:
     """Return the kind of a column, and the reason.
 
     If the user has declared a kind, this kind is returned. Without a declared kind, the kind is
     inferred from the values. Cost: O(rows), and for texts O(distinct texts).
 
     name: name of the column.
-    column: first values of the column.
+    first_values: first values of the column.
     overrides: settings by the user for single columns.
     """
     declared = dict(overrides.kinds).get(name)
@@ -86,20 +86,22 @@ def infer_kind(name: str, column: RawColumn, overrides: ColumnOverrides) -> Infe
         return InferredKind(declared or "category", "declared")
 
     # Recognise ids and constants.
-    present = column.values[~column.missing]
+    present = first_values.values[~first_values.missing]
     if not len(present):
         return InferredKind("", "no value so far")
     distinct = len(np.unique(present))
     if name not in overrides.keep:
-        if distinct == 1 and len(present) == len(column.values) >= ENOUGH:
+        if distinct == 1 and len(present) == len(first_values.values) >= ENOUGH:
             return InferredKind("constant", "one value in every row")
-        if distinct == len(present) and _is_id(name, column, distinct):
+        if distinct == len(present) and _is_id_if_all_distinct(name, first_values, distinct):
             return InferredKind("id", "another value in every row")
 
     # Strings are texts if they have many words and few repetitions.
-    if column.kind != "text":
-        return InferredKind({"date": "date", "time": "time"}.get(column.kind, "number"), _describe_kind(column.kind))
-    words = _mean_words(column)
+    if first_values.kind != "text":
+        return InferredKind(
+            {"date": "date", "time": "time"}.get(first_values.kind, "number"), _describe_kind(first_values.kind)
+        )
+    words = _mean_words_per_text(first_values)
     if words >= WORDS and distinct > len(present) / 2:
         return InferredKind("text", f"{words:.0f} words on average, mostly different")
     return InferredKind("category", f"{distinct} distinct")
@@ -126,14 +128,14 @@ def _looks_like_id(name: str, column: RawColumn) -> bool:
 
     - The column's name is usual for ids, the values are whole numbers or strings, and the number
       of distinct values is more than a tenth of the number of rows.
-    - All values differ, and `_is_id` returns True.
+    - All values differ, and `_is_id_if_all_distinct` returns True.
     """
     if column.missing.any() or column.kind not in ("text", "integer", "number"):
         return False
     distinct = len(np.unique(column.values))
     rows = len(column.values)
     if not _has_id_name(name):
-        return distinct == rows and _is_id(name, column, distinct)
+        return distinct == rows and _is_id_if_all_distinct(name, column, distinct)
     whole = column.kind == "text" or bool(np.all(column.values == np.floor(column.values)))
     return whole and distinct > max(1, rows / 10)
 
@@ -143,7 +145,7 @@ def _has_id_name(name: str) -> bool:
     return bool(_ID.fullmatch(name) or _CAMEL.fullmatch(name))
 
 
-def _is_id(name: str, column: RawColumn, distinct: int) -> bool:
+def _is_id_if_all_distinct(name: str, column: RawColumn, n_distinct: int) -> bool:
     """Return True if a column is an id.
 
     The caller has checked that all values of the column differ. There are two cases:
@@ -153,15 +155,15 @@ def _is_id(name: str, column: RawColumn, distinct: int) -> bool:
     - A column of whole numbers is an id if the column's name is usual for ids and there are at
       least two values.
 
-    distinct: number of distinct values.
+    n_distinct: number of distinct values.
     """
     named = _has_id_name(name)
     if column.kind == "text":
-        return distinct >= ENOUGH and (named or _mean_words(column) < 2.0)
-    return column.kind == "integer" and named and distinct > 1
+        return n_distinct >= ENOUGH and (named or _mean_words_per_text(column) < 2.0)
+    return column.kind == "integer" and named and n_distinct > 1
 
 
-def _mean_words(column: RawColumn) -> float:
+def _mean_words_per_text(column: RawColumn) -> float:
     """Return the mean number of words of a column's distinct texts."""
     return sum(len(text.split()) for text in column.labels) / len(column.labels)
 

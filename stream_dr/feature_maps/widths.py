@@ -11,7 +11,7 @@ from stream_dr.feature_maps.table_columns import MOST_ONE_HOT, WORDS_IN_ALL, Enc
 from stream_dr.feature_maps.taken_for import ColumnOverrides
 
 
-def hashed_word_count(encoding: EncodingSpec, columns: Sequence[TableColumn], begins: dict[str, str]) -> int:
+def hashed_columns_per_text(encoding: EncodingSpec, columns: Sequence[TableColumn], new_kinds: dict[str, str]) -> int:
     """Return the number of hashed columns of a text column.
 
     The number in the map's settings is returned. If the settings have no number, the text columns
@@ -19,13 +19,13 @@ def hashed_word_count(encoding: EncodingSpec, columns: Sequence[TableColumn], be
 
     encoding: settings of the map.
     columns: the columns of the table.
-    begins: kind of each column whose kind is inferred from the current batch, by name.
+    new_kinds: kind of each column whose kind is inferred from the current batch, by name.
     """
-    texts = sum(begins.get(column.name, column.kind) == "text" for column in columns)
+    texts = sum(new_kinds.get(column.name, column.kind) == "text" for column in columns)
     return encoding.words.n_features or max(1, WORDS_IN_ALL // max(1, texts))
 
 
-def max_columns(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> int:
+def max_numeric_columns(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> int:
     """Return the largest number of numeric columns of a table.
 
     Numeric columns encode the columns of the table.
@@ -33,35 +33,39 @@ def max_columns(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> int:
     encoding: settings of the map.
     columns: statistics of the table's columns.
     """
-    return sum(_max_columns_of(column, column.kind, encoding) for column in columns)
+    return sum(_max_numeric_columns_of(column, column.kind, encoding) for column in columns)
 
 
-def _max_columns_of(column: TableColumn, kind: str, encoding: EncodingSpec) -> int:
+def _max_numeric_columns_of(column: TableColumn, kind: str, encoding: EncodingSpec) -> int:
     """Return the largest number of numeric columns of one column.
 
     Numeric columns encode the column.
 
     kind: kind of the column.
     """
-    return len(column.places) + 1 if column.kind == "text" else _max_columns_of_kind(column.name, kind, encoding)
+    return (
+        len(column.places) + 1 if column.kind == "text" else _max_numeric_columns_of_kind(column.name, kind, encoding)
+    )
 
 
-def check_most_columns(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str], widest: int) -> None:
+def check_max_numeric_columns(
+    encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str], max_width: int
+) -> None:
     """Raise TooManyFeatures if a table may get too many columns.
 
     The columns are the numeric columns that encode the table.
 
     overrides: settings for single columns.
     kinds: kind of each column of the table by name, "" for a column without a value so far.
-    widest: largest number of numeric columns that is allowed.
+    max_width: largest number of numeric columns that is allowed.
     """
-    total = max_columns_of_kinds(encoding, overrides, kinds)
-    if total > widest:
-        message = too_wide_message(total, _max_columns_by_name(encoding, overrides, kinds), widest)
-        raise TooManyFeatures(f'{message}, or take scatter="diagonal".', needed=total, limit=widest)
+    total = max_numeric_columns_of_kinds(encoding, overrides, kinds)
+    if total > max_width:
+        message = table_too_wide_message(total, _max_numeric_columns_by_name(encoding, overrides, kinds), max_width)
+        raise TooManyFeatures(f'{message}, or take scatter="diagonal".', needed=total, limit=max_width)
 
 
-def diagonal_reason(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> str:
+def reason_for_diagonal_scatter(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> str:
     """Return the reason why only a diagonal is stored.
 
     The diagonal is the diagonal of the scatter matrix. The only possible reason is that the table
@@ -69,33 +73,34 @@ def diagonal_reason(encoding: EncodingSpec, columns: Sequence[TableColumn]) -> s
 
     columns: the columns of the table.
     """
-    most = {column.name: _max_columns_of(column, column.kind, encoding) for column in columns}
+    most = {column.name: _max_numeric_columns_of(column, column.kind, encoding) for column in columns}
     total = sum(most.values())
     return (
         ""
         if total <= EXACT_WIDTH
-        else f"{too_wide_message(total, most, EXACT_WIDTH)}, else only its diagonal is stored."
+        else f"{table_too_wide_message(total, most, EXACT_WIDTH)}, else only its diagonal is stored."
     )
 
 
-def too_wide_message(total: int, most: dict[str, int], widest: int) -> str:
+def table_too_wide_message(max_total: int, max_by_column: dict[str, int], allowed_width: int) -> str:
     """Return the message that a table may get too many columns.
 
     The columns are the numeric columns that encode the table. The message names the column of the
     table with the most numeric columns.
 
-    total: largest possible number of numeric columns of the table.
-    most: largest possible number of numeric columns of each column, by name.
-    widest: largest number of numeric columns that is allowed.
+    max_total: largest possible number of numeric columns of the table.
+    max_by_column: largest possible number of numeric columns of each column, by name.
+    allowed_width: largest number of numeric columns that is allowed.
     """
-    name = max(most, key=most.__getitem__)
+    name = max(max_by_column, key=max_by_column.__getitem__)
     return (
-        f"up to {total} columns may be made of this table's {len(most)} (of {name} {most[name]}), and exact scatter is "
-        f"kept of up to {widest}. Lower max_categories, n_hashed or n_words of the map"
+        f"up to {max_total} columns may be made of this table's {len(max_by_column)} (of {name} "
+        f"{max_by_column[name]}), and exact scatter is "
+        f"kept of up to {allowed_width}. Lower max_categories, n_hashed or n_words of the map"
     )
 
 
-def max_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> int:
+def max_numeric_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> int:
     """Return the largest number of numeric columns of a table.
 
     Numeric columns encode the columns of the table. The number may be exceeded if the first value
@@ -107,10 +112,12 @@ def max_columns_of_kinds(encoding: EncodingSpec, overrides: ColumnOverrides, kin
     declared = _declared_kinds(overrides)
     texts = any(declared.get(name, kind) == "text" for name, kind in kinds.items())
     shared = WORDS_IN_ALL if texts and not encoding.words.n_features else 0
-    return shared + sum(_max_columns_by_name(encoding, overrides, kinds).values())
+    return shared + sum(_max_numeric_columns_by_name(encoding, overrides, kinds).values())
 
 
-def _max_columns_by_name(encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]) -> dict[str, int]:
+def _max_numeric_columns_by_name(
+    encoding: EncodingSpec, overrides: ColumnOverrides, kinds: dict[str, str]
+) -> dict[str, int]:
     """Return the largest number of numeric columns by column.
 
     Numeric columns encode the columns of the table. The result is a dict from the name of each
@@ -124,7 +131,7 @@ def _max_columns_by_name(encoding: EncodingSpec, overrides: ColumnOverrides, kin
     # So count the numeric columns of the widest kind that each column may get.
     raw = {"text": "string", "integer": "number", "boolean": "number", "date": "time"}
     return {
-        name: _max_columns_of_kind(name, declared.get(name, raw.get(kind, kind)), encoding)
+        name: _max_numeric_columns_of_kind(name, declared.get(name, raw.get(kind, kind)), encoding)
         for name, kind in kinds.items()
     }
 
@@ -141,7 +148,7 @@ def _declared_kinds(overrides: ColumnOverrides) -> dict[str, str]:
     )
 
 
-def _max_columns_of_kind(name: str, kind: str, encoding: EncodingSpec) -> int:
+def _max_numeric_columns_of_kind(name: str, kind: str, encoding: EncodingSpec) -> int:
     """Return the largest number of numeric columns of a column.
 
     Numeric columns encode the column. The numeric column that marks missing values is included.

@@ -57,18 +57,21 @@ def count_hashed_words(settings: Words, texts: tuple[str, ...]) -> sp.csr_matrix
     """
     if not texts:
         return sp.csr_matrix((0, settings.n_features))
-    return _vectorizer(settings._replace(norm=None, idf=False, sublinear_tf=False)).transform(texts)
+    return _cached_vectorizer(settings._replace(norm=None, idf=False, sublinear_tf=False)).transform(texts)
 
 
-def weight_words(settings: Words, counts: sp.csr_matrix, frequencies: np.ndarray, documents: int) -> sp.csr_matrix:
+def weight_word_counts(
+    settings: Words, counts: sp.csr_matrix, document_frequencies: np.ndarray, n_documents: int
+) -> sp.csr_matrix:
     """Return weighted counts (texts, n_features) of hashed words.
 
     The settings decide whether counts are multiplied by the inverse document frequency, and
     whether rows are scaled to length 1.
 
     counts: (texts, n_features), counts of hashed words.
-    frequencies: (n_features,), number of documents so far that have a word in each column.
-    documents: number of documents so far.
+    document_frequencies: (n_features,), number of documents so far that have a word in each
+        column.
+    n_documents: number of documents so far.
     """
     from sklearn.preprocessing import normalize
 
@@ -76,12 +79,12 @@ def weight_words(settings: Words, counts: sp.csr_matrix, frequencies: np.ndarray
     if settings.sublinear_tf:
         rows.data = np.sign(rows.data) * (np.log(np.abs(rows.data)) + 1.0)
     if settings.idf:
-        rows.data *= (np.log((1.0 + documents) / (1.0 + frequencies)) + 1.0)[rows.indices]
+        rows.data *= (np.log((1.0 + n_documents) / (1.0 + document_frequencies)) + 1.0)[rows.indices]
     return normalize(rows, norm=settings.norm, copy=False) if settings.norm and rows.shape[0] else rows
 
 
 @lru_cache(maxsize=16)
-def _vectorizer(settings: Words) -> "HashingVectorizer":
+def _cached_vectorizer(settings: Words) -> "HashingVectorizer":
     from sklearn.feature_extraction.text import HashingVectorizer
 
     parameters = {name: value for name, value in settings._asdict().items() if name not in ("idf", "sublinear_tf")}

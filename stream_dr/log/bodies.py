@@ -46,12 +46,12 @@ class BodyFile(NamedTuple):
     path: Path
     identity: bytes
 
-    def write(self, bodies: Sequence[Body], end: int) -> list[int]:
-        """Write bodies (event payloads) from the offset `end` on, and return their offsets.
+    def write(self, bodies: Sequence[Body], offset: int) -> list[int]:
+        """Write bodies (event payloads) from the offset `offset` on, and return their offsets.
 
-        The bodies are durable on return. After an error the file ends at `end` again.
+        The bodies are durable on return. After an error the file ends at `offset` again.
         """
-        starts = [end]
+        starts = [offset]
         with self.opened(os.O_RDWR) as file:
             try:
                 failpoint("log.bodies_write")
@@ -63,29 +63,29 @@ class BodyFile(NamedTuple):
                 # The bytes are hardly ever read again. This call removes them from the page cache.
                 # Otherwise a long stream would replace useful pages. macOS lacks the call.
                 if hasattr(os, "posix_fadvise"):
-                    os.posix_fadvise(file, end, starts[-1] - end, os.POSIX_FADV_DONTNEED)
+                    os.posix_fadvise(file, offset, starts[-1] - offset, os.POSIX_FADV_DONTNEED)
             except BaseException as e:
                 with suppress(OSError):
-                    os.ftruncate(file, end)
+                    os.ftruncate(file, offset)
                 if is_broken(e):
                     raise storage_error(self.path, str(e)) from e
                 raise
         return starts[:-1]
 
-    def check(self, end: int, cut: bool = False) -> None:
+    def check(self, least_end: int, cut_past_end: bool = False) -> None:
         """Raise an error unless the file matches the log's index.
 
-        The identity in the file must be `identity`, and the file must not end before `end`.
+        The identity in the file must be `identity`, and the file must not end before `least_end`.
 
-        end: offset of the end of the last body in the index.
-        cut: remove the bytes past `end`.
+        least_end: offset of the end of the last body in the index.
+        cut_past_end: remove the bytes past `least_end`.
         """
-        with self.opened(os.O_RDWR if cut else os.O_RDONLY) as file:
+        with self.opened(os.O_RDWR if cut_past_end else os.O_RDONLY) as file:
             size = os.fstat(file).st_size
-            if size < end:
-                raise self.too_short(size, end)
-            if cut and size > end:
-                os.ftruncate(file, end)
+            if size < least_end:
+                raise self.too_short_error(size, least_end)
+            if cut_past_end and size > least_end:
+                os.ftruncate(file, least_end)
 
     def erase(self, start: int, size: int) -> None:
         """Overwrite a range with zeros, durable on return."""
@@ -118,7 +118,7 @@ class BodyFile(NamedTuple):
         header: first bytes of the file.
         """
         if len(header) < BEGIN:
-            raise self.too_short(len(header), BEGIN)
+            raise self.too_short_error(len(header), BEGIN)
         if header[: len(MAGIC)] != MAGIC:
             raise ForeignFile(f"{self.path} was not written by stream_dr; move it away.", path=str(self.path))
         if header[len(MAGIC) :] != self.identity:
@@ -127,7 +127,7 @@ class BodyFile(NamedTuple):
                 path=str(self.path),
             )
 
-    def too_short(self, size: int, end: int) -> DamagedFile:
+    def too_short_error(self, size: int, end: int) -> DamagedFile:
         """Return the error for a file that is shorter than the index says.
 
         size: size of the file.
@@ -153,34 +153,34 @@ class BodyReader:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def read(self, first: int, start: int, size: int) -> bytes:
+    def read(self, file_number: int, start: int, size: int) -> bytes:
         """Return the `size` bytes at offset `start` of a file.
 
-        first: number of the file.
+        file_number: number of the file.
         """
-        if first not in self._files:
-            new_file = self._file_of(first)
-            self._files[first] = (new_file, self._open.enter_context(new_file.opened(os.O_RDONLY)))
+        if file_number not in self._files:
+            new_file = self._file_of(file_number)
+            self._files[file_number] = (new_file, self._open.enter_context(new_file.opened(os.O_RDONLY)))
 
-        body_file, descriptor = self._files[first]
+        body_file, descriptor = self._files[file_number]
         try:
             body = os.pread(descriptor, size, start)
         except OSError as e:
             raise damaged_file(body_file.path, str(e)) from e
         if len(body) < size:
-            raise body_file.too_short(start + len(body), start + size)
+            raise body_file.too_short_error(start + len(body), start + size)
         return body
 
 
-def bodies_path(folder: Path, first: int) -> Path:
+def body_file_path(folder: Path, first_position: int) -> Path:
     """Return the path of a file of bodies (event payloads).
 
-    first: position of the first event in the file.
+    first_position: position of the first event in the file.
     """
-    return folder / f"{first:020d}.bodies"
+    return folder / f"{first_position:020d}.bodies"
 
 
-def create_bodies(path: Path) -> BodyFile:
+def create_body_file(path: Path) -> BodyFile:
     """Create an empty file of bodies (event payloads), durable on return.
 
     The file gets a random identity.

@@ -8,8 +8,8 @@ in two steps:
 2. The index is copied as it is at one moment. Bytes that were appended to the files of bodies
    since step 1 are copied, too.
 
-A body that is rewritten during step 2 is overwritten at the place that the copied index names. Then
-`is_overtaken` returns True, and step 2 must be repeated.
+A body that is rewritten during step 2 is overwritten at the place that the copied index names.
+Then `is_overtaken` returns True, and step 2 must be repeated.
 
 Nearly all bytes of a log are bodies. If one view of the index were open during step 1, SQLite
 could not shorten its write-ahead log for all this time.
@@ -31,7 +31,7 @@ from stream_dr.log import index as tables
 from stream_dr.log.bodies import BEGIN
 from stream_dr.log.head import HeadFile
 from stream_dr.log.index import Current, Index
-from stream_dr.log.sqlite_file import read_one_view, translate_errors
+from stream_dr.log.sqlite_file import read_transaction, translate_errors
 
 PIECE = 1 << 20
 """Number of bytes read at a time."""
@@ -43,8 +43,8 @@ Progress = Callable[[int, int], object]
 class LogCopy:
     """Copy of the log in the folder `source`, in the new folder `target`.
 
-    Call `copy_bodies` first. Then call `copy_index_and_rest` within the with-block of `view`, which
-    completes the copy, unless `is_overtaken` returns True afterwards. Raises DamagedFile,
+    Call `copy_bodies` first. Then call `copy_index_and_rest` within the with-block of `view`,
+    which completes the copy, unless `is_overtaken` returns True afterwards. Raises DamagedFile,
     ForeignFile, UnknownFormat, InsufficientStorage.
     """
 
@@ -59,7 +59,7 @@ class LogCopy:
         """Open the source's index as it is at one moment, for the time of the with-block."""
         database = tables.database(self._source, writable=False)
         try:
-            with database.connection() as connection, read_one_view(connection):
+            with database.connection() as connection, read_transaction(connection):
                 index = Index(self._source, connection)
                 index.ends()
                 yield index
@@ -93,7 +93,7 @@ class LogCopy:
 
         head = HeadFile(self._target, writable=True)
         head.write_position(index.ends().last)
-        head.note_index(self._target / tables.INDEX_NAME)
+        head.store_numbers_of(self._target / tables.INDEX_NAME)
         head.close()
         fsync_directory(self._target)
 
@@ -135,7 +135,7 @@ class LogCopy:
                     while (at := copy.tell()) < listed.end:
                         piece = os.pread(file, min(PIECE, listed.end - at), at)
                         if not piece:
-                            raise listed.file.too_short(at, listed.end)
+                            raise listed.file.too_short_error(at, listed.end)
                         copy.write(piece)
                         self._progress(bytes_before + at + len(piece), bytes_in_all)
 

@@ -89,12 +89,12 @@ def draft(kind: EventKind, body: Body, rows: int, key: str | None = None, schema
     return EventDraft(kind, key, sha256_of(body), rows, body, schema)
 
 
-def event_at(position: int, d: EventDraft) -> Event:
+def event_of_draft(position: int, draft: EventDraft) -> Event:
     """Return the event with the content of a draft and a position."""
     # A checksum is a digest of the body. An event of rows needs none, because its fingerprint is
     # already a digest of the body.
-    checksum = d.checksum if d.checksum or d.kind == "rows" else sha256_of(d.body)
-    return Event(position, d.kind, d.key, d.fingerprint, d.rows, d.body, d.schema, checksum)
+    checksum = draft.checksum if draft.checksum or draft.kind == "rows" else sha256_of(draft.body)
+    return Event(position, draft.kind, draft.key, draft.fingerprint, draft.rows, draft.body, draft.schema, checksum)
 
 
 def matches_digest(body: Body, digest: str) -> bool:

@@ -18,11 +18,13 @@ from stream_dr.log.index import INDEX_NAME, Current, Index
 from stream_dr.log.sqlite_file import damaged_file
 
 
-def prepare_log(folder: Path, writable: bool, at_least: int, fill: Callable[[sqlite3.Connection], object]) -> None:
+def prepare_log(
+    folder: Path, writable: bool, least_position: int, create_more_tables: Callable[[sqlite3.Connection], object]
+) -> None:
     """Create the log if there is none, and check that it is not too short.
 
-    at_least: position that the log must have reached.
-    fill: creates further tables in a new index.
+    least_position: position that the log must have reached.
+    create_more_tables: creates further tables in a new index.
 
     Raises DirectoryMissing, UnknownFormat, DamagedFile.
     """
@@ -31,7 +33,7 @@ def prepare_log(folder: Path, writable: bool, at_least: int, fill: Callable[[sql
         fsync_directory(folder.parent)
 
     path = folder / INDEX_NAME
-    known = max(at_least, HeadFile(folder, writable=False).read_position())
+    known = max(least_position, HeadFile(folder, writable=False).read_position())
     if not path.exists():
         if known >= 0:
             raise truncated_error(path, -1, known)
@@ -39,30 +41,30 @@ def prepare_log(folder: Path, writable: bool, at_least: int, fill: Callable[[sql
             raise damaged_file(path, "it is missing")
         if not writable:
             raise DirectoryMissing(f"{folder} holds no log; give a directory that replay or serve has written.")
-        tables.create_index(folder, fill)
+        tables.create_index(folder, create_more_tables)
     elif writable:
-        check_end(folder, known)
+        check_log_reaches(folder, known)
 
 
-def check_end(folder: Path, known: int) -> None:
-    """Raise DamagedFile if the log ends before the position `known`."""
+def check_log_reaches(folder: Path, acknowledged_position: int) -> None:
+    """Raise DamagedFile if the log ends before the position `acknowledged_position`."""
     # A closing writer deletes a damaged write-ahead log, so a reader reads the end first.
     database = tables.database(folder, writable=False)
     with database.connection() as connection:
         last = Index(folder, connection).ends().last
     database.close()
-    if last < known:
-        raise truncated_error(folder / INDEX_NAME, last, known)
+    if last < acknowledged_position:
+        raise truncated_error(folder / INDEX_NAME, last, acknowledged_position)
 
 
-def remove_unnamed_files(folder: Path, files: Sequence[Current]) -> None:
+def remove_unlisted_body_files(folder: Path, listed_files: Sequence[Current]) -> None:
     """Remove files of event payloads that are not in the index.
 
     An index that was not completed is removed, too.
 
-    files: the files of payloads that are in the index.
+    listed_files: the files of payloads that are in the index.
     """
-    named = {listed.file.path for listed in files}
+    named = {listed.file.path for listed in listed_files}
     for path in (*folder.glob("*.bodies"), *folder.glob(f"{INDEX_NAME}.tmp*")):
         if path not in named:
             path.unlink()

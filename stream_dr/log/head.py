@@ -65,20 +65,20 @@ class HeadFile:
         with suppress(OSError):
             os.pwrite(self._file, _FORM.pack(position, row_digest(position)), 0)
 
-    def is_index(self, index: Path) -> bool:
+    def stores_numbers_of(self, index: Path) -> bool:
         """Return True if `index` is the index file whose numbers are stored here.
 
-        The device and inode numbers are stored by `note_index`. A copy of an index has other
+        The device and inode numbers are stored by `store_numbers_of`. A copy of an index has other
         numbers.
         """
         with suppress(struct.error, OSError):
             *noted, check = _FILE.unpack_from(self._bytes(), _FORM.size)
-            return tuple(noted) == file_numbers(index) and row_digest(*noted) == check
+            return tuple(noted) == device_and_inode(index) and row_digest(*noted) == check
         return False
 
-    def note_index(self, index: Path) -> None:
+    def store_numbers_of(self, index: Path) -> None:
         """Store the device and inode numbers of the log's index file."""
-        numbers = file_numbers(index)
+        numbers = device_and_inode(index)
         with suppress(OSError):
             os.pwrite(self._file, _FILE.pack(*numbers, row_digest(*numbers)), _FORM.size)
 
@@ -89,7 +89,7 @@ class HeadFile:
         self._file = -1
 
 
-def file_numbers(path: Path) -> tuple[int, int]:
+def device_and_inode(path: Path) -> tuple[int, int]:
     """Return a file's device and inode numbers, or zeros if there is no file."""
     try:
         status = path.stat()

@@ -2,9 +2,9 @@
 
 It finds the events that may have rows with an id.
 
-A table row covers the rows of some events, up to position `last`. For each row of data it has a hash
-of 32 bits of the row's id, and the position of the row's event. Whether an event really has the id,
-and in which rows, is found by reading the event.
+A table row covers the rows of some events, up to position `last`. For each row of data it has a
+hash of 32 bits of the row's id, and the position of the row's event. Whether an event really has
+the id, and in which rows, is found by reading the event.
 
 An append extends the newest table row until that has 4,096 hashes. A look-up compares all hashes.
 
@@ -72,7 +72,7 @@ def note_ids(connection: sqlite3.Connection, path: Path, ids: dict[int, np.ndarr
     connection.execute("INSERT INTO ids VALUES (?,?,?,?)", (*row, _digest(*row)))
 
 
-def positions_that_may_have(connection: sqlite3.Connection, path: Path, hashes: np.ndarray) -> set[int]:
+def candidate_positions(connection: sqlite3.Connection, path: Path, hashes: np.ndarray) -> set[int]:
     """Return positions of the events that may have rows with ids of these hashes.
 
     Dropped events may be among them.

@@ -31,9 +31,9 @@ import numpy as np
 from stream_dr.errors import DamagedFile
 from stream_dr.failpoints import failpoint
 from stream_dr.log import ids
-from stream_dr.log.bodies import BEGIN, BodyFile, bodies_path, create_bodies
+from stream_dr.log.bodies import BEGIN, BodyFile, body_file_path, create_body_file
 from stream_dr.log.event import Event, row_digest
-from stream_dr.log.sqlite_file import Database, check_integrity, create_file, damaged_file
+from stream_dr.log.sqlite_file import Database, check_integrity, create_sqlite_file, damaged_file
 
 INDEX_NAME = "index.sqlite"
 
@@ -108,7 +108,7 @@ class Place(NamedTuple):
     start: int | None = None
 
 
-class Ends(NamedTuple):
+class LogBounds(NamedTuple):
     """Bounds of the log.
 
     first: position of the first event, 0 if there is none.
@@ -138,14 +138,17 @@ def database(folder: Path, writable: bool) -> Database:
     return Database(folder / INDEX_NAME, writable, APPLICATION, LOG_FORMAT)
 
 
-def create_index(folder: Path, fill: Callable[[sqlite3.Connection], object] = lambda connection: None) -> None:
+def create_index(
+    folder: Path, create_more_tables: Callable[[sqlite3.Connection], object] = lambda connection: None
+) -> None:
     """Create the log's index (a SQLite file) in a folder.
 
-    `fill` writes the tables' content to a temporary file, which is then moved to its final name.
+    `create_more_tables` writes the tables' content to a temporary file, which is then moved to its
+    final name.
     """
-    with create_file(folder / INDEX_NAME, APPLICATION, LOG_FORMAT, "auto_vacuum=INCREMENTAL") as connection:
+    with create_sqlite_file(folder / INDEX_NAME, APPLICATION, LOG_FORMAT, "auto_vacuum=INCREMENTAL") as connection:
         connection.executescript(_TABLES + ids.TABLES)
-        fill(connection)
+        create_more_tables(connection)
         connection.execute("PRAGMA journal_mode=WAL")
 
 
@@ -154,30 +157,30 @@ def has_body_in_file(event: Event) -> bool:
     return event.kind == "rows" and len(event.body) > 0
 
 
-def write_bodies(
-    folder: Path, events: Sequence[Event], current: Current | None, file_bytes: int, following: int
+def append_bodies_to_file(
+    folder: Path, events: Sequence[Event], current_file: Current | None, max_file_bytes: int, next_position: int
 ) -> tuple[list[Place], Current | None]:
     """Write bodies (event payloads) to a file, and return each event's place.
 
     The file that was written is also returned, or None if no body belongs in a file.
 
-    current: file to append to, or None.
-    file_bytes: size at which a new file is started.
-    following: next position of the log. A new file is named by it.
+    current_file: file to append to, or None.
+    max_file_bytes: size at which a new file is started.
+    next_position: next position of the log. A new file is named by it.
     """
     bodies = [e.body for e in events if has_body_in_file(e)]
     if not bodies:
         return [Place()] * len(events), None
 
-    if current is None or (current.end >= file_bytes and current.first < following):
-        current = Current(following, create_bodies(bodies_path(folder, following)))
-    starts = current.file.write(bodies, current.end)
+    if current_file is None or (current_file.end >= max_file_bytes and current_file.first < next_position):
+        current_file = Current(next_position, create_body_file(body_file_path(folder, next_position)))
+    starts = current_file.file.write(bodies, current_file.end)
     remaining = iter(starts)
-    places = [Place(current.first, next(remaining)) if has_body_in_file(e) else Place() for e in events]
-    return places, current._replace(end=starts[-1] + len(bodies[-1]))
+    places = [Place(current_file.first, next(remaining)) if has_body_in_file(e) else Place() for e in events]
+    return places, current_file._replace(end=starts[-1] + len(bodies[-1]))
 
 
-def row_of(event: Event, total: int, place: Place) -> Row:
+def event_table_row(event: Event, total: int, place: Place) -> Row:
     """Return the table row of an event.
 
     total: number of rows of all events up to this one.
@@ -192,29 +195,29 @@ def append(
     connection: sqlite3.Connection,
     folder: Path,
     events: Sequence[Event],
-    rows: Iterable[Row],
-    current: Current | None,
-    keys: int,
-    hashes: Hashes,
+    event_rows: Iterable[Row],
+    written_file: Current | None,
+    max_keys: int,
+    id_hashes_by_position: Hashes,
 ) -> None:
     """Add events, their keys, schema changes and row ids to the index.
 
     Call this function within a transaction.
 
-    rows: the events' table rows.
-    current: file of bodies (event payloads) that was written, or None.
-    keys: number of idempotency keys to store.
-    hashes: hashes of the rows' ids.
+    event_rows: the events' table rows.
+    written_file: file of bodies (event payloads) that was written, or None.
+    max_keys: number of idempotency keys to store.
+    id_hashes_by_position: hashes of the rows' ids.
     """
-    insert_events(connection, rows)
-    remember_keys(
-        connection, ((e.key, Known(e.position, e.fingerprint, e.rows)) for e in events if e.key is not None), keys
+    insert_events(connection, event_rows)
+    insert_newest_keys(
+        connection, ((e.key, Known(e.position, e.fingerprint, e.rows)) for e in events if e.key is not None), max_keys
     )
-    note_schemas(connection, ((e.position, e.schema) for e in events if e.schema is not None))
-    if hashes:
-        ids.note_ids(connection, folder / INDEX_NAME, hashes)
-    if current is not None:
-        note_file(connection, current)
+    insert_schema_changes(connection, ((e.position, e.schema) for e in events if e.schema is not None))
+    if id_hashes_by_position:
+        ids.note_ids(connection, folder / INDEX_NAME, id_hashes_by_position)
+    if written_file is not None:
+        store_file_end(connection, written_file)
     failpoint("log.before_commit")
 
 
@@ -223,8 +226,8 @@ def insert_events(connection: sqlite3.Connection, rows: Iterable[Row]) -> None:
     connection.executemany("INSERT INTO events VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", rows)
 
 
-def remember_keys(connection: sqlite3.Connection, new_keys: Iterable[tuple[str, Known]], keys: int) -> None:
-    """Add idempotency keys, and forget the oldest ones above the number `keys`.
+def insert_newest_keys(connection: sqlite3.Connection, new_keys: Iterable[tuple[str, Known]], max_keys: int) -> None:
+    """Add idempotency keys, and forget the oldest ones above the number `max_keys`.
 
     A key that is in the index already does not change.
     """
@@ -234,55 +237,57 @@ def remember_keys(connection: sqlite3.Connection, new_keys: Iterable[tuple[str, 
         lasting = key.startswith(LASTING)
         row = _with_digest(key, *known, None if lasting else number + 1)
         number += connection.execute("INSERT OR IGNORE INTO keys VALUES (?,?,?,?,?,?)", row).rowcount and not lasting
-    if number > max(last, keys):
-        connection.execute("DELETE FROM keys WHERE number <= ?", (number - keys,))
+    if number > max(last, max_keys):
+        connection.execute("DELETE FROM keys WHERE number <= ?", (number - max_keys,))
 
 
-def note_schemas(connection: sqlite3.Connection, changes: Iterable[tuple[int, str]]) -> None:
+def insert_schema_changes(connection: sqlite3.Connection, changes: Iterable[tuple[int, str]]) -> None:
     """Add changes of the stream's schema."""
     connection.executemany(
         "INSERT OR IGNORE INTO schemas VALUES (?,?,?)", [_with_digest(*change) for change in changes]
     )
 
 
-def note_file(connection: sqlite3.Connection, current: Current) -> None:
+def store_file_end(connection: sqlite3.Connection, current: Current) -> None:
     """Store the end of the last body (payload) in a file of bodies."""
     row = _with_digest(current.first, current.file.identity, current.end)
     connection.execute("INSERT OR REPLACE INTO files VALUES (?,?,?,?)", row)
 
 
-def note_pending_erasure(connection: sqlite3.Connection, file: int, start: int, size: int) -> None:
+def insert_pending_erasure(connection: sqlite3.Connection, file: int, start: int, size: int) -> None:
     """Store that a range of bytes in a file of bodies must be overwritten."""
     id = connection.execute("SELECT COALESCE(MAX(id), 0) + 1 FROM erasures").fetchone()[0]
     connection.execute("INSERT INTO erasures VALUES (?,?,?,?,?)", _with_digest(id, file, start, size))
 
 
-def replace(connection: sqlite3.Connection, folder: Path, event: Event, place: Place, current: Current | None) -> None:
+def replace(
+    connection: sqlite3.Connection, folder: Path, event: Event, new_place: Place, written_file: Current | None
+) -> None:
     """Replace the event at the position of `event`, and mark its old body for erasure.
 
     Call this function within a transaction.
 
-    place: place where the new body is stored.
-    current: file of bodies (event payloads) that was written, or None.
+    new_place: place where the new body is stored.
+    written_file: file of bodies (event payloads) that was written, or None.
     """
     *_, total, file, start, size = Index(folder, connection).header(event.position)
     if file is not None:
-        note_pending_erasure(connection, file, start, size)
+        insert_pending_erasure(connection, file, start, size)
     connection.execute("DELETE FROM events WHERE position=?", (event.position,))
-    insert_events(connection, [row_of(event, total, place)])
-    if current is not None:
-        note_file(connection, current)
+    insert_events(connection, [event_table_row(event, total, new_place)])
+    if written_file is not None:
+        store_file_end(connection, written_file)
     failpoint("log.rewrite")
 
 
-def drop_some(connection: sqlite3.Connection, before: int) -> tuple[int, list[int]]:
+def drop_some_events(connection: sqlite3.Connection, first_to_keep: int) -> tuple[int, list[int]]:
     """Remove a few of the events before a position.
 
     Call this function within a transaction. Returns the number of events removed, and the files of
     bodies (payloads) that only these events used.
     """
     first = connection.execute("SELECT MIN(position) FROM events").fetchone()[0] or 0
-    first = max(first, min(before, first + ENTRIES_A_STEP))
+    first = max(first, min(first_to_keep, first + ENTRIES_A_STEP))
     dropped = connection.execute("DELETE FROM events WHERE position < ?", (first,)).rowcount
     connection.execute("DELETE FROM ids WHERE last < ?", (first,))
 
@@ -295,16 +300,16 @@ def drop_some(connection: sqlite3.Connection, before: int) -> tuple[int, list[in
     return dropped, files
 
 
-def free_space(connection: sqlite3.Connection, folder: Path, files: Iterable[int]) -> bool:
+def release_freed_space(connection: sqlite3.Connection, folder: Path, dropped_files: Iterable[int]) -> bool:
     """Delete payload files and release unused pages of the index.
 
-    files: position of the first event of each payload file to delete.
+    dropped_files: position of the first event of each payload file to delete.
 
     At most ENTRIES_A_STEP pages are released to the file system. Returns True if pages were
     released and there are more to release.
     """
-    for file in files:
-        bodies_path(folder, file).unlink(missing_ok=True)
+    for file in dropped_files:
+        body_file_path(folder, file).unlink(missing_ok=True)
     free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
     # `execute` stops this pragma after its first step. `executescript` runs it to its end.
     connection.executescript(f"PRAGMA incremental_vacuum({ENTRIES_A_STEP})")
@@ -322,11 +327,11 @@ class Index:
         self._path = folder / INDEX_NAME
         self._connection = connection
 
-    def ends(self) -> Ends:
+    def ends(self) -> LogBounds:
         """Return the positions of the log's first and last event."""
         query = "SELECT (SELECT MIN(position) FROM events), (SELECT MAX(position) FROM events)"
         first, last = self._connection.execute(query).fetchone()
-        return Ends(0, -1, 0) if last is None else Ends(first, last, self.total_rows(last))
+        return LogBounds(0, -1, 0) if last is None else LogBounds(first, last, self.total_rows(last))
 
     def total_rows(self, position: int) -> int:
         """Return the number of rows of all events up to a position, as appended."""
@@ -338,24 +343,26 @@ class Index:
             return row
         raise damaged_file(self._path, f"position {position} is missing")
 
-    def damaged_body(self, position: int) -> DamagedFile:
+    def damaged_body_error(self, position: int) -> DamagedFile:
         """Return the error for an event whose body (payload) is damaged."""
         file = self.header(position)[8]
-        path = self._path if file is None else bodies_path(self._folder, file)
+        path = self._path if file is None else body_file_path(self._folder, file)
         return damaged_file(path, f"the body of event {position} is not what was written")
 
-    def events(self, where: str, values: Row, body_at: Callable[[int, int, int], bytes]) -> Iterator[Event]:
+    def events(self, condition: str, values: Row, read_body: Callable[[int, int, int], bytes]) -> Iterator[Event]:
         """Yield events in order.
 
-        where: SQL condition and order, with `values` for its placeholders.
-        body_at: function that reads a body from the files of bodies at (file, start, size).
+        condition: SQL condition and order, with `values` for its placeholders.
+        read_body: function that reads a body from the files of bodies at (file, start, size).
         """
-        query = f"{_EVENT}, body FROM events WHERE {where}"
+        query = f"{_EVENT}, body FROM events WHERE {condition}"
         with closing(self._connection.execute(query, values)) as cursor:
             for *row, body in cursor:
-                position, kind, key, fingerprint, rows, schema, checksum, _, file, start, size = self._check_row(row)
+                position, kind, key, fingerprint, rows, schema, checksum, _, file, start, size = (
+                    self._fields_with_valid_digest(row)
+                )
                 if file is not None:
-                    body = body_at(file, start, size)
+                    body = read_body(file, start, size)
                 elif type(body) is not bytes or len(body) != size:
                     raise damaged_file(
                         self._path, f"the body of event {position} is not the {size} bytes that were written"
@@ -373,12 +380,12 @@ class Index:
                     return Known(*known)
         return None
 
-    def positions_that_may_have(self, id_hashes: np.ndarray) -> list[int]:
+    def candidate_positions(self, id_hashes: np.ndarray) -> list[int]:
         """Return positions of the events that may have rows with these ids, in order.
 
         Dropped events may be among them.
         """
-        return sorted(ids.positions_that_may_have(self._connection, self._path, id_hashes))
+        return sorted(ids.candidate_positions(self._connection, self._path, id_hashes))
 
     def schemas(self) -> list[str]:
         """Return all changes of the stream's schema as JSON, oldest first."""
@@ -410,11 +417,11 @@ class Index:
 
     def copy_to(self, folder: Path) -> None:
         """Copy the index to another folder, as this connection sees the index."""
-        with create_file(folder / INDEX_NAME, APPLICATION, LOG_FORMAT) as copy:
+        with create_sqlite_file(folder / INDEX_NAME, APPLICATION, LOG_FORMAT) as copy:
             self._connection.backup(copy)
             copy.execute("PRAGMA journal_mode=WAL")
 
-    def check(self, keys: int = KEYS) -> None:
+    def check(self, max_keys: int = KEYS) -> None:
         """Check the whole index. Raises DamagedFile.
 
         These checks are made:
@@ -423,25 +430,25 @@ class Index:
         * the digest of each table row
         * no position is missing
         * the key and the schema change of each event are in their tables
-        * the newest `keys` of the keys that may be forgotten are all in the table
+        * the newest `max_keys` of the keys that may be forgotten are all in the table
         """
         check_integrity(self._connection, self._path)
 
         expected = self.ends().first
         with closing(self._connection.execute(f"{_EVENT} FROM events ORDER BY position")) as cursor:
-            for position, *_ in map(self._check_row, cursor):
+            for position, *_ in map(self._fields_with_valid_digest, cursor):
                 if position != expected:
                     raise damaged_file(self._path, f"position {expected} is missing")
                 expected += 1
 
         with closing(self._connection.execute("SELECT * FROM keys")) as cursor:
             for row in cursor:
-                self._check_row(row)
+                self._fields_with_valid_digest(row)
         for (key,) in self._connection.execute(_WITHOUT_KEY).fetchall():
             raise damaged_file(self._path, f"the key {key!r} of an event is missing")
 
         ((known, first, last),) = self._connection.execute(_NUMBERS).fetchall()
-        first = 1 if known < keys else first
+        first = 1 if known < max_keys else first
         if known != last - first + 1:
             raise damaged_file(self._path, f"{last - first + 1 - known} keys are missing")
 
@@ -454,16 +461,16 @@ class Index:
 
     def _file(self, first: int, identity: bytes, end: int) -> Current:
         """Return the file of bodies (event payloads) that a table row describes."""
-        return Current(first, BodyFile(bodies_path(self._folder, first), identity), end)
+        return Current(first, BodyFile(body_file_path(self._folder, first), identity), end)
 
     def _rows(self, query: str, values: Row = ()) -> list[Row]:
         """Return the table rows of a query, without their digests.
 
         The last field of each table row is its digest, which is checked.
         """
-        return [self._check_row(row) for row in self._connection.execute(query, values).fetchall()]
+        return [self._fields_with_valid_digest(row) for row in self._connection.execute(query, values).fetchall()]
 
-    def _check_row(self, row: Sequence[Any]) -> Row:
+    def _fields_with_valid_digest(self, row: Sequence[Any]) -> Row:
         """Return a table row without its digest. Raise DamagedFile if the digest is wrong."""
         *fields, digest = row
         if row_digest(*fields) != digest:

@@ -30,11 +30,11 @@ from stream_dr.errors import DamagedFile, DirectoryInUse, HistoryGone, StreamDRE
 from stream_dr.failpoints import failpoint
 from stream_dr.log import index as tables
 from stream_dr.log.bodies import BodyReader
-from stream_dr.log.event import Event, EventDraft, EventKind, draft, event_at, sha256_of
-from stream_dr.log.folder import prepare_log, remove_unnamed_files
-from stream_dr.log.head import HeadFile, file_numbers, history_gone, moved_error, truncated_error
-from stream_dr.log.index import Current, Ends, Index, Known, row_of
-from stream_dr.log.sqlite_file import commit_or_rollback, damaged_file, read_one_view
+from stream_dr.log.event import Event, EventDraft, EventKind, draft, event_of_draft, sha256_of
+from stream_dr.log.folder import prepare_log, remove_unlisted_body_files
+from stream_dr.log.head import HeadFile, device_and_inode, history_gone, moved_error, truncated_error
+from stream_dr.log.index import Current, Index, Known, LogBounds, event_table_row
+from stream_dr.log.sqlite_file import commit_or_rollback, damaged_file, read_transaction
 
 __all__ = ["Event", "EventDraft", "Known", "Log", "Verified", "draft"]
 
@@ -59,36 +59,36 @@ class Verified(NamedTuple):
 class LogReader:
     """The reading half of a log. Thread-safe.
 
-    A reader sees the log as one consistent snapshot of its index. It never waits for the writer, and
-    the writer never waits for it. So the body of an event may be overwritten, or its file may be
-    removed, between the moment when the reader finds its place in the index and the moment when it
-    reads the bytes. The reader then looks at the index again.
+    A reader sees the log as one consistent snapshot of its index. It never waits for the writer,
+    and the writer never waits for it. So the body of an event may be overwritten, or its file may
+    be removed, between the moment when the reader finds its place in the index and the moment when
+    it reads the bytes. The reader then looks at the index again.
 
-    A read of n events holds no lock, no cursor and no file on return. Each event and each table row
-    is checked when it is read. `verify` checks all of them.
+    A read of n events holds no lock, no cursor and no file on return. Each event and each table
+    row is checked when it is read. `verify` checks all of them.
 
     path: path of the log's folder.
     writable: True if this process is the writer. The writer knows where the log begins and ends.
     keys: number of idempotency keys that the log stores.
     """
 
-    def __init__(self, path: Path, writable: bool, keys: int = tables.KEYS) -> None:
+    def __init__(self, path: Path, writable: bool, max_keys: int = tables.KEYS) -> None:
         self.path = path
         self.writable = writable
-        self._keys = keys
+        self._keys = max_keys
         self._database = tables.database(path, writable)
         self._head = HeadFile(path, writable)
-        self._ends = Ends(0, -1, 0)
+        self._ends = LogBounds(0, -1, 0)
 
     @property
     def last(self) -> int:
         """Position of the last event, −1 if there is none."""
-        return self._read_ends().last
+        return self._bounds().last
 
     @property
     def first(self) -> int:
         """Position of the first event still stored, 0 if there is none."""
-        return self._read_ends().first
+        return self._bounds().first
 
     @property
     def rows_appended(self) -> int:
@@ -96,7 +96,7 @@ class LogReader:
 
         Dropped events count. Unlearn events have no rows.
         """
-        return self._read_ends().rows
+        return self._bounds().rows
 
     def read(self, after: int, until: int | None = None, limit: int = 100, max_bytes: int = 64 << 20) -> list[Event]:
         """Return at most `limit` events with after < position ≤ until, in order.
@@ -106,7 +106,7 @@ class LogReader:
 
         Raises HistoryGone if after + 1 was dropped. Raises DamagedFile if a position is missing.
         """
-        ends = self._read_ends()
+        ends = self._bounds()
         end = min(ends.last, _ALL if until is None else until)
         if after + 1 < ends.first:
             raise history_gone(after, ends.first)
@@ -114,7 +114,7 @@ class LogReader:
             return []
 
         try:
-            events = self._events(
+            events = self._select_events(
                 "position > ? AND position <= ? ORDER BY position LIMIT ?", (after, end, limit), max_bytes
             )
             positions = [event.position for event in events] or [end + 1]
@@ -138,19 +138,19 @@ class LogReader:
         first = max(self.first, after + 1)
         values = (first, before) if kind == "unlearn" else (first, before, kind)
         try:
-            return self._events(f"position >= ? AND position < ? AND {where} ORDER BY position", values)
+            return self._select_events(f"position >= ? AND position < ? AND {where} ORDER BY position", values)
         except DamagedFile:
             # The events may have been dropped while they were read.
             if first < self.first:
                 return self.read_kind(kind, before, after)
             raise
 
-    def read_readable(self, kind: EventKind) -> list[Event]:
+    def read_undamaged(self, kind: EventKind) -> list[Event]:
         """Return the stored events of a kind that are not damaged.
 
         `verify` names the damaged ones.
         """
-        ends = self._read_ends()
+        ends = self._bounds()
         with suppress(StreamDRError):
             return self.read_kind(kind, ends.last + 1)
 
@@ -160,29 +160,29 @@ class LogReader:
                 events += self.read(position - 1, position)
         return [e for e in events if e.kind == kind]
 
-    def first_position_keeping(self, rows: int) -> int:
-        """Return the last position such that events from it on have `rows` rows.
+    def position_keeping_newest_rows(self, n_rows: int) -> int:
+        """Return the last position such that events from it on have `n_rows` rows.
 
         If the log holds fewer rows, return `first`.
         """
-        with self._view() as index:
-            ends = self._read_ends()
-            return ends.first + bisect_right(range(ends.first, ends.last + 1), ends.rows - rows, key=index.total_rows)
+        with self._index_view() as index:
+            ends = self._bounds()
+            return ends.first + bisect_right(range(ends.first, ends.last + 1), ends.rows - n_rows, key=index.total_rows)
 
-    def positions_that_may_have(self, id_hashes: np.ndarray) -> list[int]:
+    def candidate_positions(self, id_hashes: np.ndarray) -> list[int]:
         """Return positions of the stored events that may have rows with these ids, in order.
 
         id_hashes: hashes of the ids (`ids.id_hashes`).
         """
-        with self._view() as index:
-            return [position for position in index.positions_that_may_have(id_hashes) if position >= self.first]
+        with self._index_view() as index:
+            return [position for position in index.candidate_positions(id_hashes) if position >= self.first]
 
     def schema_changes(self) -> list[str]:
         """Return the JSON texts of all changes of the stream's schema, oldest first.
 
         Changes by events that were dropped are included.
         """
-        with self._view() as index:
+        with self._index_view() as index:
             return index.schemas()
 
     def verify(self) -> Verified:
@@ -194,8 +194,8 @@ class LogReader:
         Raises DamagedFile that names file and position.
         """
         known = self._head.read_position()
-        ends = self._read_ends()
-        with self._view() as index:
+        ends = self._bounds()
+        with self._index_view() as index:
             index.check(self._keys)
 
         for listed in self._files():
@@ -218,8 +218,8 @@ class LogReader:
 
             for event in events:
                 if not event.intact:
-                    with self._view() as index:
-                        raise index.damaged_body(event.position)
+                    with self._index_view() as index:
+                        raise index.damaged_body_error(event.position)
             count += len(events)
             size += sum(len(e.body) for e in events)
             after = events[-1].position
@@ -229,52 +229,52 @@ class LogReader:
         return Verified(count, ends.rows, size)
 
     @contextmanager
-    def _view(self) -> Iterator[Index]:
+    def _index_view(self) -> Iterator[Index]:
         """Open a read transaction on the index.
 
         Within the with-block, the index is one consistent snapshot.
         """
-        with self._database.connection() as connection, read_one_view(connection):
+        with self._database.connection() as connection, read_transaction(connection):
             yield Index(self.path, connection)
 
-    def _read_ends(self) -> Ends:
+    def _bounds(self) -> LogBounds:
         """Return the positions of the log's first and last event.
 
         A read-only log reads them each time, because another process may have appended.
         """
         if self.writable:
             return self._ends
-        with self._view() as index:
+        with self._index_view() as index:
             return index.ends()
 
     def _files(self) -> list[Current]:
         """Return the files of bodies (event payloads), oldest first."""
-        with self._view() as index:
+        with self._index_view() as index:
             return index.files()
 
-    def _events(self, where: str, values: tuple[object, ...], max_bytes: int = _ALL) -> list[Event]:
+    def _select_events(self, condition: str, values: tuple[object, ...], max_bytes: int = _ALL) -> list[Event]:
         """Return events in order, until their bodies (payloads) exceed max_bytes bytes.
 
-        where: SQL condition and order, with `values` for its placeholders.
+        condition: SQL condition and order, with `values` for its placeholders.
         """
         events = list[Event]()
         size = 0
-        with self._view() as index, BodyReader(index.file) as bodies:
-            for event in index.events(where, values, bodies.read):
-                events.append(event if event.intact else self._reread(event))
+        with self._index_view() as index, BodyReader(index.file) as bodies:
+            for event in index.events(condition, values, bodies.read):
+                events.append(event if event.intact else self._read_event_again(event))
                 size += len(event.body)
                 if size >= max_bytes:
                     break
         return events
 
-    def _reread(self, event: Event) -> Event:
+    def _read_event_again(self, event: Event) -> Event:
         """Return an event whose body (payload) was damaged, as the index has it now.
 
         A rewrite stores the new body elsewhere, and then overwrites the old bytes without waiting
         for readers. So a reader may have read the old place. If the event was dropped, return it
         unchanged.
         """
-        with self._view() as index, BodyReader(index.file) as bodies:
+        with self._index_view() as index, BodyReader(index.file) as bodies:
             return next(index.events("position = ?", (event.position,), bodies.read), event)
 
 
@@ -315,17 +315,17 @@ class Log(LogReader, AbstractContextManager["Log"]):
         self,
         path: str | os.PathLike[str],
         writable: bool = True,
-        file_bytes: int = 64 << 20,
-        keys: int = tables.KEYS,
-        at_least: int = -1,
-        fill: Callable[[sqlite3.Connection], object] = lambda connection: None,
+        max_file_bytes: int = 64 << 20,
+        max_keys: int = tables.KEYS,
+        least_position: int = -1,
+        create_more_tables: Callable[[sqlite3.Connection], object] = lambda connection: None,
     ) -> None:
-        prepare_log(Path(path), writable, at_least, fill)
-        super().__init__(Path(path), writable, keys)
-        self._file_bytes = file_bytes
+        prepare_log(Path(path), writable, least_position, create_more_tables)
+        super().__init__(Path(path), writable, max_keys)
+        self._file_bytes = max_file_bytes
         self._lock = threading.RLock()
 
-        self._index = file_numbers(self._database.path)
+        self._index = device_and_inode(self._database.path)
         self._current: Current | None = None
 
         # True if the last write may or may not be committed, because it raised an error.
@@ -336,15 +336,15 @@ class Log(LogReader, AbstractContextManager["Log"]):
 
         try:
             if writable:
-                if not self._head.is_index(self._database.path):
-                    with self._view() as index:
+                if not self._head.stores_numbers_of(self._database.path):
+                    with self._index_view() as index:
                         index.check(self._keys)
                 self._reconcile(opening=True)
                 self._head.write_position(self._ends.last)
-                self._head.note_index(self._database.path)
+                self._head.store_numbers_of(self._database.path)
                 self._overwrite_pending()
             else:
-                self._ends = self._read_ends()
+                self._ends = self._bounds()
         except BaseException:
             self.close()
             raise
@@ -363,19 +363,19 @@ class Log(LogReader, AbstractContextManager["Log"]):
                 return []
 
             self._reconcile()
-            events = [event_at(position, d) for position, d in enumerate(drafts, self._ends.last + 1)]
+            events = [event_of_draft(position, d) for position, d in enumerate(drafts, self._ends.last + 1)]
             counts = (0 if e.kind == "unlearn" else e.rows for e in events)
             totals = list(accumulate(counts, initial=self._ends.rows))[1:]
 
-            with self._write() as connection:
-                places, current = tables.write_bodies(
+            with self._write_transaction() as connection:
+                places, current = tables.append_bodies_to_file(
                     self.path, events, self._current, self._file_bytes, self._ends.last + 1
                 )
                 ids = {e.position: d.ids for e, d in zip(events, drafts, strict=True) if d.ids is not None}
-                rows = map(row_of, events, totals, places)
+                rows = map(event_table_row, events, totals, places)
                 tables.append(connection, self.path, events, rows, current, self._keys, ids)
 
-            self._ends = Ends(self._ends.first, events[-1].position, totals[-1])
+            self._ends = LogBounds(self._ends.first, events[-1].position, totals[-1])
             self._current = current or self._current
             self._head.write_position(self._ends.last)
             failpoint("log.after_commit")
@@ -385,7 +385,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         """Return the event that was appended with an idempotency key, or None."""
         with self._lock:
             self._reconcile()
-        with self._view() as index:
+        with self._index_view() as index:
             return index.find_key(key)
 
     def rewrite(self, position: int, body: bytes, rows: int) -> None:
@@ -396,10 +396,10 @@ class Log(LogReader, AbstractContextManager["Log"]):
         change. The log's `rows` still counts the rows as appended.
         """
         with self._lock:
-            (event,) = self._events("position = ?", (position,))
+            (event,) = self._select_events("position = ?", (position,))
             event = event._replace(body=body, rows=rows, checksum=sha256_of(body))
-            with self._write() as connection:
-                (place,), current = tables.write_bodies(
+            with self._write_transaction() as connection:
+                (place,), current = tables.append_bodies_to_file(
                     self.path, [event], self._current, self._file_bytes, self._ends.last + 1
                 )
                 tables.replace(connection, self.path, event, place, current)
@@ -432,11 +432,11 @@ class Log(LogReader, AbstractContextManager["Log"]):
             with self._lock:
                 if self._closed:
                     break
-                with self._write() as connection:
-                    removed, files = tables.drop_some(connection, first)
+                with self._write_transaction() as connection:
+                    removed, files = tables.drop_some_events(connection, first)
                 failpoint("log.dropped")
                 with self._database.connection() as connection:
-                    more = tables.free_space(connection, self.path, files) or removed > 0
+                    more = tables.release_freed_space(connection, self.path, files) or removed > 0
 
             dropped += removed
             time.sleep(time.monotonic() - started)
@@ -448,7 +448,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         The directory's lock belongs to the folder that was opened. So another process may write to
         the folder that now has its path.
         """
-        if self.displaced is None and file_numbers(self._database.path) != self._index:
+        if self.displaced is None and device_and_inode(self._database.path) != self._index:
             self.displaced = moved_error(self.path)
         if self.displaced is not None:
             raise without_frames(self.displaced)
@@ -464,7 +464,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         self.close()
 
     @contextmanager
-    def _write(self) -> Iterator[sqlite3.Connection]:
+    def _write_transaction(self) -> Iterator[sqlite3.Connection]:
         """Open a transaction.
 
         After an error in the with-block it is unknown whether the transaction was committed. The
@@ -498,8 +498,8 @@ class Log(LogReader, AbstractContextManager["Log"]):
             self._ends = ends._replace(first=max(ends.first, self._ends.first))
             self._current = files[-1] if files else None
             for listed in files if opening else files[-1:]:
-                listed.file.check(listed.end, cut=listed is self._current)
-            remove_unnamed_files(self.path, files)
+                listed.file.check(listed.end, cut_past_end=listed is self._current)
+            remove_unlisted_body_files(self.path, files)
 
         self._commit_uncertain = False
 
@@ -509,7 +509,7 @@ class Log(LogReader, AbstractContextManager["Log"]):
         If the disk refuses a write, the ranges stay in the index, and the next rewrite or the next
         opening of the log tries again.
         """
-        with self._view() as index:
+        with self._index_view() as index:
             erasures = index.pending_erasures()
             files = {listed.first: listed.file for listed in index.files()} if erasures else {}
         if not erasures:
@@ -519,5 +519,5 @@ class Log(LogReader, AbstractContextManager["Log"]):
             files[file].erase(start, size)
         failpoint("log.erased")
 
-        with self._write() as connection:
+        with self._write_transaction() as connection:
             connection.execute("DELETE FROM erasures")

@@ -116,7 +116,7 @@ class Database:
 
 
 @contextmanager
-def create_file(path: Path, application: int, version: int, *settings: str) -> Iterator[sqlite3.Connection]:
+def create_sqlite_file(path: Path, application: int, version: int, *settings: str) -> Iterator[sqlite3.Connection]:
     """Create a file that the with-block fills, then move it to its final name.
 
     The file is durable after the with-block. After an error in the with-block, an older file at
@@ -246,7 +246,7 @@ def translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as e:
-        ours = _sqlite_error(e, path)
+        ours = _translate_sqlite_error(e, path)
         if ours is None:
             raise
         raise ours from e
@@ -254,7 +254,7 @@ def translate_errors(path: Path) -> Iterator[None]:
         # SQLite's message may quote a broken schema, whose text may be anything.
         raise damaged_file(path, str(e)) from e
     except OSError as e:
-        ours = _system_error(e, path)
+        ours = _translate_system_error(e, path)
         if ours is None:
             raise
         raise ours from e
@@ -274,7 +274,7 @@ def commit_or_rollback(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def read_one_view(connection: sqlite3.Connection) -> Iterator[None]:
+def read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Make all reads in the with-block see the same commits.
 
     A checkpoint of the write-ahead log that would remove these commits waits.
@@ -294,7 +294,7 @@ def check_integrity(connection: sqlite3.Connection, path: Path) -> None:
         raise damaged_file(path, str(problems[0][0]))
 
 
-def _sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
+def _translate_sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | None:
     """Return SQLite's error about a file as an error of this library.
 
     Returns None if no error of this library fits.
@@ -307,7 +307,7 @@ def _sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | N
                 return damaged_file(path, f"{beside.name} is no file")
 
     if code == sqlite3.SQLITE_CANTOPEN:
-        return _open_error(path)
+        return _cannot_open_error(path)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Overloaded(
             f"{path} is locked by another program ({error}); try again when that has ended.", retry_after=5
@@ -319,7 +319,7 @@ def _sqlite_error(error: sqlite3.DatabaseError, path: Path) -> StreamDRError | N
     return None
 
 
-def _open_error(path: Path) -> StreamDRError | None:
+def _cannot_open_error(path: Path) -> StreamDRError | None:
     """Return the reason why SQLite could not open a file or its journal.
 
     SQLite's own message does not contain the reason. Returns None if no reason is apparent.
@@ -329,11 +329,11 @@ def _open_error(path: Path) -> StreamDRError | None:
     try:
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as e:
-        return _system_error(e, path)
+        return _translate_system_error(e, path)
     return None
 
 
-def _system_error(error: OSError, path: Path) -> StreamDRError | None:
+def _translate_system_error(error: OSError, path: Path) -> StreamDRError | None:
     """Return the system's error about a file as an error of this library.
 
     Returns None if no error of this library fits.

@@ -42,7 +42,7 @@ from stream_dr.models.schema import block_for, class_rows
 from stream_dr.models.versions import Published, VersionNumbers, Versions, projection_change
 from stream_dr.projection import Linear, Projection, linear_part
 from stream_dr.rows.block import Block
-from stream_dr.solve.orientation import oriented
+from stream_dr.solve.orientation import orient_components
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.targets.targets import Label
 
@@ -370,7 +370,7 @@ class Model:
     @property
     def classes(self) -> tuple[Label, ...]:
         """Labels that still have rows after unlearning, sorted."""
-        return tuple(sorted(self.accumulator.labels_left))
+        return tuple(sorted(self.accumulator.remaining_labels))
 
     @property
     def published_version(self) -> int:
@@ -439,7 +439,8 @@ class Model:
         """Return True if the event at `position` is learned and need not be published.
 
         Either the published projection includes the event. Or the published projection is a
-        refined one, which stays published until the model is refined again, even without the event.
+        refined one, which stays published until the model is refined again, even without the
+        event.
         """
         return self.position >= position and (not self.stale or self.published_to(position))
 
@@ -578,7 +579,7 @@ class Model:
 
         # Give the components the signs and order of the last published components.
         covariance_product = partial(self.estimator.scatter_product, frozen.state)
-        projection = oriented(projection, last.projection if last else None, covariance_product)
+        projection = orient_components(projection, last.projection if last else None, covariance_product)
         if isinstance(projection, Linear):
             projection = projection.prepared()
         # If a solution without one fold fails, the projection is published without its spread.

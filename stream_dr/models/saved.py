@@ -19,7 +19,7 @@ from stream_dr.estimators import CLASSIFIERS, ESTIMATORS, make
 from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.fitted_state import FittedState, new_fitted_state
 from stream_dr.estimators.k_nearest import KNearest
-from stream_dr.feature_maps import whole_spec
+from stream_dr.feature_maps import spec_with_defaults
 from stream_dr.models.entry import Spec
 from stream_dr.models.schema import Limits
 from stream_dr.models.snapshot_file import (
@@ -81,7 +81,8 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
     """Return the estimator or KNearest that `save` wrote, or that a snapshot holds.
 
     The loaded estimator gives exactly the results of the saved estimator. Files from unknown
-    sources may be loaded, because arrays that do not fit each other or the parameters are rejected.
+    sources may be loaded, because arrays that do not fit each other or the parameters are
+    rejected.
 
     source: path of the file, or its content.
     max_bytes: maximum size of the estimator's state in memory, in bytes. The size is computed from
@@ -168,7 +169,9 @@ def with_defaults(spec: Spec) -> Spec:
     defaults = {name: value for name, value in values.items() if name not in spec.params}
     map_params = spec.params.get("feature_map")
     if map_params is not None:
-        defaults["feature_map"] = {k: v for k, v in whole_spec(values["feature_map"]).items() if k not in map_params}
+        defaults["feature_map"] = {
+            k: v for k, v in spec_with_defaults(values["feature_map"]).items() if k not in map_params
+        }
     return spec._replace(defaults=defaults)
 
 

@@ -30,9 +30,9 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.feature_maps.table import TableState
 from stream_dr.rows.block import Block, Rows
-from stream_dr.rows.raw_rows import kinds_with, missing_row, raw_from_array
+from stream_dr.rows.raw_rows import complete_families, raw_from_array, row_of_missing_values
 from stream_dr.statistics.protocol import Accumulator
-from stream_dr.targets.targets import Label, all_absent, check_label_type
+from stream_dr.targets.targets import Label, check_label_type, no_row_has_target
 
 MEBIBYTE = 1 << 20
 
@@ -237,7 +237,7 @@ def with_table(rows: Rows, schema: Schema) -> Schema:
         )
 
     numbers = ("number",) * len(names) if schema.layout == "named" else ("",) * len(names)
-    kinds = kinds_with(dict(zip(names, schema.kinds or numbers, strict=True)), rows)
+    kinds = complete_families(dict(zip(names, schema.kinds or numbers, strict=True)), rows)
     return schema._replace(layout="table", features=len(names), names=names, kinds=tuple(kinds.values()))
 
 
@@ -254,7 +254,7 @@ def missing_table_row(schema: Schema) -> Rows | None:
     """
     if schema.layout != "table" or schema.names is None or schema.kinds is None:
         return None
-    return missing_row(dict(zip(schema.names, schema.kinds, strict=True)))
+    return row_of_missing_values(dict(zip(schema.names, schema.kinds, strict=True)))
 
 
 def columns_missing(block: Block, schema: Schema) -> tuple[str, ...]:
@@ -275,7 +275,7 @@ def _as_table(block: Block, schema: Schema) -> Block:
     """
     if schema.names is None or schema.kinds is None:
         return block
-    rows = raw_from_array(block.X, block.names).arranged(dict(zip(schema.names, schema.kinds, strict=True)))
+    rows = raw_from_array(block.X, block.names).arrange_columns(dict(zip(schema.names, schema.kinds, strict=True)))
     return block._replace(X=rows, names=rows.names)
 
 
@@ -286,7 +286,7 @@ def block_for(estimator: Estimator, block: Block) -> Block:
     with the same id belong in the same fold, the result has the hashes of the ids.
     """
     y = block.y if estimator.target_kinds else None
-    y = None if y is None or all_absent(y) else y
+    y = None if y is None or no_row_has_target(y) else y
     hashes = estimator.fold_hashes(block, block.rows)
     return block if y is block.y and hashes is None else block._replace(y=y, hashes=hashes)
 

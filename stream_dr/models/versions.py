@@ -8,7 +8,7 @@ import numpy as np
 
 from stream_dr.projection import Columns, Linear, Mapped, Orientable, Projection, linear_part
 from stream_dr.readout import Readout
-from stream_dr.solve.orientation import feature_places, least_squares_map, move_rows
+from stream_dr.solve.orientation import least_squares_map, matching_feature_indices, move_rows
 
 MOST_BYTES = 64 << 20
 """Number of bytes of one model's projections above which older versions are dropped.
@@ -159,7 +159,7 @@ def projection_change(old: Projection, new: Projection) -> Change | None:
     before, after = linear_part(old), linear_part(new)
     if before is None or after is None:
         return None
-    columns = feature_places(old, new)
+    columns = matching_feature_indices(old, new)
     map_, residual = least_squares_map(move_rows(before.loadings, columns), after.loadings)
     shift = _mean_at(before, columns, len(after.mean)) - after.mean
     return Change(map_, shift @ after.loadings, residual)

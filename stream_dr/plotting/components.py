@@ -12,14 +12,14 @@ from stream_dr.plotting.figure import (
     COLOURS,
     FigureDict,
     Trace,
-    component_spread_of,
+    component_spread_or_none,
     empty_figure,
     figure_dict,
     line_trace,
-    plain_text,
-    projection_array,
+    loadings_or_eigenvalues,
+    plotly_escaped_text,
+    projection_without_feature_map,
     whole_number_axis,
-    without_feature_map_of,
 )
 from stream_dr.projection import Columns, Mapped
 from stream_dr.uncertainty import WIDEST_ANGLE, ComponentSpread
@@ -54,17 +54,19 @@ def loadings(
     ['age', 'fare']
     """
     return go.Figure(
-        loadings_figure_of(model, component, most, names, title or f"Loadings of {plain_text(type(model).__name__)}")
+        loadings_figure_dict(
+            model, component, most, names, title or f"Loadings of {plotly_escaped_text(type(model).__name__)}"
+        )
     )
 
 
-def loadings_figure_of(
+def loadings_figure_dict(
     model: Any,
     component: int,
-    most: int,
-    names: Sequence[object] | None,
+    max_features: int,
+    feature_names: Sequence[object] | None,
     title: str,
-    deviations: np.ndarray | None = None,
+    feature_deviations: np.ndarray | None = None,
 ) -> FigureDict:
     """Return a figure of a component's largest loadings as a dict.
 
@@ -72,20 +74,20 @@ def loadings_figure_of(
 
     model: fitted estimator or projection.
     component: number of the component, from 0.
-    most: maximum number of features to draw.
-    names: names of the features. None means the names that the estimator has learned.
-    deviations: standard deviations (features,) by which the loadings are multiplied, or None. A
-        feature that hardly varies has little effect, even if its loading is large.
+    max_features: maximum number of features to draw.
+    feature_names: names of the features. None means the names that the estimator has learned.
+    feature_deviations: standard deviations (features,) by which the loadings are multiplied, or
+        None. A feature that hardly varies has little effect, even if its loading is large.
     """
     # Choose the values to draw: scores of selected features, or loadings of the component.
-    projection = without_feature_map_of(model)
+    projection = projection_without_feature_map(model)
     half_widths = None
     if isinstance(projection, Columns):
         features = projection.columns
         values = projection.scores
         label = "score"
     else:
-        matrix = projection_array(model, "loadings")
+        matrix = loadings_or_eigenvalues(model, "loadings")
         if matrix is None or not matrix.shape[1]:
             return empty_figure(
                 title, "no component yet" if matrix is not None else "no loadings: it projects by similar rows"
@@ -96,26 +98,26 @@ def loadings_figure_of(
         features = np.arange(len(matrix))
         values = matrix[:, component]
         label = "loading"
-        note, half_widths = _loading_uncertainty(model, component)
+        note, half_widths = _title_note_and_half_widths(model, component)
         title += f" · component {component + 1}{note}"
-        if deviations is not None:
-            values = values * deviations
-            half_widths = None if half_widths is None else half_widths * deviations
+        if feature_deviations is not None:
+            values = values * feature_deviations
+            half_widths = None if half_widths is None else half_widths * feature_deviations
             label = "loading × standard deviation"
 
     # Draw the largest values as bars. Plotly draws the first bar at the bottom, so the order is
     # reversed.
-    largest = np.argsort(-np.abs(values), kind="stable")[:most][::-1]
+    largest = np.argsort(-np.abs(values), kind="stable")[:max_features][::-1]
     colours = [COLOURS[0] if value >= 0 else COLOURS[2] for value in values[largest]]
     bars = {"type": "bar", "orientation": "h", "x": values[largest], "marker": {"color": colours}, "hoverinfo": "x+y"}
-    bars |= {"y": _distinct([int(i) for i in features[largest]], _names(model, names))}
+    bars |= {"y": _distinct_feature_labels([int(i) for i in features[largest]], _names(model, feature_names))}
     if half_widths is not None:
         bars["error_x"] = {"type": "data", "array": half_widths[largest], "thickness": 1.5, "color": COLOURS[9]}
     axis = {"automargin": True, "type": "category", "dtick": 1, "tickfont": {"size": 10}}
     return figure_dict([bars], title, xaxis={"title": {"text": label}}, yaxis=axis, showlegend=False)
 
 
-def _loading_uncertainty(model: Any, component: int) -> tuple[str, np.ndarray | None]:
+def _title_note_and_half_widths(model: Any, component: int) -> tuple[str, np.ndarray | None]:
     """Return a title note and the error bars of loadings.
 
     The note is text for the title, or "". The error bars are half the widths (features,) of 95 %
@@ -125,50 +127,52 @@ def _loading_uncertainty(model: Any, component: int) -> tuple[str, np.ndarray | 
     - The angle of the component (`ComponentSpread.angles`) is above WIDEST_ANGLE. Error bars would
       then be shorter than the uncertainty, so the note states the angle.
     """
-    spread = component_spread_of(model)
+    spread = component_spread_or_none(model)
     if spread is None:
         return "", None
     angle = spread.angles[component]
     if angle > WIDEST_ANGLE:
         return f" · known to {angle:.0f}° only", None
-    return "", _half_widths(spread.components_std[component], spread)
+    return "", _confidence_half_widths(spread.components_std[component], spread)
 
 
-def _half_widths(std: np.ndarray, spread: ComponentSpread) -> np.ndarray:
+def _confidence_half_widths(standard_errors: np.ndarray, spread: ComponentSpread) -> np.ndarray:
     """Return half the widths of 95 % intervals.
 
-    std: standard error of each value.
+    standard_errors: standard error of each value.
     spread: uncertainty of the components, which has the number of folds.
     """
-    return np.asarray(stdtrit(spread.folds - 1, 0.975) * std)
+    return np.asarray(stdtrit(spread.folds - 1, 0.975) * standard_errors)
 
 
-def _names(model: Any, names: Sequence[object] | None) -> Sequence[object]:
+def _names(model: Any, feature_names: Sequence[object] | None) -> Sequence[object]:
     """Return the names of the features of a model.
 
-    The result is `names` if it is not None, and () if the features have no names.
+    The result is `feature_names` if it is not None, and () if the features have no names.
 
     model: fitted estimator or projection.
     """
-    if names is not None:
-        return names
+    if feature_names is not None:
+        return feature_names
     projection = model.projection() if hasattr(model, "projection") else model
     if isinstance(projection, Mapped):
         return projection.feature_names or ()
     return list(getattr(model, "feature_names_in_", ()))
 
 
-def _distinct(features: list[int], names: Sequence[object]) -> list[str]:
+def _distinct_feature_labels(feature_indices: list[int], all_names: Sequence[object]) -> list[str]:
     """Return a distinct text for each feature.
 
     The text is the feature's name. If several features have one name, the number of the feature is
     added to the name. The text of a feature without a name is "feature" and its number.
 
-    features: numbers of the features.
-    names: names of all features.
+    feature_indices: numbers of the features.
+    all_names: names of all features.
     """
-    labels = [plain_text(names[i]) if i < len(names) else f"feature {i}" for i in features]
-    return [f"{name} ({i})" if labels.count(name) > 1 else name for i, name in zip(features, labels, strict=True)]
+    labels = [plotly_escaped_text(all_names[i]) if i < len(all_names) else f"feature {i}" for i in feature_indices]
+    return [
+        f"{name} ({i})" if labels.count(name) > 1 else name for i, name in zip(feature_indices, labels, strict=True)
+    ]
 
 
 def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
@@ -188,18 +192,18 @@ def spectrum(model: Any, *, title: str | None = None) -> go.Figure:
     >>> stream_dr.plotting.spectrum(pca).layout.title.text
     'Spectrum of PCA'
     """
-    return go.Figure(spectrum_of(model, title or f"Spectrum of {plain_text(type(model).__name__)}"))
+    return go.Figure(spectrum_figure_dict(model, title or f"Spectrum of {plotly_escaped_text(type(model).__name__)}"))
 
 
-def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> FigureDict:
+def spectrum_figure_dict(model: Any, title: str, cumulative_shares: np.ndarray | None = None) -> FigureDict:
     """Return a figure of a model's eigenvalues as a dict.
 
     model: fitted estimator or projection.
-    captured: (components,). Entry i is the share of all variance that components 0 to i capture
-        together. None means that the share is computed as in `spectrum`.
+    cumulative_shares: (components,). Entry i is the share of all variance that components 0 to i
+        capture together. None means that the share is computed as in `spectrum`.
     """
     # Compute the cumulative shares of the eigenvalues.
-    values = projection_array(model, "eigenvalues")
+    values = loadings_or_eigenvalues(model, "eigenvalues")
     if values is None or not len(values):
         return empty_figure(title, "no eigenvalues: " + ("no component yet" if values is not None else "it has none"))
 
@@ -208,15 +212,15 @@ def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> F
     total = positive.sum()
     shares = np.asarray(ratio) if ratio is not None else positive / total if total else positive
     number = np.arange(1, len(values) + 1)
-    shares = np.cumsum(shares) if captured is None else captured
-    of = "all variance" if ratio is not None or captured is not None else "these components"
+    shares = np.cumsum(shares) if cumulative_shares is None else cumulative_shares
+    of = "all variance" if ratio is not None or cumulative_shares is not None else "these components"
 
     bars = {"type": "bar", "x": number, "y": values, "name": "eigenvalue", "marker": {"color": COLOURS[0]}}
     line = line_trace(f"captured share of {of}", number[: len(shares)], shares, color=COLOURS[2])
 
-    spread = component_spread_of(model)
+    spread = component_spread_or_none(model)
     return figure_dict(
-        [bars, line | {"yaxis": "y2"}, *([] if spread is None else [_interval_trace(number, spread)])],
+        [bars, line | {"yaxis": "y2"}, *([] if spread is None else [_eigenvalue_interval_trace(number, spread)])],
         title,
         xaxis=whole_number_axis("component", len(values)),
         yaxis={"title": {"text": "eigenvalue"}},
@@ -234,20 +238,20 @@ def spectrum_of(model: Any, title: str, captured: np.ndarray | None = None) -> F
     )
 
 
-def _interval_trace(number: np.ndarray, spread: ComponentSpread) -> Trace:
+def _eigenvalue_interval_trace(component_numbers: np.ndarray, spread: ComponentSpread) -> Trace:
     """Return a plotly trace of eigenvalues with error bars.
 
     The eigenvalues are drawn as marks, without their bias.
 
-    number: (components,) number of each component, from 1.
+    component_numbers: (components,) number of each component, from 1.
     spread: uncertainty of the components.
     """
     marks = {
         "type": "scatter",
         "mode": "markers",
-        "x": number,
+        "x": component_numbers,
         "y": spread.eigenvalues,
         "marker": {"color": COLOURS[1]},
     }
-    error_bars = {"type": "data", "array": _half_widths(spread.eigenvalues_std, spread), "thickness": 1.5}
+    error_bars = {"type": "data", "array": _confidence_half_widths(spread.eigenvalues_std, spread), "thickness": 1.5}
     return marks | {"name": "95 % interval", "error_y": error_bars}

@@ -1,8 +1,8 @@
 """Figures of the models of a directory.
 
-`figure_of` draws a figure once. `LiveFigures` draws the figures of the dashboard again and again
-while the models learn. Figures are drawn from the published projections, the newest rows of the
-log, and the records of the directory.
+`draw_directory_figure` draws a figure once. `LiveFigures` draws the figures of the dashboard again
+and again while the models learn. Figures are drawn from the published projections, the newest rows
+of the log, and the records of the directory.
 """
 
 import base64
@@ -23,19 +23,19 @@ from stream_dr.directory.newest import Newest, newest_rows
 from stream_dr.directory.records import RecordsTail
 from stream_dr.errors import InvalidParameter, StreamDRError, did_you_mean
 from stream_dr.models.model import Model
-from stream_dr.plotting.components import loadings_figure_of, spectrum_of
-from stream_dr.plotting.figure import FigureDict, empty_figure, plain_text, without_feature_map_of
+from stream_dr.plotting.components import loadings_figure_dict, spectrum_figure_dict
+from stream_dr.plotting.figure import FigureDict, empty_figure, plotly_escaped_text, projection_without_feature_map
 from stream_dr.plotting.record_figures import (
-    accuracy_of,
+    accuracy_figure_dict,
     best_models,
-    confusion_of,
-    convergence_of,
-    drift_of,
-    last_refines,
-    progress_of,
+    confusion_figure_dict,
+    convergence_figure_dict,
+    drift_figure_dict,
+    last_refine_passes,
+    progress_figure_dict,
 )
-from stream_dr.plotting.regularisation import regularisation_of
-from stream_dr.plotting.scatter_plot import points_figure
+from stream_dr.plotting.regularisation import regularisation_figure_dict
+from stream_dr.plotting.scatter_plot import projected_rows_figure
 from stream_dr.projection import Linear, linear_part
 from stream_dr.uncertainty import uncertainty_sentences
 
@@ -84,7 +84,7 @@ class FigureOptions(NamedTuple):
     component: int = 0
 
 
-def figure_of(
+def draw_directory_figure(
     directory: Directory,
     kind: str,
     model: Model | None = None,
@@ -103,10 +103,10 @@ def figure_of(
     Raises InvalidParameter if the kind is unknown, or if `model` is None for a figure of one
     model. Raises the errors of reading the log.
     """
-    return go.Figure(figure_dict_of(directory, kind, model, options, newest, records))
+    return go.Figure(directory_figure_dict(directory, kind, model, options, newest, records))
 
 
-def figure_dict_of(
+def directory_figure_dict(
     directory: Directory,
     kind: str,
     model: Model | None,
@@ -131,19 +131,19 @@ def figure_dict_of(
     # Figures that are drawn from records.
     history = list(directory.records.read() if records is None and kind in FROM_RECORDS else records or [])
     if kind == "progress":
-        return progress_of(history, 600, "Progress")
+        return progress_figure_dict(history, 600, "Progress")
     if kind == "accuracy":
-        return accuracy_of(history, directory.models, "Accuracy on rows not learned yet")
+        return accuracy_figure_dict(history, directory.models, "Accuracy on rows not learned yet")
 
     if model is None:
         raise InvalidParameter(f"figure {kind!r} is of one model; name it.")
-    name = plain_text(model.name)
+    name = plotly_escaped_text(model.name)
     if kind == "convergence":
-        return convergence_of(last_refines(history, model.name), f"{name}: convergence of refine")
+        return convergence_figure_dict(last_refine_passes(history, model.name), f"{name}: convergence of refine")
     if kind == "drift":
-        return drift_of(history, model.name, f"{name}: drift")
+        return drift_figure_dict(history, model.name, f"{name}: drift")
     if kind == "confusion":
-        return confusion_of(history, model.id, f"{name}: given label by true one")
+        return confusion_figure_dict(history, model.id, f"{name}: given label by true one")
     return _projection_figure(directory, kind, model, options, newest)
 
 
@@ -157,13 +157,13 @@ def _projection_figure(
     newest: newest rows of the log. None means that the log is read.
     """
     published = model.published
-    name = plain_text(model.name)
+    name = plotly_escaped_text(model.name)
     if published is None:
         return empty_figure(f"{name}: {kind}", "nothing is published yet")
 
     projection = published.projection
     if kind == "regularisation":
-        return regularisation_of(projection, f"{name}: regularisation")
+        return regularisation_figure_dict(projection, f"{name}: regularisation")
 
     # `linear` is the projection if the newest rows can show its variance: it must be linear and
     # have components, and there must be rows.
@@ -171,24 +171,26 @@ def _projection_figure(
     rows = newest if newest is not None else newest_rows(directory, options.rows)
     linear = (
         projection
-        if without_feature_map_of(projection).kind == "linear" and projection.n_components and rows.blocks
+        if projection_without_feature_map(projection).kind == "linear" and projection.n_components and rows.blocks
         else None
     )
 
     if kind == "spectrum":
         captured = None if linear is None else rows.captured_shares(linear)
-        return spectrum_of(projection, f"{name}: spectrum", captured)
+        return spectrum_figure_dict(projection, f"{name}: spectrum", captured)
     if kind == "loadings":
-        width = getattr(getattr(without_feature_map_of(projection), "loadings", None), "shape", (0, 0))[1]
+        width = getattr(getattr(projection_without_feature_map(projection), "loadings", None), "shape", (0, 0))[1]
         # The newest version may have fewer components than the caller's `component` needs.
         component = min(options.component, max(0, width - 1))
         names = directory.schema.names if projection.kind != "mapped" else None
         deviations = None if linear is None else rows.deviations(linear)
-        return loadings_figure_of(projection, component, 20, names, f"{name}: loadings", deviations)
-    return points_figure(rows.project(projection), rows.targets, options.dimensions, max(1, options.rows), 0, title)
+        return loadings_figure_dict(projection, component, 20, names, f"{name}: loadings", deviations)
+    return projected_rows_figure(
+        rows.project(projection), rows.targets, options.dimensions, max(1, options.rows), 0, title
+    )
 
 
-def has_figure(kind: str, model: Model | None) -> bool:
+def is_figure_on_page(kind: str, model: Model | None) -> bool:
     """Return True if a page has this kind of figure.
 
     kind: kind of the figure, one of KINDS.
@@ -198,17 +200,17 @@ def has_figure(kind: str, model: Model | None) -> bool:
         return kind in OF_ALL
     if kind != "regularisation":
         return True
-    linear = _published_linear(model)
+    linear = _published_linear_projection(model)
     return linear is not None and linear.choice is not None
 
 
-def model_sentences(model: Model) -> list[str]:
+def model_uncertainty_sentences(model: Model) -> list[str]:
     """Return sentences on the uncertainty of a model's published projection."""
-    linear = _published_linear(model)
+    linear = _published_linear_projection(model)
     return [] if linear is None else uncertainty_sentences(linear.choice, linear.spread)
 
 
-def _published_linear(model: Model) -> Linear | None:
+def _published_linear_projection(model: Model) -> Linear | None:
     """Return the linear part of a model's published projection.
 
     The result is None if nothing is published or the projection has no linear part.
@@ -217,7 +219,7 @@ def _published_linear(model: Model) -> Linear | None:
     return linear_part(published.projection if published is not None else None)
 
 
-class Drawn(NamedTuple):
+class CachedFigure(NamedTuple):
     """A figure in the cache.
 
     tag: text that is different for each state of the figure.
@@ -257,13 +259,15 @@ class LiveFigures:
         self._process_tag = uuid.uuid4().hex[:8]
 
         self._lock = threading.Lock()
-        self._drawn: OrderedDict[tuple[object, ...], Drawn] = OrderedDict()
+        self._drawn: OrderedDict[tuple[object, ...], CachedFigure] = OrderedDict()
         self._newest: dict[int, tuple[float, Newest, Counts]] = {}
 
-    def draw(self, name: str | None, options: FigureOptions, have: Collection[str], rights: JsonDict) -> bytes:
+    def draw(
+        self, model_name: str | None, options: FigureOptions, known_tags: Collection[str], extra_keys: JsonDict
+    ) -> bytes:
         """Return the status and the figures of a model as JSON.
 
-        The JSON object has the keys of `rights` and these keys:
+        The JSON object has the keys of `extra_keys` and these keys:
 
         - "told": the status of the stream and its models, which the function `status` returns,
         - "figures": {kind: {"tag", "figure"}}, where a tag identifies the state of a figure,
@@ -271,31 +275,34 @@ class LiveFigures:
         - "sentences": sentences on the uncertainty of the model's components,
         - "best": the models with the best scores (a Leader), or None.
 
-        name: name of the model. If it is None or unknown, only figures of all models are returned.
+        model_name: name of the model. If it is None or unknown, only figures of all models are
+            returned.
         options: options of the figures.
-        have: tags of the figures that the browser already has. These figures are returned as the
-            tag only.
-        rights: keys and values that are added to the JSON object. They say what the browser may
-            do.
+        known_tags: tags of the figures that the browser already has. These figures are returned as
+            the tag only.
+        extra_keys: keys and values that are added to the JSON object. They say what the browser
+            may do.
         """
         # Read the data and draw the figures.
-        model = self._directory.models.get(name or "")
+        model = self._directory.models.get(model_name or "")
         with self._lock:
             if time.monotonic() - self._status_at >= REFRESH_SECONDS:
                 self._status_at = time.monotonic()
                 self._status_json = orjson.dumps(self._status())
             status = self._status_json
             best = best_models(self._records.read(), self._directory.models.keys())
-            newest, counts = self._newest_rows(options.rows) if model is not None else (Newest(-1), [])
+            newest, counts = self._newest_rows_and_label_counts(options.rows) if model is not None else (Newest(-1), [])
             drawn_figures = {
-                kind: self._figure(kind, model, options, newest) for kind in LIVE_KINDS if has_figure(kind, model)
+                kind: self._cached_or_new_figure(kind, model, options, newest)
+                for kind in LIVE_KINDS
+                if is_figure_on_page(kind, model)
             }
 
         # Leave out figures that the browser already has.
         figures: dict[str, JsonDict] = {}
         for kind, drawn in drawn_figures.items():
             figures[kind] = {"tag": drawn.tag}
-            if drawn.tag not in have:
+            if drawn.tag not in known_tags:
                 figures[kind]["figure"] = orjson.Fragment(drawn.figure)
 
         return orjson.dumps(
@@ -303,38 +310,40 @@ class LiveFigures:
                 "told": orjson.Fragment(status),
                 "figures": figures,
                 "counts": counts,
-                "sentences": [] if model is None else model_sentences(model),
+                "sentences": [] if model is None else model_uncertainty_sentences(model),
                 "best": best and best._asdict(),
-                **rights,
+                **extra_keys,
             }
         )
 
-    def _newest_rows(self, rows: int) -> tuple[Newest, Counts]:
+    def _newest_rows_and_label_counts(self, max_rows: int) -> tuple[Newest, Counts]:
         """Return the newest rows of the log, and their label counts.
 
         A label count is a pair (label, number of rows with this label). The log is read again only
         if it has changed, and at most every REFRESH_SECONDS. Unlearned rows are left out.
 
-        rows: maximum number of rows.
+        max_rows: maximum number of rows.
         """
-        read_at, newest, counts = self._newest.get(rows, (0.0, Newest(-2), []))
+        read_at, newest, counts = self._newest.get(max_rows, (0.0, Newest(-2), []))
         if newest.position != self._directory.position and time.monotonic() - read_at >= REFRESH_SECONDS:
             try:
-                newest = newest_rows(self._directory, rows)
+                newest = newest_rows(self._directory, max_rows)
             # The log is damaged or a shard is missing. The status of the models shows the error.
             except StreamDRError:
                 newest = Newest(self._directory.position)
-            counts = _label_counts(newest)
+            counts = _count_rows_by_label(newest)
 
             self._newest = {
-                rows: (time.monotonic(), newest, counts),
-                **{k: v for k, v in self._newest.items() if k != rows},
+                max_rows: (time.monotonic(), newest, counts),
+                **{k: v for k, v in self._newest.items() if k != max_rows},
             }
             while len(self._newest) > 2:
                 self._newest.popitem()
         return newest, counts
 
-    def _figure(self, kind: str, model: Model | None, options: FigureOptions, newest: Newest) -> Drawn:
+    def _cached_or_new_figure(
+        self, kind: str, model: Model | None, options: FigureOptions, newest: Newest
+    ) -> CachedFigure:
         """Return a figure from the cache, or draw the figure.
 
         A figure in the cache is drawn again if its data have changed, but at most every
@@ -363,10 +372,10 @@ class LiveFigures:
         now = time.monotonic()
         if drawn is None or (drawn.tag != tag and now - drawn.drawn_at >= REFRESH_SECONDS):
             try:
-                figure = figure_dict_of(self._directory, kind, shown_model, options, newest, records)
+                figure = directory_figure_dict(self._directory, kind, shown_model, options, newest, records)
             except StreamDRError as e:
                 figure = empty_figure(kind, str(e))
-            drawn = Drawn(tag, json_for_page(figure), now)
+            drawn = CachedFigure(tag, figure_json_without_template(figure), now)
 
         # Put the figure at the end of the cache, and drop the least recently used figures.
         self._drawn[key] = drawn
@@ -376,7 +385,7 @@ class LiveFigures:
         return drawn
 
 
-def _label_counts(newest: Newest) -> Counts:
+def _count_rows_by_label(newest: Newest) -> Counts:
     """Return the number of rows with each label.
 
     The pairs are in order of the labels. The MAX_LABELS most frequent labels have a pair each. All
@@ -394,17 +403,17 @@ def _label_counts(newest: Newest) -> Counts:
     return counts + ([(f"{len(order) - MAX_LABELS} other labels", rest)] if rest else [])
 
 
-def json_for_page(figure: FigureDict) -> bytes:
+def figure_json_without_template(figure: FigureDict) -> bytes:
     """Return a figure as JSON for the dashboard.
 
     Arrays are in plotly's binary format.
     """
     # Leave out the figure's template, because the page sets its own colours and fonts.
     layout = {name: value for name, value in figure["layout"].items() if name != "template"}
-    return orjson.dumps({"data": figure["data"], "layout": layout}, default=_typed_array)
+    return orjson.dumps({"data": figure["data"], "layout": layout}, default=_numpy_to_json_types)
 
 
-def _typed_array(value: object) -> object:
+def _numpy_to_json_types(value: object) -> object:
     """Convert a numpy array or number to JSON types.
 
     An array (n,) of numbers is converted to plotly's binary format, a dict of type and data.

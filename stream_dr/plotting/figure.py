@@ -46,7 +46,7 @@ FigureDict = JsonDict
 """A figure as a dict {"data": traces, "layout": layout}, from which plotly makes a Figure."""
 
 
-def plain_text(value: object) -> str:
+def plotly_escaped_text(value: object) -> str:
     """Return text that plotly shows unchanged.
 
     Characters that plotly would interpret as markup are escaped. Texts longer than MAX_TEXT are
@@ -58,14 +58,16 @@ def plain_text(value: object) -> str:
     return html.escape(line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…", quote=False)
 
 
-def line_trace(name: str, x: Sequence[Any] | np.ndarray, y: Sequence[Any] | np.ndarray, **line: str) -> Trace:
+def line_trace(
+    legend_text: str, x: Sequence[Any] | np.ndarray, y: Sequence[Any] | np.ndarray, **line_style: str
+) -> Trace:
     """Return a plotly trace of a line with markers.
 
-    name: text in the legend, which may have plotly's markup. The caller escapes text that is not
-        markup, such as a model's name, by `plain_text`.
-    line: style of the line, such as `color` and `dash`.
+    legend_text: text in the legend, which may have plotly's markup. The caller escapes text that
+        is not markup, such as a model's name, by `plotly_escaped_text`.
+    line_style: style of the line, such as `color` and `dash`.
     """
-    return {"type": "scatter", "mode": "lines+markers", "name": name, "x": x, "y": y, "line": line}
+    return {"type": "scatter", "mode": "lines+markers", "name": legend_text, "x": x, "y": y, "line": line_style}
 
 
 def figure_dict(traces: Sequence[Trace], title: str, **layout: object) -> FigureDict:
@@ -73,7 +75,7 @@ def figure_dict(traces: Sequence[Trace], title: str, **layout: object) -> Figure
 
     traces: lines, bars or points of the figure.
     title: text that may have plotly's markup. The caller escapes text that is not markup, such as
-        a model's name, by `plain_text`.
+        a model's name, by `plotly_escaped_text`.
     layout: plotly's layout options, which replace options of the common layout.
     """
     defaults = {
@@ -90,28 +92,35 @@ def figure_dict(traces: Sequence[Trace], title: str, **layout: object) -> Figure
     return {"data": list(traces), "layout": defaults | layout}
 
 
-def empty_figure(title: str, why: str) -> FigureDict:
+def empty_figure(title: str, reason: str) -> FigureDict:
     """Return a figure that shows why there are no data.
 
-    why: the reason, which is shown as text in the middle of the figure.
+    reason: the reason, which is shown as text in the middle of the figure.
     """
-    note = {"text": plain_text(why), "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
+    note = {
+        "text": plotly_escaped_text(reason),
+        "showarrow": False,
+        "xref": "paper",
+        "yref": "paper",
+        "x": 0.5,
+        "y": 0.5,
+    }
     hidden = {"visible": False}
     return figure_dict([], title, annotations=[note], xaxis=hidden, yaxis=hidden)
 
 
-def whole_number_axis(name: str, count: int) -> dict[str, object]:
+def whole_number_axis(axis_title: str, n_values: int) -> dict[str, object]:
     """Return the options of an axis with whole numbers.
 
     The axis has ticks only at whole numbers. The options are plotly's.
 
-    name: title of the axis.
-    count: number of whole numbers on the axis.
+    axis_title: title of the axis.
+    n_values: number of whole numbers on the axis.
     """
-    return {"title": {"text": name}, "tickformat": "d", **({"dtick": 1} if count <= 20 else {})}
+    return {"title": {"text": axis_title}, "tickformat": "d", **({"dtick": 1} if n_values <= 20 else {})}
 
 
-def without_feature_map_of(model: Any) -> Any:
+def projection_without_feature_map(model: Any) -> Any:
     """Return a model's projection without its feature map.
 
     If the model has a feature map, the result is the projection that is applied to mapped rows. If
@@ -124,7 +133,7 @@ def without_feature_map_of(model: Any) -> Any:
     return projection.inner if isinstance(projection, Mapped) else projection
 
 
-def component_spread_of(model: Any) -> ComponentSpread | None:
+def component_spread_or_none(model: Any) -> ComponentSpread | None:
     """Return the uncertainty of a model's components.
 
     The result is None if the uncertainty is not known. This is the case without folds, with too
@@ -135,23 +144,23 @@ def component_spread_of(model: Any) -> ComponentSpread | None:
     # An estimator with folds computes the uncertainty when `angles_` is read, and stores it.
     with suppress(AttributeError, StreamDRError):
         model.angles_  # noqa: B018
-    projection = without_feature_map_of(model)
+    projection = projection_without_feature_map(model)
     return projection.spread if isinstance(projection, Linear) else None
 
 
-def projection_array(model: Any, name: Literal["loadings", "eigenvalues"]) -> np.ndarray | None:
+def loadings_or_eigenvalues(model: Any, array_name: Literal["loadings", "eigenvalues"]) -> np.ndarray | None:
     """Return the loadings or the eigenvalues of a model.
 
     The result is None if the model does not have the array. Estimators of scikit-learn have the
     arrays under other names (`components_`, `explained_variance_`), which are used, too.
 
     model: fitted estimator or projection.
-    name: name of the array to return.
+    array_name: name of the array to return.
     """
-    values = getattr(without_feature_map_of(model), name, None)
-    if values is None and name == "loadings" and hasattr(model, "components_"):
+    values = getattr(projection_without_feature_map(model), array_name, None)
+    if values is None and array_name == "loadings" and hasattr(model, "components_"):
         values = np.asarray(model.components_).T
-    if values is None and name == "eigenvalues":
+    if values is None and array_name == "eigenvalues":
         values = getattr(model, "explained_variance_", None)
     return None if values is None else np.asarray(values, dtype=np.float64)
 

@@ -26,9 +26,9 @@ from stream_dr.plotting.figure import (
     empty_figure,
     figure_dict,
     line_trace,
-    plain_text,
+    plotly_escaped_text,
+    projection_without_feature_map,
     whole_number_axis,
-    without_feature_map_of,
 )
 from stream_dr.solve.principal_angles import principal_angles
 
@@ -58,7 +58,7 @@ _SHADES = [[0.0, "rgba(66, 105, 208, 0.04)"], [1.0, "rgba(66, 105, 208, 0.75)"]]
 """Colour scale for shares from 0 to 1. Text on it is readable on white and on black pages."""
 
 
-def records_of(source: Any) -> list[JsonDict]:
+def load_records(source: Any) -> list[JsonDict]:
     """Return the records of a directory, oldest first.
 
     source: a Directory, its path, or records, which are returned as a list.
@@ -76,7 +76,7 @@ def recorded(records: Sequence[JsonDict], kind: str, model: str | None = None) -
     return [r for r in records if r["kind"] == kind and (model is None or r.get("model") == model)]
 
 
-def plotly_time(record: JsonDict) -> str:
+def record_time_for_plotly(record: JsonDict) -> str:
     """Return the time of a record (UTC) in plotly's format."""
     return datetime.fromtimestamp(record["time"], UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
@@ -95,26 +95,27 @@ def progress(source: Any, *, most: int = 600, title: str = "Progress") -> go.Fig
     >>> stream_dr.plotting.progress([]).layout.annotations[0].text
     'no records yet: they are written while models learn'
     """
-    return go.Figure(progress_of(records_of(source), most, title))
+    return go.Figure(progress_figure_dict(load_records(source), most, title))
 
 
-def progress_of(records: list[JsonDict], most: int, title: str) -> FigureDict:
+def progress_figure_dict(records: list[JsonDict], max_records: int, title: str) -> FigureDict:
     """Return a figure of accuracy, rows/s and lag as a dict.
 
     records: records of the directory, oldest first.
-    most: maximum number of records to draw. If there are more, only every n-th record is drawn.
+    max_records: maximum number of records to draw. If there are more, only every n-th record is
+        drawn.
     """
     ticks = recorded(records, "progress")
     if not ticks:
         return empty_figure(title, "no records yet: they are written while models learn")
-    ticks = _thin_records(ticks, most)
+    ticks = _thin_records(ticks, max_records)
 
     # Draw the lines and marks of each model.
     names = list(dict.fromkeys(name for tick in ticks for name in tick["models"]))
-    traces = [*_baseline_line(ticks)]
+    traces = [*_baseline_trace_if_any(ticks)]
     for i, name in enumerate(names):
         traces += _model_lines(ticks, name, COLOURS[i % len(COLOURS)])
-        traces += _model_marks(records, ticks, name, COLOURS[i % len(COLOURS)], most)
+        traces += _version_and_failure_marks(records, ticks, name, COLOURS[i % len(COLOURS)], max_records)
 
     # Place the panels one above the other, with a common time axis.
     height = 1 / len(PANELS)
@@ -134,7 +135,7 @@ def progress_of(records: list[JsonDict], most: int, title: str) -> FigureDict:
     return figure_dict(traces, title, xaxis=time, hovermode="x", dragmode="pan", **axes)
 
 
-class Leader(NamedTuple):
+class BestModels(NamedTuple):
     """The models with the best scores.
 
     models: names of models, best score first. These are the model with the highest score, and all
@@ -148,28 +149,28 @@ class Leader(NamedTuple):
     since: float
 
 
-def best_models(records: list[JsonDict], models: Collection[str]) -> Leader | None:
+def best_models(records: list[JsonDict], model_names: Collection[str]) -> BestModels | None:
     """Return the models with the best scores.
 
     The result is None if no model was tested.
 
     records: records of the directory, oldest first.
-    models: names of the models to compare.
+    model_names: names of the models to compare.
     """
     best = None
     for tick in recorded(records, "progress"):
-        tested = {m: scores for m, scores in tick["models"].items() if m in models and scores.get("tested")}
-        ranked = sorted(tested, key=lambda m: -score_of(tested[m]))
+        tested = {m: scores for m, scores in tick["models"].items() if m in model_names and scores.get("tested")}
+        ranked = sorted(tested, key=lambda m: -score_or_minus_infinity(tested[m]))
         if ranked:
-            top = score_of(tested[ranked[0]])
+            top = score_or_minus_infinity(tested[ranked[0]])
             error = tested[ranked[0]].get("error") or 0.0
-            close = tuple(m for m in ranked if score_of(tested[m]) >= top - 2 * error)
+            close = tuple(m for m in ranked if score_or_minus_infinity(tested[m]) >= top - 2 * error)
             since = best.since if best is not None and best.models[0] == ranked[0] else tick["time"]
-            best = Leader(close, top, since)
+            best = BestModels(close, top, since)
     return best
 
 
-def score_of(scores: JsonDict) -> float:
+def score_or_minus_infinity(scores: JsonDict) -> float:
     """Return a model's accuracy or R².
 
     The score is R² if the targets are continuous. If the model was not tested, the result is -inf.
@@ -180,81 +181,90 @@ def score_of(scores: JsonDict) -> float:
     return -math.inf if score is None else score
 
 
-def _thin_records(records: list[JsonDict], most: int) -> list[JsonDict]:
+def _thin_records(records: list[JsonDict], max_records: int) -> list[JsonDict]:
     """Return the last record and every n-th record before it.
 
-    The number n is chosen so that at most `most` records are returned.
+    The number n is chosen so that at most `max_records` records are returned.
     """
-    return records[:: -1 if len(records) <= most else -(len(records) // most + 1)][::-1]
+    return records[:: -1 if len(records) <= max_records else -(len(records) // max_records + 1)][::-1]
 
 
-def _model_lines(ticks: list[JsonDict], name: str, colour: str) -> Iterator[Trace]:
+def _model_lines(progress_records: list[JsonDict], model_name: str, colour: str) -> Iterator[Trace]:
     """Yield the lines of a model in the figure `progress`.
 
     Each panel has one line, unless the model has no values for the panel.
 
-    ticks: records of the kind "progress", oldest first.
-    name: name of the model.
+    progress_records: records of the kind "progress", oldest first.
+    model_name: name of the model.
     """
-    own_ticks = [tick for tick in ticks if name in tick["models"]]
+    own_ticks = [tick for tick in progress_records if model_name in tick["models"]]
     for field, _, axis in PANELS:
-        values = [_recorded_value(tick["models"][name], field) for tick in own_ticks]
+        values = [_panel_value(tick["models"][model_name], field) for tick in own_ticks]
         if all(value is None for value in values):
             continue
 
-        yield line_trace(plain_text(name), [plotly_time(t) for t in own_ticks], values, color=colour) | {
+        yield line_trace(
+            plotly_escaped_text(model_name), [record_time_for_plotly(t) for t in own_ticks], values, color=colour
+        ) | {
             "mode": "lines+markers" if len(own_ticks) <= FEW else "lines",
-            "legendgroup": plain_text(name),
+            "legendgroup": plotly_escaped_text(model_name),
             "showlegend": field == "rate",
             "yaxis": axis,
         }
 
 
-def _recorded_value(model: JsonDict, name: str) -> float | None:
+def _panel_value(model_scores: JsonDict, panel_key: str) -> float | None:
     """Return a model's value for a panel of the figure `progress`.
 
     The result is None if the record has no value.
 
-    model: the model's part of a record of the kind "progress".
-    name: key of the panel: "score", "rate" or "lag".
+    model_scores: the model's part of a record of the kind "progress".
+    panel_key: key of the panel: "score", "rate" or "lag".
     """
-    if name != "score":
-        return model.get(name)
-    return score_of(model) if model.get("tested") else None
+    if panel_key != "score":
+        return model_scores.get(panel_key)
+    return score_or_minus_infinity(model_scores) if model_scores.get("tested") else None
 
 
-def _baseline_line(ticks: list[JsonDict]) -> Iterator[Trace]:
+def _baseline_trace_if_any(progress_records: list[JsonDict]) -> Iterator[Trace]:
     """Yield the line of the baseline's accuracy.
 
     Nothing is yielded if the records have no baseline. The baseline always predicts the last
     label. All models of a record have one baseline, so the first value in the record is drawn.
 
-    ticks: records of the kind "progress", oldest first.
+    progress_records: records of the kind "progress", oldest first.
     """
-    values = [next((m["baseline"] for m in t["models"].values() if m.get("baseline") is not None), None) for t in ticks]
+    values = [
+        next((m["baseline"] for m in t["models"].values() if m.get("baseline") is not None), None)
+        for t in progress_records
+    ]
     if any(value is not None for value in values):
-        line = line_trace("always the last label", [plotly_time(t) for t in ticks], values, **BASELINE)
+        line = line_trace(
+            "always the last label", [record_time_for_plotly(t) for t in progress_records], values, **BASELINE
+        )
         yield line | {"mode": "lines", "yaxis": "y3"}
 
 
-def _model_marks(records: list[JsonDict], ticks: list[JsonDict], name: str, colour: str, most: int) -> Iterator[Trace]:
+def _version_and_failure_marks(
+    records: list[JsonDict], progress_records: list[JsonDict], model_name: str, colour: str, max_marks: int
+) -> Iterator[Trace]:
     """Yield the marks of a model in the figure `progress`.
 
     The marks show new versions, refined versions and failures. They are drawn at the bottom of the
     lowest panel.
 
     records: records of the directory, oldest first.
-    ticks: records of the kind "progress", oldest first. Earlier versions and failures are left
-        out.
-    name: name of the model.
-    most: maximum number of marks for new versions.
+    progress_records: records of the kind "progress", oldest first. Earlier versions and failures
+        are left out.
+    model_name: name of the model.
+    max_marks: maximum number of marks for new versions.
     """
-    start = ticks[0]["time"]
-    published = [r for r in recorded(records, "published", name) if r["time"] >= start]
+    start = progress_records[0]["time"]
+    published = [r for r in recorded(records, "published", model_name) if r["time"] >= start]
     records_of_mark = {
-        "version": _thin_records([r for r in published if r["solution"] != "refined"], most),
+        "version": _thin_records([r for r in published if r["solution"] != "refined"], max_marks),
         "refined": [r for r in published if r["solution"] == "refined"],
-        "failed": [r for r in recorded(records, "failed", name) if r["time"] >= start],
+        "failed": [r for r in recorded(records, "failed", model_name) if r["time"] >= start],
     }
 
     # Make a trace of the marks of each type.
@@ -263,15 +273,17 @@ def _model_marks(records: list[JsonDict], ticks: list[JsonDict], name: str, colo
             continue
         symbol, size = MARKS[mark]
         legend = {
-            "name": f"{plain_text(name)}: {mark}",
-            "legendgroup": plain_text(name),
+            "name": f"{plotly_escaped_text(model_name)}: {mark}",
+            "legendgroup": plotly_escaped_text(model_name),
             "showlegend": mark != "version",
             "yaxis": "y",
         }
-        texts = [f"version {r['version']}" if "version" in r else f"failed: {plain_text(r['code'])}" for r in marked]
+        texts = [
+            f"version {r['version']}" if "version" in r else f"failed: {plotly_escaped_text(r['code'])}" for r in marked
+        ]
         marker = {"symbol": symbol, "size": size, "color": "#c00" if mark == "failed" else colour}
         points = {
-            "x": [plotly_time(r) for r in marked],
+            "x": [record_time_for_plotly(r) for r in marked],
             "y": [0] * len(marked),
             "text": texts,
             "hoverinfo": "x+text+name",
@@ -279,7 +291,7 @@ def _model_marks(records: list[JsonDict], ticks: list[JsonDict], name: str, colo
         yield legend | points | {"type": "scatter", "mode": "markers", "marker": marker, "cliponaxis": False}
 
 
-def accuracy_of(records: list[JsonDict], models: Collection[str], title: str) -> FigureDict:
+def accuracy_figure_dict(records: list[JsonDict], model_names: Collection[str], title: str) -> FigureDict:
     """Return a figure of accuracy by number of learned rows.
 
     The figure is a dict. It has one line for each model. Accuracy is measured on rows that the
@@ -287,17 +299,17 @@ def accuracy_of(records: list[JsonDict], models: Collection[str], title: str) ->
     curve in the records of each model is drawn.
 
     records: records of the directory, oldest first.
-    models: names of the models to draw.
+    model_names: names of the models to draw.
     """
-    last = {r["model"]: r for r in recorded(records, "tested") if r["model"] in models and r["curve"]}
+    last = {r["model"]: r for r in recorded(records, "tested") if r["model"] in model_names and r["curve"]}
     if not last:
         return empty_figure(title, "not tested yet: rows with a target are, before they are learned")
 
     traces = []
-    for i, name in enumerate(models):
+    for i, name in enumerate(model_names):
         if name in last:
             learned, scores = zip(*last[name]["curve"], strict=True)
-            traces.append(line_trace(plain_text(name), learned, scores, color=COLOURS[i % len(COLOURS)]))
+            traces.append(line_trace(plotly_escaped_text(name), learned, scores, color=COLOURS[i % len(COLOURS)]))
 
     # Draw the baseline, which always predicts the most frequent label.
     newest = max(last.values(), key=lambda f: f["time"])
@@ -316,7 +328,7 @@ def accuracy_of(records: list[JsonDict], models: Collection[str], title: str) ->
     )
 
 
-def confusion_of(records: list[JsonDict], id: int, title: str) -> FigureDict:
+def confusion_figure_dict(records: list[JsonDict], model_id: int, title: str) -> FigureDict:
     """Return a figure of a model's confusion matrix as a dict.
 
     The matrix of the model's newest record is drawn. The matrix has a row for each true label and
@@ -325,13 +337,13 @@ def confusion_of(records: list[JsonDict], id: int, title: str) -> FigureDict:
     the matrix adds up to less than 1 if some predicted labels are too rare to be shown.
 
     records: records of the directory, oldest first.
-    id: id of the model.
+    model_id: id of the model.
     """
-    tested = [r["confusion"] for r in recorded(records, "tested") if r["id"] == id and r["confusion"] is not None]
+    tested = [r["confusion"] for r in recorded(records, "tested") if r["id"] == model_id and r["confusion"] is not None]
     if not tested:
         return empty_figure(title, "not tested yet: rows with one label each are, before they are learned")
 
-    labels = [plain_text(label) for label in tested[-1]["labels"]]
+    labels = [plotly_escaped_text(label) for label in tested[-1]["labels"]]
     counts = np.array(tested[-1]["counts"], dtype=np.float64)
     rows = np.array(tested[-1]["rows"], dtype=np.float64)
     shares = counts / np.maximum(rows, 1.0)[:, None]
@@ -377,38 +389,40 @@ def convergence(source: Any, model: str | None = None, *, title: str = "Converge
     runs = (
         {"": [p._asdict() for p in source.passes]}
         if isinstance(source, RefineReport)
-        else last_refines(records_of(source), model)
+        else last_refine_passes(load_records(source), model)
     )
-    return go.Figure(convergence_of(runs, title))
+    return go.Figure(convergence_figure_dict(runs, title))
 
 
-def convergence_of(runs: dict[str, list[JsonDict]], title: str) -> FigureDict:
+def convergence_figure_dict(passes_by_model: dict[str, list[JsonDict]], title: str) -> FigureDict:
     """Return a figure of residuals and angles as a dict.
 
-    runs: name of a model → records of the passes by which the model was refined.
+    passes_by_model: name of a model → records of the passes by which the model was refined.
     """
-    if not runs:
+    if not passes_by_model:
         return empty_figure(title, "no refine has been recorded")
     traces = [
         t
-        for i, (name, passes) in enumerate(runs.items())
-        for t in _pass_traces(name, passes, _DASHES[i % len(_DASHES)])
+        for i, (name, passes) in enumerate(passes_by_model.items())
+        for t in _convergence_traces(name, passes, _DASHES[i % len(_DASHES)])
     ]
     axis = {"type": "log", "exponentformat": "power"}
-    return figure_dict(traces, title, xaxis=whole_number_axis("pass", max(map(len, runs.values()))), yaxis=axis)
+    return figure_dict(
+        traces, title, xaxis=whole_number_axis("pass", max(map(len, passes_by_model.values()))), yaxis=axis
+    )
 
 
-def last_refines(records: list[JsonDict], model: str | None) -> dict[str, list[JsonDict]]:
+def last_refine_passes(records: list[JsonDict], only_model: str | None) -> dict[str, list[JsonDict]]:
     """Return the records of the last refine of each model.
 
     A refine has one record for each pass. The result is a dict from the name of a model to the
     records of its passes.
 
     records: records of the directory, oldest first.
-    model: name of the only model to return. None means all models.
+    only_model: name of the only model to return. None means all models.
     """
     runs: dict[str, list[JsonDict]] = {}
-    for record in recorded(records, "pass", model):
+    for record in recorded(records, "pass", only_model):
         number = record["pass"]
         passes = runs.get(record["model"], [])
         # The passes of a refine are numbered in ascending order. If the number is not larger than
@@ -418,17 +432,17 @@ def last_refines(records: list[JsonDict], model: str | None) -> dict[str, list[J
     return runs
 
 
-def _pass_traces(name: str, passes: list[JsonDict], dash: str) -> list[Trace]:
+def _convergence_traces(model_name: str, passes: list[JsonDict], line_dash: str) -> list[Trace]:
     """Return the lines of residual and angle of one refine.
 
-    name: name of the model.
+    model_name: name of the model.
     passes: records of the passes of the refine.
-    dash: style of the lines, such as "solid".
+    line_dash: style of the lines, such as "solid".
     """
     numbers = [p["number"] for p in passes]
-    prefix = f"{plain_text(name)}: " if name else ""
+    prefix = f"{plotly_escaped_text(model_name)}: " if model_name else ""
     return [
-        line_trace(prefix + label, numbers, [p[field] or None for p in passes], color=COLOURS[i * 2], dash=dash)
+        line_trace(prefix + label, numbers, [p[field] or None for p in passes], color=COLOURS[i * 2], dash=line_dash)
         for i, (field, label) in enumerate((("residual", "residual"), ("angle", "angle (radians)")))
     ]
 
@@ -456,36 +470,39 @@ def drift(source: Any, model: str | None = None, *, title: str = "Drift") -> go.
     ['largest angle', 'median angle']
     """
     if model is not None:
-        return go.Figure(drift_of(records_of(source), model, title))
+        return go.Figure(drift_figure_dict(load_records(source), model, title))
     if isinstance(source, str | Path | Directory) or any(isinstance(record, dict) for record in source):
         raise InvalidParameter("model=None; it must be the name of the model whose records are drawn.")
-    each = [principal_angles(without_feature_map_of(a), without_feature_map_of(b)) for a, b in pairwise(source)]
+    each = [
+        principal_angles(projection_without_feature_map(a), projection_without_feature_map(b))
+        for a, b in pairwise(source)
+    ]
     return go.Figure(
         _drift_figure([(i + 2, angles.tolist()) for i, angles in enumerate(each) if angles is not None], title)
     )
 
 
-def drift_of(records: list[JsonDict], model: str, title: str) -> FigureDict:
+def drift_figure_dict(records: list[JsonDict], model_name: str, title: str) -> FigureDict:
     """Return a figure of a model's drift as a dict.
 
     records: records of the directory, oldest first.
-    model: name of the model.
+    model_name: name of the model.
     """
-    published = recorded(records, "published", model)
+    published = recorded(records, "published", model_name)
     return _drift_figure([(f["version"], f["angles"]) for f in published if f.get("angles")], title)
 
 
-def _drift_figure(versions: list[tuple[int, list[float]]], title: str) -> FigureDict:
+def _drift_figure(angles_by_version: list[tuple[int, list[float]]], title: str) -> FigureDict:
     """Return a figure of principal angles by version as a dict.
 
-    versions: pairs (version number, principal angles in radians to the version before).
+    angles_by_version: pairs (version number, principal angles in radians to the version before).
     """
-    if not versions:
+    if not angles_by_version:
         return empty_figure(title, "no two versions of a linear projection yet")
 
-    degrees = [np.degrees(angles) for _, angles in versions]
+    degrees = [np.degrees(angles) for _, angles in angles_by_version]
     lines = {"largest angle": [d.max() for d in degrees], "median angle": [np.median(d) for d in degrees]}
-    numbers = [version for version, _ in versions]
+    numbers = [version for version, _ in angles_by_version]
     traces = [line_trace(name, numbers, y, color=COLOURS[i * 2]) for i, (name, y) in enumerate(lines.items())]
     axis = {"title": {"text": "degrees to the version before"}, "range": [0, 92]}
-    return figure_dict(traces, title, xaxis=whole_number_axis("version", len(versions)), yaxis=axis)
+    return figure_dict(traces, title, xaxis=whole_number_axis("version", len(angles_by_version)), yaxis=axis)

@@ -12,9 +12,9 @@ from stream_dr.plotting.figure import (
     empty_figure,
     figure_dict,
     line_trace,
-    plain_text,
+    plotly_escaped_text,
+    projection_without_feature_map,
     whole_number_axis,
-    without_feature_map_of,
 )
 from stream_dr.projection import Linear
 from stream_dr.uncertainty import number_text
@@ -36,21 +36,23 @@ def regularisation(model: Any, *, title: str | None = None) -> go.Figure:
     >>> [trace.name for trace in stream_dr.plotting.regularisation(opls).data][0]
     'error, with its standard error'
     """
-    return go.Figure(regularisation_of(model, title or f"Regularisation of {plain_text(type(model).__name__)}"))
+    return go.Figure(
+        regularisation_figure_dict(model, title or f"Regularisation of {plotly_escaped_text(type(model).__name__)}")
+    )
 
 
-def regularisation_of(model: Any, title: str) -> FigureDict:
+def regularisation_figure_dict(model: Any, title: str) -> FigureDict:
     """Return a figure of cross-validated errors as a dict.
 
     model: fitted estimator or projection.
     """
-    projection = without_feature_map_of(model)
+    projection = projection_without_feature_map(model)
     choice = projection.choice if isinstance(projection, Linear) else None
     if choice is None:
         return empty_figure(title, "no parameter was chosen by cross-validation")
     x, axis = choice.values, whole_number_axis("number of components", len(choice.values))
     if choice.parameter == "gamma":
-        x, axis = _ridge_axis(choice.values)
+        x, axis = _ridge_positions_and_axis(choice.values)
 
     texts = [f"{choice.parameter} = {number_text(value)}" for value in choice.values]
     at = [choice.chosen]
@@ -73,17 +75,17 @@ def regularisation_of(model: Any, title: str) -> FigureDict:
     return figure_dict([line, mark], title, xaxis=axis, yaxis={"title": {"text": "error"}}, legend=legend)
 
 
-def _ridge_axis(gamma: np.ndarray) -> tuple[np.ndarray, JsonDict]:
+def _ridge_positions_and_axis(ridges: np.ndarray) -> tuple[np.ndarray, JsonDict]:
     """Return the positions of ridges, and the options of their axis.
 
     The axis is logarithmic. The first ridge is 0, which has no logarithm. It is drawn at the left
     end of the axis, where the tick has the text 0.
 
-    gamma: the ridges, ascending from 0.
+    ridges: the ridges, ascending from 0.
     """
     # All ridges are 0 if no column varies.
-    smallest = gamma[1] or 1.0
-    x = np.maximum(gamma, smallest / 10)
+    smallest = ridges[1] or 1.0
+    x = np.maximum(ridges, smallest / 10)
     powers = np.arange(np.ceil(np.log10(smallest)), np.log10(x[-1]) + 1e-9)
     names = ["0", *(f"10<sup>{power:.0f}</sup>" for power in powers)]
     ticks = {"tickvals": [x[0], *10.0**powers], "ticktext": names}

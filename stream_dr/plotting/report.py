@@ -20,11 +20,11 @@ from stream_dr.plotting.directory_figures import (
     KINDS,
     OF_ALL,
     FigureOptions,
-    figure_of,
-    has_figure,
-    model_sentences,
+    draw_directory_figure,
+    is_figure_on_page,
+    model_uncertainty_sentences,
 )
-from stream_dr.plotting.record_figures import best_models, score_of
+from stream_dr.plotting.record_figures import best_models, score_or_minus_infinity
 
 HOW = {
     "projection": "The newest rows of the log that are still learned, projected by the version that is published; crosses "
@@ -66,32 +66,32 @@ draw();matchMedia("(prefers-color-scheme: dark)").addEventListener("change",draw
 def write_report(
     directory: Directory,
     path: Path,
-    rows: int = 5_000,
+    max_rows: int = 5_000,
     on_progress: Callable[[int, int], None] = lambda done, all: None,
 ) -> None:
     """Write the report of a directory.
 
     path: path of the HTML file.
-    rows: maximum number of rows in figures of projected rows. The newest rows are drawn.
+    max_rows: maximum number of rows in figures of projected rows. The newest rows are drawn.
     on_progress: function that is called before each model is drawn. Its arguments are the number
         of models drawn so far and the number of all models.
 
     Raises the errors of reading the log.
     """
-    page = "".join(_page_parts(directory, rows, on_progress))
+    page = "".join(_report_html_parts(directory, max_rows, on_progress))
     write_atomically(path, lambda file: file.write(page.encode()))
 
 
-def _page_parts(directory: Directory, rows: int, on_progress: Callable[[int, int], None]) -> Iterator[str]:
+def _report_html_parts(directory: Directory, max_rows: int, on_progress: Callable[[int, int], None]) -> Iterator[str]:
     """Yield the HTML of the report, in parts.
 
-    rows: maximum number of rows in figures of projected rows.
+    max_rows: maximum number of rows in figures of projected rows.
     on_progress: function that is called before each model is drawn, with the number of models
         drawn so far and the number of all models.
     """
-    newest = newest_rows(directory, rows)
+    newest = newest_rows(directory, max_rows)
     records = directory.records.read()
-    options = FigureOptions(rows)
+    options = FigureOptions(max_rows)
 
     # Yield the head of the page, the summary, and the figures of all models.
     yield "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width'>"
@@ -101,15 +101,17 @@ def _page_parts(directory: Directory, rows: int, on_progress: Callable[[int, int
     yield from _stream_section(directory)
 
     for kind in OF_ALL:
-        yield from _figure_section(kind, figure_of(directory, kind, records=records))
+        yield from _figure_section(kind, draw_directory_figure(directory, kind, records=records))
 
     # Yield a section for each model.
     for number, model in enumerate(_models_by_score(directory)):
         on_progress(number, len(directory.models))
         yield from _model_section(directory, model)
         for kind in KINDS:
-            if kind not in OF_ALL and has_figure(kind, model):
-                yield from _figure_section(kind, figure_of(directory, kind, model, options, newest, records))
+            if kind not in OF_ALL and is_figure_on_page(kind, model):
+                yield from _figure_section(
+                    kind, draw_directory_figure(directory, kind, model, options, newest, records)
+                )
     yield f"<script>{_DARK}</script></body></html>\n"
 
 
@@ -199,7 +201,7 @@ def _models_by_score(directory: Directory) -> list[Model]:
     The model with the best score comes first. Models that were not tested come last.
     """
     tested = directory.records.last_tested()
-    return sorted(directory.models.values(), key=lambda m: -score_of(tested.get(m.id, {})))
+    return sorted(directory.models.values(), key=lambda m: -score_or_minus_infinity(tested.get(m.id, {})))
 
 
 def _stream_section(directory: Directory) -> Iterator[str]:
@@ -210,7 +212,7 @@ def _stream_section(directory: Directory) -> Iterator[str]:
     schema = directory.schema
     names = f" ({', '.join(schema.names[:20])}{' …' if len(schema.names) > 20 else ''})" if schema.names else ""
     labels = ", ".join(map(str, sorted(schema.labels)[:50])) + (" …" if len(schema.labels) > 50 else "")
-    yield "<h2>The stream</h2>" + _html_table(
+    yield "<h2>The stream</h2>" + _html_key_value_table(
         ("log", f"positions {directory.log.first} to {directory.position}, {directory.rows:,} rows"),
         ("rows", f"{schema.layout or 'none yet'}, {schema.features:,} features{names}"),
         ("targets", schema.target_kind or "none yet"),
@@ -237,12 +239,12 @@ def _model_section(directory: Directory, model: Model) -> Iterator[str]:
         table_rows.append(
             ("failed", f"at position {model.failure.position} ({model.failure.code}): {model.failure.message}")
         )
-    yield f"<h2>{escape(model.name)}</h2>" + _html_table(*table_rows)
-    if sentences := model_sentences(model):
+    yield f"<h2>{escape(model.name)}</h2>" + _html_key_value_table(*table_rows)
+    if sentences := model_uncertainty_sentences(model):
         yield f"<p>{' '.join(sentences)}</p>"
 
 
-def _html_table(*rows: tuple[str, object]) -> str:
+def _html_key_value_table(*rows: tuple[str, object]) -> str:
     """Return the HTML of a table of names and values.
 
     rows: pairs (name, value).

@@ -6,7 +6,15 @@ import numpy as np
 import plotly.graph_objects as go
 
 from stream_dr.errors import InvalidParameter
-from stream_dr.plotting.figure import COLOURS, SYMBOLS, FigureDict, Trace, empty_figure, figure_dict, plain_text
+from stream_dr.plotting.figure import (
+    COLOURS,
+    SYMBOLS,
+    FigureDict,
+    Trace,
+    empty_figure,
+    figure_dict,
+    plotly_escaped_text,
+)
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import KINDS, Targets
 
@@ -81,52 +89,52 @@ def projection(
     z = model.apply(X) if hasattr(model, "apply") else model.transform(X)
     z = np.asarray(z, dtype=np.float64)
     targets = None if y is None else parse_targets(y, len(z), KINDS)
-    title = title or f"Projection by {plain_text(type(model).__name__)}"
-    return go.Figure(points_figure(z, targets, dimensions, most, seed, title))
+    title = title or f"Projection by {plotly_escaped_text(type(model).__name__)}"
+    return go.Figure(projected_rows_figure(z, targets, dimensions, most, seed, title))
 
 
-def points_figure(
-    z: np.ndarray, targets: Targets | None, dimensions: int, most: int, seed: int, title: str
+def projected_rows_figure(
+    projected_rows: np.ndarray, targets: Targets | None, dimensions: int, max_rows: int, seed: int, title: str
 ) -> FigureDict:
     """Return a figure of projected rows as a dict.
 
     Raises InvalidParameter if `dimensions` is not 2 or 3.
 
-    z: projected rows (rows, components).
+    projected_rows: projected rows (rows, components).
     targets: targets that colour the rows, or None.
     dimensions: number of components to draw, 2 or 3.
-    most: maximum number of rows to draw. If there are more, a random sample is drawn.
+    max_rows: maximum number of rows to draw. If there are more, a random sample is drawn.
     seed: seed of the random sample.
     """
     if dimensions not in (2, 3):
         raise InvalidParameter(f"dimensions={dimensions}; a projection is drawn in 2 or 3.")
-    if not z.size:
-        return empty_figure(title, "no rows yet" if not len(z) else "no component yet")
+    if not projected_rows.size:
+        return empty_figure(title, "no rows yet" if not len(projected_rows) else "no component yet")
 
     # Compute the class means before sampling, so that they include the rows that are not drawn.
-    means = _class_means(z, targets)
-    rows = len(z)
-    if rows > most:
-        drawn = np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
-        z = z[drawn]
+    means = _class_means(projected_rows, targets)
+    rows = len(projected_rows)
+    if rows > max_rows:
+        drawn = np.sort(np.random.default_rng(seed).choice(rows, max_rows, replace=False))
+        projected_rows = projected_rows[drawn]
         targets = None if targets is None else targets.take(drawn)
-        title += f" · {most:,} of {rows:,} rows, drawn at random"
+        title += f" · {max_rows:,} of {rows:,} rows, drawn at random"
     else:
         title += f" · {rows:,} rows"
 
     # Draw a histogram for one component, and points for several components.
-    if z.shape[1] == 1:
-        return _histogram(z[:, 0], targets, title)
-    axes = "xyz"[: min(dimensions, z.shape[1])]
+    if projected_rows.shape[1] == 1:
+        return _histogram_figure(projected_rows[:, 0], targets, title)
+    axes = "xyz"[: min(dimensions, projected_rows.shape[1])]
     if targets is not None and targets.kind == "continuous":
-        traces = _continuous_traces(z, targets, axes)
+        traces = _continuous_traces(projected_rows, targets, axes)
     else:
-        traces = _class_traces(z, targets, axes, means)
+        traces = _class_traces(projected_rows, targets, axes, means)
     titles = {f"{axis}axis": {"title": {"text": f"component {i + 1}"}} for i, axis in enumerate(axes)}
     return figure_dict(traces, title, **({"scene": titles} if len(axes) == 3 else titles))
 
 
-class _Group(NamedTuple):
+class _ColourGroup(NamedTuple):
     """Rows that are drawn with one colour and symbol.
 
     name: text in the legend, already escaped for plotly.
@@ -157,32 +165,34 @@ def _first_label_codes(targets: Targets) -> np.ndarray:
     return np.asarray(codes if targets.present is None else np.where(targets.present, codes, -1))
 
 
-def _class_means(z: np.ndarray, targets: Targets | None) -> dict[int, np.ndarray]:
+def _class_means(projected_rows: np.ndarray, targets: Targets | None) -> dict[int, np.ndarray]:
     """Return the mean of each label's rows, by the label's code.
 
     A mean is (components,). For a row with several labels, only the first label counts. The result
     is empty without targets and for continuous targets.
 
-    z: projected rows (rows, components).
+    projected_rows: projected rows (rows, components).
     """
     if targets is None or targets.kind == "continuous":
         return {}
     codes = _first_label_codes(targets)
-    return {int(code): z[codes == code].mean(axis=0) for code in np.unique(codes) if code >= 0}
+    return {int(code): projected_rows[codes == code].mean(axis=0) for code in np.unique(codes) if code >= 0}
 
 
-def _rows_by_colour(targets: Targets | None, rows: int, means: dict[int, np.ndarray]) -> list[_Group]:
+def _group_rows_by_colour(
+    targets: Targets | None, n_rows: int, class_means: dict[int, np.ndarray]
+) -> list[_ColourGroup]:
     """Return the rows in groups of one colour and symbol.
 
     Each of the MAX_CLASSES largest classes is a group. These groups come first, in order of their
     labels. The next group has the rows of all other classes. The last group has the rows without a
     label. Without classes, all rows are one group.
 
-    rows: number of rows.
-    means: mean of each class, by the label's code.
+    n_rows: number of rows.
+    class_means: mean of each class, by the label's code.
     """
     if targets is None or targets.kind == "continuous":
-        return [_Group("rows", np.arange(rows), COLOURS[0])]
+        return [_ColourGroup("rows", np.arange(n_rows), COLOURS[0])]
 
     # One group for each of the largest classes.
     codes = _first_label_codes(targets)
@@ -190,9 +200,9 @@ def _rows_by_colour(targets: Targets | None, rows: int, means: dict[int, np.ndar
     largest = np.argsort(-sizes, kind="stable")[:MAX_CLASSES]
     coloured = sorted((int(c) for c in largest if sizes[c]), key=lambda c: targets.labels[c])
     groups = [
-        _Group(
-            plain_text(targets.labels[code]), np.flatnonzero(codes == code), COLOURS[i % len(COLOURS)],
-            SYMBOLS[i // len(COLOURS) % len(SYMBOLS)], means.get(code),
+        _ColourGroup(
+            plotly_escaped_text(targets.labels[code]), np.flatnonzero(codes == code), COLOURS[i % len(COLOURS)],
+            SYMBOLS[i // len(COLOURS) % len(SYMBOLS)], class_means.get(code),
         )
         for i, code in enumerate(coloured)
     ]  # fmt: skip
@@ -200,29 +210,31 @@ def _rows_by_colour(targets: Targets | None, rows: int, means: dict[int, np.ndar
     # One group for the other classes, and one for rows without a label.
     others = np.flatnonzero((codes >= 0) & ~np.isin(codes, coloured))
     if len(others):
-        groups.append(_Group(f"{len(np.unique(codes[others]))} other labels", others, _OTHERS))
+        groups.append(_ColourGroup(f"{len(np.unique(codes[others]))} other labels", others, _OTHERS))
     unlabelled = np.flatnonzero(codes < 0)
-    return [*groups, _Group("no label", unlabelled, _OTHERS, "circle-open")] if len(unlabelled) else groups
+    return [*groups, _ColourGroup("no label", unlabelled, _OTHERS, "circle-open")] if len(unlabelled) else groups
 
 
-def _class_traces(z: np.ndarray, targets: Targets | None, axes: str, means: dict[int, np.ndarray]) -> list[Trace]:
+def _class_traces(
+    projected_rows: np.ndarray, targets: Targets | None, axes: str, class_means: dict[int, np.ndarray]
+) -> list[Trace]:
     """Return the plotly traces of rows that have labels.
 
     Each group of rows with one colour has a trace. The class means have one more trace.
 
-    z: projected rows (rows, components).
+    projected_rows: projected rows (rows, components).
     axes: axes to draw: "xy" or "xyz".
-    means: mean of each class, by the label's code.
+    class_means: mean of each class, by the label's code.
     """
-    groups = _rows_by_colour(targets, len(z), means)
+    groups = _group_rows_by_colour(targets, len(projected_rows), class_means)
     traces = [
-        _marker_trace(axes, len(z))
-        | _coordinates(z[g.rows], axes)
+        _marker_trace_type(axes, len(projected_rows))
+        | _coordinates_by_axis(projected_rows[g.rows], axes)
         | {
             "name": g.name,
             "marker": {
                 "color": g.colour,
-                "size": _marker_size(axes, len(z)),
+                "size": _marker_size(axes, len(projected_rows)),
                 "opacity": 0.7,
                 "symbol": _marker_symbol(g, axes),
             },
@@ -236,19 +248,20 @@ def _class_traces(z: np.ndarray, targets: Targets | None, axes: str, means: dict
         marker = {"color": [g.colour for g in centred], "size": _marker_size(axes, 0) + 6, "symbol": "x"}
         # No colour is set for the outline, so the page can set it to the colour of its text.
         marker["line"] = {"width": 1.5}
-        points = _coordinates(np.array([g.mean for g in centred]), axes)
+        points = _coordinates_by_axis(np.array([g.mean for g in centred]), axes)
         named = {"text": [g.name for g in centred], "hoverinfo": "text", "name": "class means"}
-        # Plotly puts WebGL above SVG. If the rows are drawn by WebGL, means in SVG would be hidden.
-        traces.append(_marker_trace(axes, len(z)) | points | named | {"marker": marker})
+        # Plotly puts WebGL above SVG. If the rows are drawn by WebGL, means in SVG would be
+        # hidden.
+        traces.append(_marker_trace_type(axes, len(projected_rows)) | points | named | {"marker": marker})
     return traces
 
 
-def _continuous_traces(z: np.ndarray, targets: Targets, axes: str) -> list[Trace]:
+def _continuous_traces(projected_rows: np.ndarray, targets: Targets, axes: str) -> list[Trace]:
     """Return the plotly trace of rows that have continuous targets.
 
     The first column of the targets gives the colours.
 
-    z: projected rows (rows, components).
+    projected_rows: projected rows (rows, components).
     axes: axes to draw: "xy" or "xyz".
     """
     assert targets.values is not None
@@ -259,62 +272,72 @@ def _continuous_traces(z: np.ndarray, targets: Targets, axes: str) -> list[Trace
         "color": values,
         "colorscale": "Viridis",
         "showscale": True,
-        "size": _marker_size(axes, len(z)),
+        "size": _marker_size(axes, len(projected_rows)),
         "opacity": 0.8,
         "colorbar": {"title": {"text": "target"}},
     }
-    return [_marker_trace(axes, len(z)) | _coordinates(z, axes) | {"name": "rows", "marker": marker}]
+    return [
+        _marker_trace_type(axes, len(projected_rows))
+        | _coordinates_by_axis(projected_rows, axes)
+        | {"name": "rows", "marker": marker}
+    ]
 
 
-def _histogram(z: np.ndarray, targets: Targets | None, title: str) -> FigureDict:
+def _histogram_figure(projected_rows: np.ndarray, targets: Targets | None, title: str) -> FigureDict:
     """Return a histogram of one component as a dict.
 
     The bars are coloured by label.
 
-    z: (rows,), values of the component.
+    projected_rows: (rows,), values of the component.
     """
     traces = [
-        {"type": "histogram", "x": z[g.rows], "name": g.name, "marker": {"color": g.colour}, "opacity": 0.6}
-        for g in _rows_by_colour(targets, len(z), {})
+        {
+            "type": "histogram",
+            "x": projected_rows[g.rows],
+            "name": g.name,
+            "marker": {"color": g.colour},
+            "opacity": 0.6,
+        }
+        for g in _group_rows_by_colour(targets, len(projected_rows), {})
     ]
     axis = {"title": {"text": "component 1"}}
     return figure_dict(traces, title, barmode="overlay", xaxis=axis, yaxis={"title": {"text": "rows"}})
 
 
-def _marker_trace(axes: str, rows: int) -> Trace:
+def _marker_trace_type(axes: str, n_rows: int) -> Trace:
     """Return the type and mode of a plotly trace of points.
 
     Many points are drawn by WebGL, and few points in SVG.
 
     axes: axes to draw: "xy" or "xyz".
-    rows: number of points in the figure.
+    n_rows: number of points in the figure.
     """
     if len(axes) == 3:
         return {"type": "scatter3d", "mode": "markers"}
-    return {"type": "scattergl" if rows > MAX_SVG_POINTS else "scatter", "mode": "markers"}
+    return {"type": "scattergl" if n_rows > MAX_SVG_POINTS else "scatter", "mode": "markers"}
 
 
-def _coordinates(z: np.ndarray, axes: str) -> Trace:
+def _coordinates_by_axis(points: np.ndarray, axes: str) -> Trace:
     """Return the coordinates of points by axis, as float32.
 
-    z: points (points, components).
+    points: points (points, components).
     axes: axes to draw: "xy" or "xyz".
     """
-    return {axis: np.ascontiguousarray(z[:, i], dtype=np.float32) for i, axis in enumerate(axes)}
+    return {axis: np.ascontiguousarray(points[:, i], dtype=np.float32) for i, axis in enumerate(axes)}
 
 
-def _marker_size(axes: str, rows: int) -> int:
+def _marker_size(axes: str, n_rows: int) -> int:
     """Return the size of a point in pixels.
 
     axes: axes to draw: "xy" or "xyz".
-    rows: number of points in the figure. Many points are drawn smaller.
+    n_rows: number of points in the figure. Many points are drawn smaller.
     """
     if len(axes) == 3:
         return 3
-    return 2 if rows > CROWDED else 3 if rows > MANY else 5
+    return 2 if n_rows > CROWDED else 3 if n_rows > MANY else 5
 
 
-def _marker_symbol(group: _Group, axes: str) -> str:
+def _marker_symbol(group: _ColourGroup, axes: str) -> str:
     """Return the plotly symbol of a group's points."""
     # plotly has no triangle in 3-D plots.
     return "circle" if len(axes) == 3 and group.symbol == "triangle-up" else group.symbol

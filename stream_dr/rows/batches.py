@@ -9,7 +9,7 @@ from typing import Any
 
 from stream_dr.errors import InvalidTargets, SchemaMismatch, did_you_mean
 from stream_dr.rows.block import Block
-from stream_dr.rows.frames import as_table, iter_tables, type_name
+from stream_dr.rows.frames import as_table, iterate_arrow_tables, type_name
 from stream_dr.rows.kinds import PANDAS, Kind, rows_kind
 
 
@@ -43,7 +43,7 @@ def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
     X, y = block.X, block.y
     kind = kind or rows_kind(X)
     if kind is not Kind.STREAM:
-        yield split_targets(block, kind)
+        yield split_target_column(block, kind)
         return
     if y is not None and not isinstance(y, str):
         raise InvalidTargets(
@@ -53,8 +53,8 @@ def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
 
     empty = None
     any_rows = False
-    for table in iter_tables(X):
-        batch = split_targets(block._replace(X=table), Kind.TABLE)
+    for table in iterate_arrow_tables(X):
+        batch = split_target_column(block._replace(X=table), Kind.TABLE)
         if table.num_rows:
             any_rows = True
             yield batch
@@ -66,7 +66,7 @@ def batches(block: Block, kind: Kind | None = None) -> Iterator[Block]:
         yield empty
 
 
-def split_targets(block: Block, kind: Kind | None = None) -> Block:
+def split_target_column(block: Block, kind: Kind | None = None) -> Block:
     """Return the block with a column of X moved to its targets.
 
     The column is the column that the block's `y` names. If `y` is not a string, or X is not a

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 
 from stream_dr.compiled import readonly
 from stream_dr.errors import InvalidWeights, NotFinite
-from stream_dr.rows.raw_rows import LARGEST, RawRows, refuse_table
-from stream_dr.rows.sparse_rows import check_indices, is_sparse
+from stream_dr.rows.raw_rows import LARGEST, RawRows, raise_if_raw_rows
+from stream_dr.rows.sparse_rows import check_indices_are_canonical, is_sparse
 
 Ids = list[str] | list[int]
 """Ids of a batch's rows, one for each row."""
@@ -126,11 +126,11 @@ def check_rows(block: Block) -> None:
     - NotFinite for a value that is NaN, infinite or too large.
     - SchemaMismatch or InvalidRows for RawRows (columns of a table).
     """
-    refuse_table(block.X)
+    raise_if_raw_rows(block.X)
     if block.checked:
         return
     if block.sparse:
-        check_indices(block.X)
+        check_indices_are_canonical(block.X)
     check_finite(block.X)
 
 
@@ -168,21 +168,21 @@ def check_finite(X: Rows) -> None:
     )
 
 
-def _is_bounded(values: np.ndarray, most: float) -> bool:
-    """Return True if all absolute values are at most `most`. NaN counts as larger."""
+def _is_bounded(values: np.ndarray, largest_size: float) -> bool:
+    """Return True if all absolute values are at most `largest_size`. NaN counts as larger."""
     if not values.size:
         return True
     # numpy would issue a warning for a signalling NaN.
     with np.errstate(invalid="ignore"):
         largest, smallest = np.maximum.reduce(values, axis=None), np.minimum.reduce(values, axis=None)
-        return float(largest) <= most and float(smallest) >= -most
+        return float(largest) <= largest_size and float(smallest) >= -largest_size
 
 
-def as_weights(weights: ArrayLike | None, rows: int) -> np.ndarray | None:
+def as_weights(weights: ArrayLike | None, n_rows: int) -> np.ndarray | None:
     """Return weights (rows,) as float64, or None if there are no weights.
 
     weights: weight of each row. A single number becomes the weight of every row.
-    rows: number of rows.
+    n_rows: number of rows.
 
     Raises InvalidWeights unless there is one finite number ≥ 0 for each row.
     """
@@ -193,9 +193,9 @@ def as_weights(weights: ArrayLike | None, rows: int) -> np.ndarray | None:
     except (TypeError, ValueError) as e:
         raise InvalidWeights(f"weights are not numbers ({e}); pass one number ≥ 0 a row.") from e
     if array.ndim == 0:
-        array = np.full(rows, float(array))
-    if array.shape != (rows,):
-        raise InvalidWeights(f"sample_weight.shape == {array.shape}, expected ({rows},): pass one weight a row.")
+        array = np.full(n_rows, float(array))
+    if array.shape != (n_rows,):
+        raise InvalidWeights(f"sample_weight.shape == {array.shape}, expected ({n_rows},): pass one weight a row.")
 
     # The comparisons are False for NaN, so NaN counts as invalid.
     valid = (array >= 0) & (array <= LARGEST)
@@ -205,10 +205,10 @@ def as_weights(weights: ArrayLike | None, rows: int) -> np.ndarray | None:
     return array
 
 
-def row_weights(weights: np.ndarray | None, rows: int) -> np.ndarray:
+def row_weights(weights: np.ndarray | None, n_rows: int) -> np.ndarray:
     """Return read-only weights (rows,) for compiled loops.
 
     weights: (rows,), or None. If None, all weights are 1.
-    rows: number of rows.
+    n_rows: number of rows.
     """
-    return readonly(np.ones(rows) if weights is None else weights)
+    return readonly(np.ones(n_rows) if weights is None else weights)

@@ -12,7 +12,7 @@ import numpy as np
 from stream_dr.errors import EmptyInput, InvalidRows, NotNumeric
 from stream_dr.rows.interfaces import ArrowArray, ArrowScanner, ArrowStream, LazyBatches, NarwhalsFrame
 from stream_dr.rows.kinds import COLUMNAR, Kind, rows_kind
-from stream_dr.rows.raw_rows import repeated_name
+from stream_dr.rows.raw_rows import repeated_name_error
 
 # At run time, pyarrow is imported only when a table is passed in.
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class RowsAndNames(NamedTuple):
     names: tuple[str, ...] | None
 
 
-def iter_tables(X: object) -> "Iterator[pa.Table]":
+def iterate_arrow_tables(X: object) -> "Iterator[pa.Table]":
     """Yield the tables of a stream as Arrow tables, one after the other.
 
     Raises EmptyInput for a reader that was already read to its end. Raises InvalidRows for a lazy
@@ -37,14 +37,14 @@ def iter_tables(X: object) -> "Iterator[pa.Table]":
     import pyarrow as pa
 
     is_empty = True
-    for batch in _iter_batches(X):
+    for batch in _unconverted_batches(X):
         is_empty = False
         yield pa.table(batch)
     if is_empty and isinstance(X, pa.RecordBatchReader):
         raise EmptyInput("the reader has no batch left: it can be read once. Open it again.")
 
 
-def _iter_batches(X: object) -> Iterable[object]:
+def _unconverted_batches(X: object) -> Iterable[object]:
     """Return the batches of a stream without converting them.
 
     A batch is an Arrow record batch, or a frame of the library that created the stream (for
@@ -84,23 +84,23 @@ def as_table(X: Any, kind: Kind | None = None) -> "pa.Table | None":
     if isinstance(X, pa.Table | pa.RecordBatch):
         return pa.table(X)
     if kind is Kind.STREAM:
-        return pa.concat_tables(iter_tables(X))
+        return pa.concat_tables(iterate_arrow_tables(X))
 
     # Convert frames and series of libraries that narwhals supports. Drop a pandas frame's index.
     frame = narwhals.from_native(X, pass_through=True, allow_series=True)
     if isinstance(frame, narwhals.Series):
-        return _vector_table(frame.to_arrow())
+        return _one_column_vector_table(frame.to_arrow())
     if isinstance(frame, narwhals.DataFrame):
         table = frame.to_arrow()
         return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
 
     # Convert other objects with Arrow's interface. Of columns, only columns of vectors are tables.
     if isinstance(X, pa.Array | pa.ChunkedArray) and not pa.types.is_struct(X.type):
-        return _vector_table(X)
+        return _one_column_vector_table(X)
     return pa.table(X) if isinstance(X, ArrowStream | ArrowArray) else None
 
 
-def _vector_table(column: "pa.Array | pa.ChunkedArray") -> "pa.Table | None":
+def _one_column_vector_table(column: "pa.Array | pa.ChunkedArray") -> "pa.Table | None":
     """Return a column of vectors as a table with one unnamed column.
 
     Returns None if the column has no vectors.
@@ -121,8 +121,8 @@ def as_matrix(table: "pa.Table") -> RowsAndNames:
     have the same name, or if the vectors of a column differ in length.
     """
     # Convert each column, and refuse the table if a column has no numbers.
-    parts = {name: _as_numbers(table.column(i), name) for i, name in enumerate(table.column_names)}
-    if repeated := repeated_name(table.column_names):
+    parts = {name: _numeric_array_or_none(table.column(i), name) for i, name in enumerate(table.column_names)}
+    if repeated := repeated_name_error(table.column_names):
         raise repeated
     refused = [f"{name!r} ({table.schema.field(name).type})" for name, part in parts.items() if part is None]
     if refused:
@@ -138,7 +138,7 @@ def as_matrix(table: "pa.Table") -> RowsAndNames:
         return RowsAndNames(np.ascontiguousarray(next(iter(numbers.values()))), None)
 
     # Copy the columns into one matrix.
-    names = [feature for name, part in numbers.items() for feature in _feature_names(name, part)]
+    names = [feature for name, part in numbers.items() for feature in _features_of_column(name, part)]
     single = bool(numbers) and all(part.dtype == np.float32 for part in numbers.values())
     X = np.empty((table.num_rows, len(names)), np.float32 if single else np.float64)
     start = 0
@@ -149,21 +149,23 @@ def as_matrix(table: "pa.Table") -> RowsAndNames:
     return RowsAndNames(X, tuple(names))
 
 
-def _feature_names(name: str, part: np.ndarray) -> list[str]:
+def _features_of_column(column_name: str, converted_column: np.ndarray) -> list[str]:
     """Return the names of the features that a column is converted to.
 
-    name: name of the column.
-    part: the converted column, (rows,), or (rows, length) for a column of vectors.
+    column_name: name of the column.
+    converted_column: the converted column, (rows,), or (rows, length) for a column of vectors.
     """
-    return [name] if part.ndim == 1 else [f"{name}{j}" for j in range(part.shape[1])]
+    return (
+        [column_name] if converted_column.ndim == 1 else [f"{column_name}{j}" for j in range(converted_column.shape[1])]
+    )
 
 
-def _as_numbers(column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray | None:
+def _numeric_array_or_none(column: "pa.Array | pa.ChunkedArray", column_name: str) -> np.ndarray | None:
     """Return a column as an array (rows,), or None if it has no numbers.
 
     A column of vectors is returned as (rows, length).
 
-    name: name of the column, for error messages.
+    column_name: name of the column, for error messages.
     """
     import pyarrow as pa
 
@@ -177,7 +179,7 @@ def _as_numbers(column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray |
         kind = kind.value_type
 
     if pa.types.is_nested(kind) and not pa.types.is_struct(kind) and not pa.types.is_map(kind):
-        return _numeric_vectors(column, name)
+        return _vector_array_or_none(column, column_name)
     if pa.types.is_boolean(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind):
         column = column.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
@@ -186,31 +188,32 @@ def _as_numbers(column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray |
     return numbers if numbers.dtype in (np.float32, np.float64) else numbers.astype(np.float64)
 
 
-def _numeric_vectors(list_column: "pa.Array | pa.ChunkedArray", name: str) -> np.ndarray | None:
+def _vector_array_or_none(list_column: "pa.Array | pa.ChunkedArray", column_name: str) -> np.ndarray | None:
     """Return a column of vectors of equal length as an array (rows, length).
 
     Returns None if the vectors are not vectors of numbers. Raises InvalidRows, which names the
     first row whose vector is null or of another length.
 
-    name: name of the column, for error messages.
+    column_name: name of the column, for error messages.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if list_column.null_count:
         row = pc.index(pc.is_null(list_column), True).as_py()
-        raise InvalidRows(f"column {name!r} is null in row {row}; give a vector or leave the row out.", row=row)
+        raise InvalidRows(f"column {column_name!r} is null in row {row}; give a vector or leave the row out.", row=row)
     lengths = pc.list_value_length(list_column).to_numpy()
     different = np.flatnonzero(lengths != lengths[:1])
     if len(different):
         row = int(different[0])
         raise InvalidRows(
-            f"column {name!r} has {lengths[row]} numbers in row {row} and {lengths[0]} in row 0; vectors have one length.",
+            f"column {column_name!r} has {lengths[row]} numbers in row {row} and {lengths[0]} in row 0; "
+            "vectors have one length.",
             row=row,
         )
 
     # Convert the numbers of all vectors at once.
-    flat = _as_numbers(pc.list_flatten(list_column), name)
+    flat = _numeric_array_or_none(pc.list_flatten(list_column), column_name)
     declared = list_column.type.list_size if pa.types.is_fixed_size_list(list_column.type) else 0
     width = int(lengths[0]) if len(lengths) else declared
     return None if flat is None or flat.ndim != 1 else flat.reshape(len(list_column), width)

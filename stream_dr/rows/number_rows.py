@@ -11,8 +11,8 @@ from stream_dr.errors import InvalidRows, NotNumeric
 from stream_dr.rows.block import Rows, check_finite
 from stream_dr.rows.frames import RowsAndNames, as_matrix, as_table, type_name
 from stream_dr.rows.kinds import Kind, rows_kind
-from stream_dr.rows.raw_rows import refuse_table, repeated_name
-from stream_dr.rows.sparse_rows import as_csr, refuse_complex
+from stream_dr.rows.raw_rows import raise_if_raw_rows, repeated_name_error
+from stream_dr.rows.sparse_rows import as_csr, raise_if_complex
 
 
 def as_rows(X: Any, kind: Kind | None = None) -> RowsAndNames:
@@ -38,7 +38,7 @@ def as_rows(X: Any, kind: Kind | None = None) -> RowsAndNames:
     names = None
     rows: Rows
     if kind is Kind.RAW:
-        refuse_table(X)
+        raise_if_raw_rows(X)
     if kind is Kind.SPARSE:
         rows = as_csr(X)
     elif kind is Kind.NUMBERS:
@@ -67,7 +67,7 @@ def _as_float_matrix(X: ArrayLike) -> np.ndarray:
     # Convert the values to floats. Values that are not numbers raise an error.
     if array.ndim == 0 and array.dtype.kind in "OSU":
         raise _no_rows_error(X)
-    refuse_complex(array)
+    raise_if_complex(array)
     if array.dtype not in (np.float32, np.float64):
         try:
             array = array.astype(np.float64)
@@ -102,6 +102,6 @@ def _column_names(columns: Iterable[object]) -> tuple[str, ...] | None:
     names = [str(name) for name in columns if isinstance(name, str)]
     if len(names) < len(list(columns)):
         return None
-    if repeated := repeated_name(names):
+    if repeated := repeated_name_error(names):
         raise repeated
     return tuple(names) or None

@@ -37,7 +37,7 @@ Index = np.ndarray | slice
 JsonValue = str | float | bool | None
 """A value of a column, as it is written in JSON."""
 
-_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?")
+_ISO_PATTERN = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?)?")
 """Pattern of dates and times in the ISO format."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -73,14 +73,14 @@ class RawColumn(NamedTuple):
         """Mask (rows,) that is True where a value is missing."""
         return self.values < 0 if self.kind == "text" else np.isnan(self.values)
 
-    def take(self, rows: Index) -> "RawColumn":
+    def take(self, row_index: Index) -> "RawColumn":
         """Return the values of some rows as a column.
 
         Texts that do not occur in these rows are dropped from `labels`.
 
-        rows: integers, a mask or a slice.
+        row_index: integers, a mask or a slice.
         """
-        values = self.values[rows]
+        values = self.values[row_index]
         if self.kind != "text":
             return self._replace(values=values)
 
@@ -132,10 +132,10 @@ class RawRows:
         self.names = names
         self.columns = columns
         self.rows = rows if rows is not None else len(columns[0].values) if columns else 0
-        if repeated := repeated_name(names):
+        if repeated := repeated_name_error(names):
             raise repeated
         for name, column in zip(names, columns, strict=True):
-            _check_numbers(name, column)
+            _check_number_sizes(name, column)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -167,28 +167,28 @@ class RawRows:
         """Return the column with this name, or None."""
         return self.columns[self.names.index(name)] if name in self.names else None
 
-    def arranged(self, kinds: dict[str, str]) -> "RawRows":
+    def arrange_columns(self, families: dict[str, str]) -> "RawRows":
         """Return the rows with columns in another order and of other families.
 
-        Columns that `kinds` names and the rows do not have are added, with missing values. Columns
-        that `kinds` does not name come last, without conversion.
+        Columns that `families` names and the rows do not have are added, with missing values.
+        Columns that `families` does not name come last, without conversion.
 
-        kinds: family of each column by name, in the order of the result. A family is "number",
+        families: family of each column by name, in the order of the result. A family is "number",
             "date" or "text", or "" for a column that is not converted.
 
         Raises SchemaMismatch if the rows have none of the named columns, or if a value cannot be
         converted.
         """
-        others = {name: column for name, column in zip(self.names, self.columns, strict=True) if name not in kinds}
+        others = {name: column for name, column in zip(self.names, self.columns, strict=True) if name not in families}
         if len(others) == len(self.names) and self.rows:
-            raise columns_mismatch(tuple(kinds), self.names)
+            raise columns_mismatch(tuple(families), self.names)
 
         # All absent columns of a family share one array, because there may be many absent columns.
-        absent = {kind for name, kind in kinds.items() if name not in self.names}
-        missing = {kind: missing_column(kind, self.rows) for kind in absent}
+        absent = {kind for name, kind in families.items() if name not in self.names}
+        missing = {kind: column_of_missing_values(kind, self.rows) for kind in absent}
 
         columns = {}
-        for name, kind in kinds.items():
+        for name, kind in families.items():
             column = self.column(name)
             columns[name] = missing[kind] if column is None else convert_column(name, column, kind) if kind else column
         columns |= others
@@ -203,7 +203,7 @@ class RawRows:
         return [dict(zip(self.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def repeated_name(names: Sequence[str]) -> InvalidRows | None:
+def repeated_name_error(names: Sequence[str]) -> InvalidRows | None:
     """Return an error if two columns have the same name.
 
     The error is returned and not raised. The result is None if all names differ.
@@ -214,38 +214,43 @@ def repeated_name(names: Sequence[str]) -> InvalidRows | None:
     return InvalidRows(f"two columns are called {repeated!r}; give every column a name of its own.")
 
 
-def missing_row(kinds: dict[str, str]) -> RawRows:
+def row_of_missing_values(families: dict[str, str]) -> RawRows:
     """Return RawRows of one row in which every value is missing.
 
-    kinds: family of each column by name ("number", "date" or "text").
+    families: family of each column by name ("number", "date" or "text").
     """
-    return RawRows(tuple(kinds), tuple(missing_column(kind, 1) for kind in kinds.values()))
+    return RawRows(tuple(families), tuple(column_of_missing_values(kind, 1) for kind in families.values()))
 
 
-def kinds_with(kinds: dict[str, str], rows: RawRows) -> dict[str, str]:
+def complete_families(known_families: dict[str, str], rows: RawRows) -> dict[str, str]:
     """Return the family of each column by name, completed by some rows.
 
     If the family of a column is not yet known, it becomes the family of the column in `rows`. The
     family is "number", "date" or "text", or "" if it is still unknown. Raises SchemaMismatch if a
     value cannot be converted to the known family of its column.
 
-    kinds: known family of each column by name, "" if not yet known. All columns of `rows` must be
-        named.
+    known_families: known family of each column by name, "" if not yet known. All columns of `rows`
+        must be named.
     """
     columns = dict(zip(rows.names, rows.columns, strict=True))
     for name, column in columns.items():
-        if kinds[name]:
-            convert_column(name, column, kinds[name])
-    return {name: kind or (_initial_family(columns[name]) if name in columns else "") for name, kind in kinds.items()}
+        if known_families[name]:
+            convert_column(name, column, known_families[name])
+    return {
+        name: kind or (_initial_family(columns[name]) if name in columns else "")
+        for name, kind in known_families.items()
+    }
 
 
-def parse_dates(rows: RawRows) -> RawRows:
+def parse_date_columns(rows: RawRows) -> RawRows:
     """Return table rows with columns of ISO texts converted to dates.
 
     A column is converted only if all of its texts are ISO dates or times.
     """
     columns = zip(rows.names, rows.columns, strict=True)
-    parsed = (convert_column(name, column, "date") if _is_iso(column) else column for name, column in columns)
+    parsed = (
+        convert_column(name, column, "date") if _has_only_iso_texts(column) else column for name, column in columns
+    )
     return RawRows(rows.names, tuple(parsed), rows.rows)
 
 
@@ -255,14 +260,14 @@ def _initial_family(column: RawColumn) -> str:
     The family is "number", "date" or "text", or "" if all values are missing. If all texts are ISO
     dates or times, the family is "date".
     """
-    return "date" if _is_iso(column) else family_of(column)
+    return "date" if _has_only_iso_texts(column) else column_family(column)
 
 
-def _is_iso(column: RawColumn) -> bool:
+def _has_only_iso_texts(column: RawColumn) -> bool:
     """Return True if all texts of a column are ISO dates or times."""
     if column.kind != "text" or not column.labels:
         return False
-    if not all(map(_ISO.fullmatch, column.labels)):
+    if not all(map(_ISO_PATTERN.fullmatch, column.labels)):
         return False
     # The pattern also accepts dates that do not exist, such as the 31st of February.
     try:
@@ -272,7 +277,7 @@ def _is_iso(column: RawColumn) -> bool:
     return True
 
 
-def refuse_table(rows: object) -> None:
+def raise_if_raw_rows(rows: object) -> None:
     """Raise an error if rows are RawRows, which are columns of a table.
 
     Callers that need numbers call this function. If the rows have a column of texts or dates, the
@@ -295,7 +300,7 @@ def refuse_table(rows: object) -> None:
     raise InvalidRows(f"the rows are a table's columns, and this model learns numbers. {way}")
 
 
-def default_names(X: Shaped) -> tuple[str, ...]:
+def default_column_names(X: Shaped) -> tuple[str, ...]:
     """Return the names x0, x1, … for the columns of rows without names.
 
     X: (rows, features).
@@ -315,12 +320,14 @@ def raw_from_array(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
         return X
     if is_sparse(X):
         raise InvalidRows("sparse rows are no table; pass columns, or take them without the feature map.")
-    names = names or default_names(X)
-    columns = tuple(_number_column(np.ascontiguousarray(X[:, i], dtype=np.float64)) for i in range(len(names)))
+    names = names or default_column_names(X)
+    columns = tuple(
+        _integer_or_number_column(np.ascontiguousarray(X[:, i], dtype=np.float64)) for i in range(len(names))
+    )
     return RawRows(names, columns, X.shape[0])
 
 
-def _number_column(values: np.ndarray) -> RawColumn:
+def _integer_or_number_column(values: np.ndarray) -> RawColumn:
     """Return numbers as a column of kind "integer" or "number".
 
     The kind is "integer" if all numbers are whole and none is missing.
@@ -329,7 +336,7 @@ def _number_column(values: np.ndarray) -> RawColumn:
     return RawColumn("integer" if whole else "number", values)
 
 
-def family_of(column: RawColumn) -> str:
+def column_family(column: RawColumn) -> str:
     """Return the family of a column: "number", "date" or "text".
 
     Values of one family can be compared. "" is returned if all values are missing.
@@ -339,15 +346,15 @@ def family_of(column: RawColumn) -> str:
     return {"date": "date", "time": "date", "text": "text"}.get(column.kind, "number")
 
 
-def missing_column(family: str, rows: int) -> RawColumn:
+def column_of_missing_values(family: str, n_rows: int) -> RawColumn:
     """Return a column in which every value is missing.
 
     family: "number", "date" or "text". Any other family means "number".
-    rows: number of rows.
+    n_rows: number of rows.
     """
     if family == "text":
-        return RawColumn("text", np.full(rows, -1, np.int32))
-    return RawColumn("time" if family == "date" else "number", np.full(rows, np.nan))
+        return RawColumn("text", np.full(n_rows, -1, np.int32))
+    return RawColumn("time" if family == "date" else "number", np.full(n_rows, np.nan))
 
 
 def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
@@ -360,21 +367,21 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
     family: family of the result, "number", "date" or "text".
     """
     # Handle the conversions for which no text is parsed.
-    own_family = family_of(column)
+    own_family = column_family(column)
     if own_family == family:
         return column
     if not own_family and "text" in (family, column.kind):
-        return missing_column(family, len(column.values))
+        return column_of_missing_values(family, len(column.values))
     if not own_family:
         return RawColumn("time" if family == "date" else "number", column.values)
     if family == "text":
-        return _as_text(column)
+        return _column_as_text(column)
     if own_family != "text":
-        raise _type_error(name, column, int(np.flatnonzero(~column.missing)[0]), family)
+        raise _wrong_family_error(name, column, int(np.flatnonzero(~column.missing)[0]), family)
 
     # Parse each distinct text once. The last number stays NaN. The code −1 of missing texts is the
     # index of this last number.
-    parse = _parse_days if family == "date" else _parse_number_or_truth
+    parse = _parse_days if family == "date" else _parse_number_or_boolean
     numbers = np.full(len(column.labels) + 1, np.nan)
     for i, text in enumerate(column.labels):
         try:
@@ -382,7 +389,7 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
         except ValueError as e:
             rows = np.flatnonzero(column.values == i)
             if len(rows):
-                raise _type_error(name, column, int(rows[0]), family) from e
+                raise _wrong_family_error(name, column, int(rows[0]), family) from e
 
     # A column of dates is of the kind "date" if all of its values are whole days.
     if family == "number":
@@ -391,7 +398,7 @@ def convert_column(name: str, column: RawColumn, family: str) -> RawColumn:
     return RawColumn("date" if whole else "time", numbers[column.values])
 
 
-def _as_text(column: RawColumn) -> RawColumn:
+def _column_as_text(column: RawColumn) -> RawColumn:
     """Return a column of numbers or dates converted to texts.
 
     3.0 becomes "3", true becomes "1", and a day becomes a text like "2024-02-29".
@@ -414,7 +421,7 @@ def format_value(kind: str, value: float) -> str:
     return str(int(value)) if value.is_integer() else repr(value)
 
 
-def _parse_number_or_truth(text: str) -> float:
+def _parse_number_or_boolean(text: str) -> float:
     """Return the number that a text represents.
 
     The text "true" is 1, and "false" is 0. Raises ValueError for any other text that is no number,
@@ -440,7 +447,7 @@ def _parse_days(text: str) -> float:
         raise ValueError(text) from e
 
 
-def _type_error(name: str, column: RawColumn, row: int, family: str) -> SchemaMismatch:
+def _wrong_family_error(name: str, column: RawColumn, row: int, family: str) -> SchemaMismatch:
     """Return the error for a value that cannot be converted.
 
     name: name of the column.
@@ -459,7 +466,7 @@ def _type_error(name: str, column: RawColumn, row: int, family: str) -> SchemaMi
     )
 
 
-def _check_numbers(name: str, column: RawColumn) -> None:
+def _check_number_sizes(name: str, column: RawColumn) -> None:
     """Raise NotFinite for a number that is infinite or too large."""
     if column.kind == "text":
         return

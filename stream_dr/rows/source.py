@@ -31,7 +31,7 @@ class Source(Protocol):
         ...
 
 
-class GivenBatches:
+class RepeatableBatches:
     """Source of an iterable of batches that can be read any number of times.
 
     A batch is a Block, (X, y) or (X, y, weights). X may also be a stream of tables that can be
@@ -50,13 +50,13 @@ class GivenBatches:
         after: position before the first batch to yield.
         until: position of the last batch to yield. None yields up to the last batch.
         """
-        blocks = (_as_block(batch, number) for number, batch in enumerate(self._batches))
+        blocks = (_batch_as_block(batch, number) for number, batch in enumerate(self._batches))
         for position, block in enumerate(part for whole in blocks for part in batches(whole)):
             if position > after and (until is None or position <= until):
                 yield position, block
 
 
-def _as_block(batch: Batch, position: int) -> Block:
+def _batch_as_block(batch: Batch, position: int) -> Block:
     """Return a batch as a Block.
 
     position: position of the batch, for the error message.
@@ -88,7 +88,7 @@ def as_source(source: object) -> Source:
     if isinstance(source, tuple) and 0 < len(source) <= 3 and not isinstance(source[0], tuple | Block):
         # A tuple is one batch. If its X is an iterator, the error below names the iterator.
         if not isinstance(source[0], Iterator):
-            return GivenBatches([source])
+            return RepeatableBatches([source])
         source = source[0]
     if isinstance(source, Iterator):
         raise InvalidParameter(
@@ -97,7 +97,7 @@ def as_source(source: object) -> Source:
         )
 
     if isinstance(source, Iterable) and not isinstance(source, str | bytes | dict | Shaped):
-        return GivenBatches(source)
+        return RepeatableBatches(source)
     raise InvalidParameter(
         f"source is of type {type(source).__name__}; give (X, y), an iterable of (X, y), or an object whose events("
         "after=-1, until=None) yields (position, stream_dr.Block(X, y, weights)) of the rows learned, anew at every call."

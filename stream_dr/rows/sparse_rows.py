@@ -39,12 +39,12 @@ def as_csr(X: Any) -> "sp.csr_matrix":
     Raises InvalidIndex if the index arrays are not valid. Raises InvalidRows for complex numbers,
     or if X does not have two dimensions.
     """
-    refuse_complex(X)
+    raise_if_complex(X)
     if X.ndim != 2:
         raise InvalidRows(f"Expected 2D array, got {X.ndim}D sparse array instead: rows must be (rows, features).")
 
-    matrix = X if X.format == "csr" else _to_csr(X)
-    canonical = check_indices(matrix)
+    matrix = X if X.format == "csr" else _checked_csr(X)
+    canonical = check_indices_are_canonical(matrix)
     if matrix.dtype not in (np.float32, np.float64):
         matrix = matrix.astype(np.float64)
     if not canonical:
@@ -53,7 +53,7 @@ def as_csr(X: Any) -> "sp.csr_matrix":
     return matrix
 
 
-def refuse_complex(X: Numeric) -> None:
+def raise_if_complex(X: Numeric) -> None:
     """Raise InvalidRows if an array, dense or sparse, has complex numbers."""
     if X.dtype.kind == "c":
         raise InvalidRows(
@@ -61,16 +61,16 @@ def refuse_complex(X: Numeric) -> None:
         )
 
 
-def check_indices(X: "sp.csr_matrix") -> bool:
+def check_indices_are_canonical(X: "sp.csr_matrix") -> bool:
     """Return True if the indices of every row are sorted and distinct.
 
     Raises InvalidIndex if the index arrays are not valid. If an index is out of range, the error
     names the row and the index.
     """
-    return _check_compressed(X.indptr, X.indices, len(X.data), X.shape, "row")
+    return _check_compressed_indices(X.indptr, X.indices, len(X.data), X.shape, "row")
 
 
-def _to_csr(X: Any) -> "sp.csr_matrix":
+def _checked_csr(X: Any) -> "sp.csr_matrix":
     """Return a matrix of another sparse format as CSR, after a check of its indices.
 
     Raises InvalidIndex if the index arrays are not valid.
@@ -78,10 +78,10 @@ def _to_csr(X: Any) -> "sp.csr_matrix":
     # Formats other than CSC and BSR are converted to COO, whose indices of rows and columns are
     # checked.
     if X.format == "csc":
-        _check_compressed(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
+        _check_compressed_indices(X.indptr, X.indices, len(X.data), X.shape[::-1], "column")
     elif X.format == "bsr":
         blocks = (X.shape[0] // X.blocksize[0], X.shape[1] // X.blocksize[1])
-        _check_compressed(X.indptr, X.indices, len(X.data), blocks, "row of blocks")
+        _check_compressed_indices(X.indptr, X.indices, len(X.data), blocks, "row of blocks")
     else:
         X = X.tocoo()
         if not len(X.row) == len(X.col) == len(X.data):
@@ -93,7 +93,9 @@ def _to_csr(X: Any) -> "sp.csr_matrix":
     return X.tocsr()
 
 
-def _check_compressed(indptr: np.ndarray, indices: np.ndarray, entries: int, shape: tuple[int, int], what: str) -> bool:
+def _check_compressed_indices(
+    indptr: np.ndarray, indices: np.ndarray, n_values: int, shape: tuple[int, int], row_word: str
+) -> bool:
     """Return True if the indices of every row are sorted and distinct.
 
     For a CSC matrix, a row here is a column of the matrix. Raises InvalidIndex if the arrays are
@@ -101,17 +103,17 @@ def _check_compressed(indptr: np.ndarray, indices: np.ndarray, entries: int, sha
 
     indptr: (rows + 1,), start of each row in `indices`.
     indices: index of each stored value.
-    entries: number of stored values.
+    n_values: number of stored values.
     shape: number of rows, and number that every index must be below.
-    what: word for a row in error messages.
+    row_word: word for a row in error messages.
     """
     if indptr.dtype.kind != "i" or indices.dtype.kind != "i" or len(indptr) != shape[0] + 1:
         raise InvalidIndex(f"indptr must be {shape[0] + 1} integers, and indices integers; make the matrix anew.")
 
-    entries = min(entries, len(indices))
-    if indptr[0] != 0 or indptr[-1] > entries or (indptr[1:] < indptr[:-1]).any():
+    n_values = min(n_values, len(indices))
+    if indptr[0] != 0 or indptr[-1] > n_values or (indptr[1:] < indptr[:-1]).any():
         raise InvalidIndex(
-            f"ends of {what}s (indptr) must begin at 0, not fall, and stay within the {entries} entries."
+            f"ends of {row_word}s (indptr) must begin at 0, not fall, and stay within the {n_values} entries."
         )
 
     used = indices[: indptr[-1]]
@@ -123,7 +125,7 @@ def _check_compressed(indptr: np.ndarray, indices: np.ndarray, entries: int, sha
         row = int(np.searchsorted(indptr, at, side="right")) - 1
         index = int(used[at])
         raise InvalidIndex(
-            f"{what} {row} has the index {index}; it must be from 0 to {shape[1] - 1}.", row=row, index=index
+            f"{row_word} {row} has the index {index}; it must be from 0 to {shape[1] - 1}.", row=row, index=index
         )
 
     # Compare all neighbouring indices. The last index of a row is also compared with the first

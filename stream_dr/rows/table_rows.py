@@ -19,9 +19,9 @@ from stream_dr.errors import InvalidRows, SchemaMismatch
 from stream_dr.rows.frames import as_table
 from stream_dr.rows.kinds import COLUMNAR, Kind, rows_kind
 from stream_dr.rows.number_rows import as_rows
-from stream_dr.rows.raw_rows import RawColumn, RawRows, default_names, parse_dates, raw_from_array
+from stream_dr.rows.raw_rows import RawColumn, RawRows, default_column_names, parse_date_columns, raw_from_array
 
-EXACT = 2**53
+LARGEST_EXACT_INTEGER = 2**53
 """Largest absolute value of an integer that is read as a number.
 
 A column with a larger integer becomes a column of texts, because float64 cannot represent all
@@ -31,13 +31,25 @@ larger integers exactly.
 LONGEST_VECTOR = 4096
 """Largest length of vectors in a table. Each number of a vector becomes a column."""
 
-_KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
+_NUMBER_TYPES = (
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+)
 """Names of the number types that Arrow and numpy share."""
 
-_NUMBERS = {getattr(pa, kind)().id: np.dtype(kind) for kind in _KINDS}
+_NUMPY_TYPES = {getattr(pa, kind)().id: np.dtype(kind) for kind in _NUMBER_TYPES}
 """Numpy type of each Arrow number type, by the id of the Arrow type."""
 
-_UNITS = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_UNITS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 """Number of units of time in a day, by the name of the unit."""
 
 
@@ -48,13 +60,13 @@ class _EncodedTexts(NamedTuple):
     distinct_texts: tuple[str, ...]
 
 
-def raw_from_arrow(batch: Any, beside: Sequence[str] = ()) -> RawRows:
+def raw_from_arrow(batch: Any, skipped_columns: Sequence[str] = ()) -> RawRows:
     """Return a record batch or table as RawRows.
 
     RawRows are the columns of a table for a feature map.
 
     batch: any object with Arrow's C stream or C array interface.
-    beside: names of columns to skip.
+    skipped_columns: names of columns to skip.
 
     Raises:
 
@@ -68,8 +80,8 @@ def raw_from_arrow(batch: Any, beside: Sequence[str] = ()) -> RawRows:
         raise SchemaMismatch(f"column {index} is a pandas index; convert with preserve_index=False.", column=index)
 
     # Refuse columns of unsupported types.
-    fields = [field for field in batch.schema if field.name not in beside]
-    refused = [f"{field.name} is {field.type}" for field in fields if not is_supported(field.type)]
+    fields = [field for field in batch.schema if field.name not in skipped_columns]
+    refused = [f"{field.name} is {field.type}" for field in fields if not is_supported_type(field.type)]
     if refused:
         raise SchemaMismatch(
             f"column {', column '.join(refused)}: not taken. Send numbers, bools, dates, times or strings, or leave it out.",
@@ -79,10 +91,12 @@ def raw_from_arrow(batch: Any, beside: Sequence[str] = ()) -> RawRows:
     # Convert the columns. A column of vectors becomes several columns.
     columns: list[tuple[str, RawColumn]] = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        if field.name in beside:
+        if field.name in skipped_columns:
             continue
         columns += (
-            _vector_columns(field.name, column) if _is_vector(field.type) else [(field.name, _raw_column(column))]
+            _split_vector_column(field.name, column)
+            if _is_number_list_type(field.type)
+            else [(field.name, _raw_column_from_arrow(column))]
         )
     return RawRows(tuple(name for name, _ in columns), tuple(column for _, column in columns), batch.num_rows)
 
@@ -93,19 +107,19 @@ def arrow_from_raw(rows: RawRows) -> dict[str, pa.Array]:
     Missing values become null. Texts become strings without dictionary encoding. `raw_from_arrow`
     converts a table of these columns back.
     """
-    return dict(zip(rows.names, map(_as_arrow, rows.columns), strict=True))
+    return dict(zip(rows.names, map(_arrow_from_raw_column, rows.columns), strict=True))
 
 
-def is_supported(kind: pa.DataType) -> bool:
+def is_supported_type(arrow_type: pa.DataType) -> bool:
     """Return True if `raw_from_arrow` can convert columns of this Arrow type."""
-    if pa.types.is_dictionary(kind) or _is_vector(kind):
-        kind = kind.value_type
+    if pa.types.is_dictionary(arrow_type) or _is_number_list_type(arrow_type):
+        arrow_type = arrow_type.value_type
     return bool(
-        is_numeric(kind)
-        or is_string_type(kind)
-        or pa.types.is_date(kind)
-        or pa.types.is_timestamp(kind)
-        or pa.types.is_null(kind)
+        is_number_or_boolean_type(arrow_type)
+        or is_string_type(arrow_type)
+        or pa.types.is_date(arrow_type)
+        or pa.types.is_timestamp(arrow_type)
+        or pa.types.is_null(arrow_type)
     )
 
 
@@ -123,7 +137,7 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
     """
     kind = rows_kind(X)
     if kind is Kind.DICTS:
-        return parse_dates(raw_from_dicts(X))
+        return parse_date_columns(raw_from_dicts(X))
     if kind is Kind.TEXTS:
         return raw_from_texts(X)
     # The column gets the name that `raw_from_texts` gives to texts.
@@ -138,8 +152,8 @@ def raw_rows(X: Any, names: tuple[str, ...] | None = None) -> RawRows:
     if kind is not Kind.SPARSE:
         dense = np.asarray(X)
         if dense.dtype == object and dense.ndim == 2:
-            names = names or default_names(dense)
-            columns = [_infer_column(column.tolist(), name) for name, column in zip(names, dense.T, strict=True)]
+            names = names or default_column_names(dense)
+            columns = [_column_of_values(column.tolist(), name) for name, column in zip(names, dense.T, strict=True)]
             return raw_from_arrow(pa.table(columns, list(names)))
         if dense.dtype.kind in "fiub" and dense.ndim == 2:
             return raw_from_array(dense, names)
@@ -160,17 +174,17 @@ def raw_from_dicts(rows: Sequence[Mapping[str, Any]]) -> RawRows:
     different or unsupported types. Raises InvalidRows if a column has vectors of different length.
     """
     names = tuple(dict.fromkeys(str(name) for row in rows for name in row))
-    columns = [_infer_column([row.get(name) for row in rows], name) for name in names]
+    columns = [_column_of_values([row.get(name) for row in rows], name) for name in names]
     return raw_from_arrow(pa.table(columns, list(names))) if names else RawRows((), (), len(rows))
 
 
-def _infer_column(values: list[Any], name: str) -> pa.Array:
+def _column_of_values(values: list[Any], column_name: str) -> pa.Array:
     """Return Python values as an Arrow column.
 
     Raises SchemaMismatch if the values have no common type. The error names the first row whose
     value has another type than the first value.
 
-    name: name of the column, for the error message.
+    column_name: name of the column, for the error message.
     """
     try:
         return pa.array(values, from_pandas=True)
@@ -180,9 +194,10 @@ def _infer_column(values: list[Any], name: str) -> pa.Array:
         first = type(present[0][1])
         row, value = next((item for item in present if type(item[1]) is not first), present[0])
         raise SchemaMismatch(
-            f"row {row}, column {name} is {value!r}; the column begins with {first.__name__}. Give a column one type.",
+            f"row {row}, column {column_name} is {value!r}; the column begins with {first.__name__}. Give "
+            "a column one type.",
             row=row,
-            column=name,
+            column=column_name,
         ) from e
 
 
@@ -200,24 +215,26 @@ def _as_record_batch(X: Any) -> pa.RecordBatch:
     return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
-def is_string_type(kind: pa.DataType) -> bool:
+def is_string_type(arrow_type: pa.DataType) -> bool:
     """Return True for the string types of Arrow (string, large_string and string_view)."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return bool(
+        pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type)
+    )
 
 
-def is_numeric(kind: pa.DataType) -> bool:
+def is_number_or_boolean_type(arrow_type: pa.DataType) -> bool:
     """Return True for the Arrow types of numbers and booleans."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+    return bool(pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_boolean(arrow_type))
 
 
-def numbers_of(array: pa.Array) -> np.ndarray:
+def view_of_numbers(array: pa.Array) -> np.ndarray:
     """Return the numbers of an Arrow array without nulls, as a read-only view.
 
     Costs O(1).
     """
     # Make a view of the buffer, because `to_numpy` would release the interpreter lock for a
     # moment.
-    kind = _NUMBERS[array.type.id]
+    kind = _NUMPY_TYPES[array.type.id]
     if not len(array):
         return np.empty(0, kind)
     numbers = np.frombuffer(array.buffers()[1], kind, len(array), array.offset * kind.itemsize)
@@ -225,15 +242,15 @@ def numbers_of(array: pa.Array) -> np.ndarray:
     return numbers
 
 
-def _raw_column(column: pa.Array) -> RawColumn:
+def _raw_column_from_arrow(column: pa.Array) -> RawColumn:
     """Return an Arrow array as a RawColumn (float64 numbers, or codes of texts).
 
-    column: array of a type for which `is_supported` is true, and not of vectors.
+    column: array of a type for which `is_supported_type` is true, and not of vectors.
     """
     # Convert texts, null columns and dictionary-encoded columns.
     kind = column.type
     if pa.types.is_dictionary(kind) and not is_string_type(kind.value_type):
-        return _raw_column(column.dictionary_decode())
+        return _raw_column_from_arrow(column.dictionary_decode())
     if pa.types.is_null(kind):
         return RawColumn("number", np.full(len(column), np.nan))
     if pa.types.is_dictionary(kind) or is_string_type(kind):
@@ -243,7 +260,7 @@ def _raw_column(column: pa.Array) -> RawColumn:
     if pa.types.is_date(kind):
         return RawColumn("date", _divided_numbers(column.cast(pa.date32(), safe=False).cast(pa.int32()), 1))
     if pa.types.is_timestamp(kind):
-        return RawColumn("time", _divided_numbers(column.cast(pa.int64()), _UNITS[kind.unit]))
+        return RawColumn("time", _divided_numbers(column.cast(pa.int64()), _UNITS_PER_DAY[kind.unit]))
     if pa.types.is_boolean(kind):
         return RawColumn("boolean", _divided_numbers(column.cast(pa.int8()), 1))
     if not pa.types.is_integer(kind):
@@ -251,18 +268,20 @@ def _raw_column(column: pa.Array) -> RawColumn:
 
     # Convert integers. If an integer is too large for float64, the column becomes texts.
     values = _divided_numbers(column, 1)
-    if np.abs(np.nan_to_num(values)).max(initial=0.0) > EXACT:
+    if np.abs(np.nan_to_num(values)).max(initial=0.0) > LARGEST_EXACT_INTEGER:
         return RawColumn("text", *_encode_texts(column.cast(pa.string())))
     return RawColumn("integer", values)
 
 
-def _is_vector(kind: pa.DataType) -> bool:
+def _is_number_list_type(arrow_type: pa.DataType) -> bool:
     """Return True if a column of this Arrow type has lists of numbers."""
-    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    return bool(lists and (is_numeric(kind.value_type) or pa.types.is_null(kind.value_type)))
+    lists = (
+        pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type) or pa.types.is_fixed_size_list(arrow_type)
+    )
+    return bool(lists and (is_number_or_boolean_type(arrow_type.value_type) or pa.types.is_null(arrow_type.value_type)))
 
 
-def _vector_columns(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
+def _split_vector_column(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
     """Return a column of vectors as several named columns of numbers.
 
     Column i has number i of every vector, and its name is `name` followed by i. If a row has no
@@ -299,14 +318,14 @@ def _vector_columns(name: str, column: pa.Array) -> list[tuple[str, RawColumn]]:
     return [(f"{name}{i}", RawColumn("number", np.ascontiguousarray(values[:, i]))) for i in range(length)]
 
 
-def _divided_numbers(column: pa.Array, unit: int) -> np.ndarray:
-    """Return a column's numbers (rows,) as float64, divided by `unit`.
+def _divided_numbers(column: pa.Array, divisor: int) -> np.ndarray:
+    """Return a column's numbers (rows,) as float64, divided by `divisor`.
 
     Nulls become NaN.
     """
     if not column.null_count:
-        return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64) / unit
-    values = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64) / unit
+        return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64) / divisor
+    values = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64) / divisor
     values[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
     return values
 
@@ -325,10 +344,10 @@ def _encode_texts(column: pa.Array) -> _EncodedTexts:
     encoded = column.dictionary_encode()
     distinct = encoded.dictionary.to_pylist()
     texts = tuple(distinct if own is None else (own[i] for i in distinct))
-    return _EncodedTexts(numbers_of(encoded.indices.fill_null(-1)), texts)
+    return _EncodedTexts(view_of_numbers(encoded.indices.fill_null(-1)), texts)
 
 
-def _as_arrow(column: RawColumn) -> pa.Array:
+def _arrow_from_raw_column(column: RawColumn) -> pa.Array:
     """Return a RawColumn as an Arrow array of the type that fits the column's kind."""
     missing = column.missing
     if column.kind == "text":
@@ -341,6 +360,6 @@ def _as_arrow(column: RawColumn) -> pa.Array:
     if column.kind == "boolean":
         return pa.array(values != 0.0, mask=missing)
     if column.kind == "time":
-        return pa.array(np.rint(values * _UNITS["us"]).astype(np.int64), pa.timestamp("us"), mask=missing)
+        return pa.array(np.rint(values * _UNITS_PER_DAY["us"]).astype(np.int64), pa.timestamp("us"), mask=missing)
     whole = pa.array(values.astype(np.int64), mask=missing)
     return whole.cast(pa.int32()).cast(pa.date32()) if column.kind == "date" else whole

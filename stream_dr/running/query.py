@@ -41,7 +41,7 @@ from stream_dr.models.snapshot_file import Arrays
 from stream_dr.models.versions import Published, projection_change
 from stream_dr.projection import Mapped, Projection
 from stream_dr.rows.block import Block, Ids, check_finite
-from stream_dr.rows.raw_rows import refuse_table
+from stream_dr.rows.raw_rows import raise_if_raw_rows
 from stream_dr.rows.source import Source
 from stream_dr.running.projected_file import check_output_path, write_projected
 from stream_dr.shards.dataset import Dataset
@@ -156,7 +156,7 @@ def conform_block(block: Block, projection: Projection, schema: Schema) -> tuple
     if block.table:
         if isinstance(projection, Mapped) and projection.table is not None:
             return block, projection.unseen(block.X)
-        refuse_table(block.X)
+        raise_if_raw_rows(block.X)
     return block, int(np.count_nonzero(block.X.indices >= projection.n_features)) if block.sparse else 0
 
 

@@ -28,20 +28,20 @@ from stream_dr.arrow.codec import block_from_arrow
 from stream_dr.arrow.rows import EXTRA_COLUMNS, is_layout
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, MalformedInput, SourceMissing, StreamDRError
 from stream_dr.rows.block import Block
-from stream_dr.rows.table_rows import is_numeric
+from stream_dr.rows.table_rows import is_number_or_boolean_type
 from stream_dr.shards.file import (
-    Identity,
+    FileIdentity,
+    current_file_identity,
     damaged_shard,
-    digest_of,
-    fetch_file,
-    file_buffer,
-    identity_of,
+    download_file_cached,
+    file_sha256,
+    mapped_file_bytes,
     may_be_shard,
-    open_shard_file,
+    open_shard_file_cached,
 )
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, read_manifest
-from stream_dr.shards.seal import seal_of
-from stream_dr.shards.uri import AnyPath, RemotePath, path_of
+from stream_dr.shards.seal import seal_checksum
+from stream_dr.shards.uri import AnyPath, RemotePath, parse_path_or_uri
 from stream_dr.shards.writer import ShardWriter
 from stream_dr.targets.label_codes import Label
 
@@ -81,7 +81,7 @@ class Shard:
         # State of the file at the last check. A local file's state is path, size and time of
         # change. A remote file's state is the token of its download.
         self._checked: object = None
-        self._remote: Identity | None = None
+        self._remote: FileIdentity | None = None
 
     @cached_property
     def sha256(self) -> str:
@@ -89,7 +89,7 @@ class Shard:
 
         The SHA-256 is read from the manifest. Without a manifest it is computed.
         """
-        return self.entry.sha256 if self.entry is not None else digest_of(*self._identity())
+        return self.entry.sha256 if self.entry is not None else file_sha256(*self._file_identity())
 
     @cached_property
     def batch_rows(self) -> tuple[int, ...]:
@@ -97,12 +97,16 @@ class Shard:
 
         Without a manifest the file is read. Raises DamagedShard or SourceMissing.
         """
-        return self.entry.batch_rows if self.entry is not None else open_shard_file(*self._identity()).batch_rows
+        return (
+            self.entry.batch_rows
+            if self.entry is not None
+            else open_shard_file_cached(*self._file_identity()).batch_rows
+        )
 
     @property
     def schema(self) -> pa.Schema:
         """Arrow schema of the batches. Raises SourceMissing or DamagedShard."""
-        return open_shard_file(*self._identity()).schema
+        return open_shard_file_cached(*self._file_identity()).schema
 
     @property
     def rows(self) -> int:
@@ -112,9 +116,9 @@ class Shard:
     @property
     def bytes(self) -> int:
         """Size of the file in bytes."""
-        return self.entry.bytes if self.entry is not None else self._identity().size
+        return self.entry.bytes if self.entry is not None else self._file_identity().size
 
-    def read(self, batch: int) -> Block:
+    def read(self, batch_index: int) -> Block:
         """Return one batch as a Block, memory-mapped if possible.
 
         Raises SourceMissing or IndexError. Raises DamagedShard if a checksum of the file is wrong
@@ -122,15 +126,15 @@ class Shard:
         path and the number of the batch.
         """
         identity = self.check()
-        batches = open_shard_file(*identity).read(batch)
+        batches = open_shard_file_cached(*identity).read(batch_index)
         try:
             return block_from_arrow(batches, n_features=self.n_features)
         except MalformedInput as e:
-            raise damaged_shard(self.path, f"batch {batch}: {e}") from e
+            raise damaged_shard(self.path, f"batch {batch_index}: {e}") from e
         except StreamDRError as e:
-            raise type(e)(f"{self.path}, batch {batch}: {e}", **e.details) from e
+            raise type(e)(f"{self.path}, batch {batch_index}: {e}", **e.details) from e
 
-    def check(self) -> Identity:
+    def check(self) -> FileIdentity:
         """Check the file, and return its identity.
 
         The file is checked against its seal (a fast checksum), and against its SHA-256 if the seal
@@ -140,12 +144,12 @@ class Shard:
         `read` calls this method. If another thread has called this method before, `read` does not
         have to wait for the check. Raises SourceMissing or DamagedShard.
         """
-        identity = self._identity()
-        token = fetch_file(self.path, *identity[1:]).token if isinstance(self.path, RemotePath) else identity
+        identity = self._file_identity()
+        token = download_file_cached(self.path, *identity[1:]).token if isinstance(self.path, RemotePath) else identity
         if self._checked != token:
-            if not self._is_sealed(identity):
+            if not self._matches_seal(identity):
                 self._check_digest(identity)
-            self._check_rows(identity)
+            self._check_batch_rows(identity)
             self._checked = token
         return identity
 
@@ -155,36 +159,36 @@ class Shard:
         The SHA-256 is computed even if the file's fast checksum is right. Raises SourceMissing or
         DamagedShard.
         """
-        self._check_digest(self._identity())
+        self._check_digest(self._file_identity())
 
-    def _identity(self) -> Identity:
+    def _file_identity(self) -> FileIdentity:
         """Return the identity of the file.
 
         The identity is path, size and time of change. The identity of a remote file is stored, so
         later changes of the remote file are ignored.
         """
         if not isinstance(self.path, RemotePath):
-            return identity_of(self.path)
+            return current_file_identity(self.path)
         if self._remote is None:
-            self._remote = identity_of(self.path)
+            self._remote = current_file_identity(self.path)
         return self._remote
 
-    def _is_sealed(self, identity: Identity) -> bool:
+    def _matches_seal(self, identity: FileIdentity) -> bool:
         """Return True if the file matches its seal.
 
         The seal is a fast checksum in the manifest. False is returned if there is no seal.
         """
         # Bytes are checked before they are interpreted, so damage is reported as damage.
         seal = self.entry.seal if self.entry is not None else ""
-        return bool(seal) and seal_of(file_buffer(*identity), self.sha256) == seal
+        return bool(seal) and seal_checksum(mapped_file_bytes(*identity), self.sha256) == seal
 
-    def _check_rows(self, identity: Identity) -> None:
+    def _check_batch_rows(self, identity: FileIdentity) -> None:
         """Raise DamagedShard if a batch has a wrong number of rows.
 
         The manifest has the right numbers. Without a manifest nothing is checked.
         """
         # A replay relies on the numbers of rows in the manifest.
-        batch_rows = open_shard_file(*identity).batch_rows
+        batch_rows = open_shard_file_cached(*identity).batch_rows
         if self.entry is not None and batch_rows != self.entry.batch_rows:
             raise damaged_shard(
                 self.path,
@@ -192,9 +196,9 @@ class Shard:
                 f"({len(self.entry.batch_rows)} of {sum(self.entry.batch_rows)})",
             )
 
-    def _check_digest(self, identity: Identity) -> None:
+    def _check_digest(self, identity: FileIdentity) -> None:
         """Raise DamagedShard unless the file has the right SHA-256."""
-        if digest_of(*identity) != self.sha256:
+        if file_sha256(*identity) != self.sha256:
             raise damaged_shard(self.path, f"its bytes are not those of sha256 {self.sha256[:12]}…")
 
 
@@ -260,7 +264,7 @@ def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = 
         If all shards are damaged, DamagedShard is raised.
     """
     source_list = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
-    parts = [_open_source(path_of(os.fspath(source))) for source in source_list]
+    parts = [_open_shards_and_manifest(parse_path_or_uri(os.fspath(source))) for source in source_list]
     all_shards = [shard for shards, _ in parts for shard in shards]
 
     usable: list[Shard] = []
@@ -277,10 +281,10 @@ def open_dataset(sources: PathOrUri | Sequence[PathOrUri], skip_damaged: bool = 
                 raise
 
     manifests = [manifest for _, manifest in parts]
-    return Dataset(tuple(usable), *_common_description(manifests), tuple(skipped))
+    return Dataset(tuple(usable), *_combine_manifest_descriptions(manifests), tuple(skipped))
 
 
-def open_shard(uri: PathOrUri, sha256: str | None = None) -> Shard:
+def open_shard(path_or_uri: PathOrUri, required_sha256: str | None = None) -> Shard:
     """Return one shard.
 
     If the file's folder has a manifest, the number of columns is taken from it. Raises
@@ -288,11 +292,11 @@ def open_shard(uri: PathOrUri, sha256: str | None = None) -> Shard:
 
     Parameters
     ----------
-    uri : path or URI
-    sha256 : str or None
+    path_or_uri : path or URI
+    required_sha256 : str or None
         Digest that the file must have when it is read.
     """
-    path = path_of(os.fspath(uri))
+    path = parse_path_or_uri(os.fspath(path_or_uri))
     # Opening a FIFO would block until another process writes to it.
     if not (path.is_file() or path.is_dir()):
         raise SourceMissing(
@@ -301,25 +305,25 @@ def open_shard(uri: PathOrUri, sha256: str | None = None) -> Shard:
             path=str(path),
         )
 
-    manifest = _manifest_of(path)
+    manifest = _read_folder_manifest_if_any(path)
     entry = next((e for e in manifest.shards if e.file == path.name), None) if manifest else None
-    if entry is not None and sha256 not in (None, entry.sha256):
+    if entry is not None and required_sha256 not in (None, entry.sha256):
         entry = None
 
     shard = Shard(path, entry, manifest.width if manifest and entry else None)
-    if sha256 is not None:
-        shard.sha256 = sha256
+    if required_sha256 is not None:
+        shard.sha256 = required_sha256
     return shard
 
 
-def _manifest_of(path: AnyPath) -> Manifest | None:
+def _read_folder_manifest_if_any(shard_path: AnyPath) -> Manifest | None:
     """Return the manifest in a file's folder.
 
     The result is None if the folder has no manifest, or the manifest.json of another program.
     """
-    manifest_path = path.parent / MANIFEST_NAME
+    manifest_path = shard_path.parent / MANIFEST_NAME
     try:
-        return _manifest(*identity_of(manifest_path)) if manifest_path.exists() else None
+        return _read_manifest_cached(*current_file_identity(manifest_path)) if manifest_path.exists() else None
     except (DamagedFile, SourceMissing):
         raise
     # The file may be the manifest.json of another program.
@@ -327,7 +331,7 @@ def _manifest_of(path: AnyPath) -> Manifest | None:
         return None
 
 
-def _open_source(path: AnyPath) -> tuple[list[Shard], Manifest | None]:
+def _open_shards_and_manifest(path: AnyPath) -> tuple[list[Shard], Manifest | None]:
     """Return the shards of one source, and its manifest.
 
     The manifest is None if the source has no manifest.
@@ -363,7 +367,7 @@ def _open_source(path: AnyPath) -> tuple[list[Shard], Manifest | None]:
             f"DIR, or learn it as it is, with stream-dr learn {path}.",
             path=str(path),
         )
-    return [open_shard(path)], _manifest_of(path)
+    return [open_shard(path)], _read_folder_manifest_if_any(path)
 
 
 def _check_usable(shard: Shard) -> None:
@@ -379,7 +383,7 @@ def _check_usable(shard: Shard) -> None:
         raise SourceMissing(f"{shard.path} is not there, and the manifest names it.", path=str(shard.path)) from e
 
     if shard.entry is None:
-        open_shard_file(*identity_of(shard.path))
+        open_shard_file_cached(*current_file_identity(shard.path))
     elif size != shard.entry.bytes:
         raise damaged_shard(shard.path, f"it has {size} bytes; the manifest says {shard.entry.bytes}")
 
@@ -396,7 +400,7 @@ class _Description(NamedTuple):
     labels: tuple[Label, ...]
 
 
-def _common_description(manifests: list[Manifest | None]) -> _Description:
+def _combine_manifest_descriptions(manifests: list[Manifest | None]) -> _Description:
     """Return the common description of several data sets.
 
     The width is the largest width. The labels are the labels of all data sets. If one data set has
@@ -415,7 +419,7 @@ def _common_description(manifests: list[Manifest | None]) -> _Description:
 
 
 @lru_cache(maxsize=64)
-def _manifest(path: AnyPath, _size: int, _changed: int) -> Manifest:
+def _read_manifest_cached(path: AnyPath, _size: int, _changed_ns: int) -> Manifest:
     return read_manifest(path)
 
 
@@ -441,4 +445,4 @@ def are_shards(path: Path) -> bool:
     if max(shard.batch_rows, default=0) * len(schema) * 8 > _EVENT_BYTES and not is_layout(schema.names):
         return False
     features = [field for field in schema if field.name not in EXTRA_COLUMNS]
-    return is_layout(schema.names) or all(is_numeric(field.type) for field in features)
+    return is_layout(schema.names) or all(is_number_or_boolean_type(field.type) for field in features)

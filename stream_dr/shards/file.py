@@ -32,7 +32,7 @@ from stream_dr.errors import DamagedShard, LimitExceeded, MalformedInput, Schema
 from stream_dr.shards.uri import AnyPath, RemotePath
 
 
-class Identity(NamedTuple):
+class FileIdentity(NamedTuple):
     """Path, size and time of change, which identify the state of a file.
 
     Attributes
@@ -49,7 +49,7 @@ class Identity(NamedTuple):
     changed_ns: int
 
 
-def identity_of(path: AnyPath) -> Identity:
+def current_file_identity(path: AnyPath) -> FileIdentity:
     """Return the current identity of a file.
 
     The identity is the path, the size and the time of change. Raises SourceMissing.
@@ -58,24 +58,24 @@ def identity_of(path: AnyPath) -> Identity:
         status = path.stat()
     except FileNotFoundError as e:
         raise SourceMissing(f"{path} is not there; put it back, or name where it is.", path=str(path)) from e
-    return Identity(path, status.st_size, status.st_mtime_ns)
+    return FileIdentity(path, status.st_size, status.st_mtime_ns)
 
 
-def digest_of(path: AnyPath, size: int, changed: int) -> str:
+def file_sha256(path: AnyPath, size: int, changed_ns: int) -> str:
     """Return the SHA-256 of a file in hex.
 
     A process computes the digest once for each path, size and time of change. Cost: O(bytes).
 
     size: size of the file in bytes.
-    changed: time of the last change, in nanoseconds since 1970.
+    changed_ns: time of the last change, in nanoseconds since 1970.
     """
     if isinstance(path, RemotePath):
-        return fetch_file(path, size, changed).sha256
-    return _digest(path, size, changed)
+        return download_file_cached(path, size, changed_ns).sha256
+    return _cached_sha256(path, size, changed_ns)
 
 
 @lru_cache(maxsize=100_000)
-def _digest(path: Path, _size: int, _changed: int) -> str:
+def _cached_sha256(path: Path, _size: int, _changed_ns: int) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -91,17 +91,17 @@ def may_be_shard(path: AnyPath) -> bool:
         return file.read(6).startswith((b"ARROW1", b"PAR1", b"\xff\xff\xff\xff"))
 
 
-def file_buffer(path: AnyPath, size: int, changed: int) -> pa.Buffer:
+def mapped_file_bytes(path: AnyPath, size: int, changed_ns: int) -> pa.Buffer:
     """Return a file's bytes, memory-mapped.
 
     A remote file is downloaded first. Raises DamagedShard if the file cannot be read.
 
     size: size of the file in bytes.
-    changed: time of the last change, in nanoseconds since 1970.
+    changed_ns: time of the last change, in nanoseconds since 1970.
     """
     if isinstance(path, RemotePath):
-        return fetch_file(path, size, changed).data
-    with _unreadable(path):
+        return download_file_cached(path, size, changed_ns).data
+    with _errors_as_damaged_shard(path):
         return _map_file(path)
 
 
@@ -110,7 +110,7 @@ def _map_file(path: Path) -> pa.Buffer:
     return pa.memory_map(str(path)).read_buffer() if path.stat().st_size else pa.py_buffer(b"")
 
 
-class Fetched:
+class DownloadedFile:
     """A downloaded remote file. Thread-safe.
 
     token: object that identifies this download. Two downloads of a file have different tokens.
@@ -153,7 +153,7 @@ class Fetched:
 
 
 @lru_cache(maxsize=16)
-def fetch_file(path: RemotePath, _size: int, _changed: int) -> Fetched:
+def download_file_cached(path: RemotePath, _size: int, _changed_ns: int) -> DownloadedFile:
     """Return the downloaded content of a remote file.
 
     The last 16 downloads are stored. An older download is dropped, and its file is downloaded
@@ -162,7 +162,7 @@ def fetch_file(path: RemotePath, _size: int, _changed: int) -> Fetched:
     The size and the time of change are not used. They are parameters so that a changed file is
     downloaded again.
     """
-    return Fetched(path)
+    return DownloadedFile(path)
 
 
 class ShardFile:
@@ -189,10 +189,10 @@ class ShardFile:
     def __init__(self, path: AnyPath, data: pa.Buffer | None = None) -> None:
         self._path = path
         self._lock = threading.Lock()
-        with _unreadable(path):
-            self._open(pa.BufferReader(_map_file(Path(path)) if data is None else data))
+        with _errors_as_damaged_shard(path):
+            self._open_by_format(pa.BufferReader(_map_file(Path(path)) if data is None else data))
 
-    def _open(self, source: pa.BufferReader) -> None:
+    def _open_by_format(self, source: pa.BufferReader) -> None:
         """Open the file in the format of its first bytes."""
         data = source.read_buffer()
         start = bytes(data[:6])
@@ -223,41 +223,45 @@ class ShardFile:
 
         self._read_batch = read_row_group
 
-    def read(self, batch: int) -> list[pa.RecordBatch]:
+    def read(self, batch_index: int) -> list[pa.RecordBatch]:
         """Return one batch, as Arrow record batches.
 
         A row group of a Parquet file may become several record batches. Raises IndexError,
         DamagedShard or SchemaMismatch.
 
-        batch: number of the batch, from 0.
+        batch_index: number of the batch, from 0.
         """
-        if not 0 <= batch < len(self.batch_rows):
-            raise IndexError(f"{self._path} has {len(self.batch_rows)} batches; batch {batch} was asked for")
-        with self._lock, _unreadable(self._path):
+        if not 0 <= batch_index < len(self.batch_rows):
+            raise IndexError(f"{self._path} has {len(self.batch_rows)} batches; batch {batch_index} was asked for")
+        with self._lock, _errors_as_damaged_shard(self._path):
             # Types are checked before anything is decoded.
             check_types(self.schema)
-            return self._read_batch(batch)
+            return self._read_batch(batch_index)
 
 
-def open_shard_file(path: AnyPath, size: int, changed: int) -> ShardFile:
+def open_shard_file_cached(path: AnyPath, size: int, changed_ns: int) -> ShardFile:
     """Return a file as an open shard.
 
     The last 16 open shards are stored. Raises DamagedShard if the file has no batches that can be
     read. Raises SchemaMismatch if a column has a type that a shard cannot have.
 
     size: size of the file in bytes.
-    changed: time of the last change, in nanoseconds since 1970.
+    changed_ns: time of the last change, in nanoseconds since 1970.
     """
-    return fetch_file(path, size, changed).file if isinstance(path, RemotePath) else _open_local(path, size, changed)
+    return (
+        download_file_cached(path, size, changed_ns).file
+        if isinstance(path, RemotePath)
+        else _open_local_shard_cached(path, size, changed_ns)
+    )
 
 
 @lru_cache(maxsize=16)
-def _open_local(path: Path, _size: int, _changed: int) -> ShardFile:
+def _open_local_shard_cached(path: Path, _size: int, _changed_ns: int) -> ShardFile:
     return ShardFile(path)
 
 
 @contextmanager
-def _unreadable(path: AnyPath) -> Iterator[None]:
+def _errors_as_damaged_shard(path: AnyPath) -> Iterator[None]:
     """Replace errors of reading in the with-block by DamagedShard.
 
     SchemaMismatch and LimitExceeded are raised again, with the path added to the message.
@@ -270,12 +274,12 @@ def _unreadable(path: AnyPath) -> Iterator[None]:
         raise type(e)(f"{path}: {e}", **e.details) from e
 
 
-def damaged_shard(path: AnyPath, why: str) -> DamagedShard:
+def damaged_shard(path: AnyPath, reason: str) -> DamagedShard:
     """Return the error for a shard that cannot be used.
 
-    why: reason, for the error message.
+    reason: reason, for the error message.
     """
     return DamagedShard(
-        f"{path} cannot be used: {why}. Restore or rewrite it; replay and evaluate leave it out with --skip-damaged.",
+        f"{path} cannot be used: {reason}. Restore or rewrite it; replay and evaluate leave it out with --skip-damaged.",
         path=str(path),
     )

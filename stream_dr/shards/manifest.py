@@ -89,11 +89,11 @@ class Manifest(NamedTuple):
 def write_manifest(folder: str | os.PathLike[str], manifest: Manifest) -> Path:
     """Write `folder/manifest.json` atomically, and return its path."""
     path = Path(folder) / MANIFEST_NAME
-    write_atomically(path, lambda handle: handle.write(manifest_bytes(manifest)), point="manifest")
+    write_atomically(path, lambda handle: handle.write(encode_manifest(manifest)), point="manifest")
     return path
 
 
-def manifest_bytes(manifest: Manifest) -> bytes:
+def encode_manifest(manifest: Manifest) -> bytes:
     """Return a manifest as the bytes of its JSON file."""
     obj = {"stream_dr": "shards", "format": MANIFEST_FORMAT, **manifest._asdict()}
     obj["shards"] = [entry._asdict() for entry in manifest.shards]
@@ -120,25 +120,25 @@ def read_manifest(path: AnyPath) -> Manifest:
         )
 
     try:
-        entries = tuple(_entry(entry) for entry in obj["shards"])
+        entries = tuple(_parse_shard_entry(entry) for entry in obj["shards"])
         return Manifest(obj["rows"], obj["width"], obj["target_kind"], tuple(obj["labels"]), entries)
     except (KeyError, TypeError, ValueError) as e:
         raise DamagedFile(f"{path} lacks {e}; write the shards anew.", path=str(path)) from e
 
 
-def _entry(obj: dict[str, Any]) -> ShardEntry:
+def _parse_shard_entry(json_entry: dict[str, Any]) -> ShardEntry:
     """Return one shard's entry from its JSON object.
 
     Raises KeyError, TypeError or ValueError.
     """
-    sha256 = str(obj["sha256"])
+    sha256 = str(json_entry["sha256"])
     if not _DIGEST.fullmatch(sha256):
         raise ValueError("a sha256 of 64 hex digits")
     return ShardEntry(
-        file=str(obj["file"]),
-        rows=int(obj["rows"]),
-        batch_rows=tuple(int(n) for n in obj["batch_rows"]),
-        bytes=int(obj["bytes"]),
+        file=str(json_entry["file"]),
+        rows=int(json_entry["rows"]),
+        batch_rows=tuple(int(n) for n in json_entry["batch_rows"]),
+        bytes=int(json_entry["bytes"]),
         sha256=sha256,
-        seal=str(obj.get("seal", "")),
+        seal=str(json_entry.get("seal", "")),
     )

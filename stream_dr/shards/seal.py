@@ -16,7 +16,7 @@ import pyarrow as pa
 import xxhash
 
 
-def seal_of(data: bytes | memoryview | mmap.mmap | pa.Buffer, sha256: str) -> str:
+def seal_checksum(data: bytes | memoryview | mmap.mmap | pa.Buffer, sha256: str) -> str:
     """Return the fast checksum (the seal) of a shard's bytes.
 
     The seal has 16 hex digits. It is XXH64 of the bytes, seeded with the first 64 bits of

@@ -34,7 +34,7 @@ All attempts together, with the waits between them, take minutes.
 """
 
 
-class Status(NamedTuple):
+class FileStatus(NamedTuple):
     """Size and time of change of a file, with the names of os.stat.
 
     Attributes
@@ -58,7 +58,7 @@ class RemotePath(os.PathLike[str]):
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
-        self._parts = _checked_parts(uri)
+        self._parts = _split_secret_free_uri(uri)
 
     def __str__(self) -> str:
         return self.uri
@@ -78,7 +78,7 @@ class RemotePath(os.PathLike[str]):
         return self.uri < other.uri
 
     def __truediv__(self, name: str) -> "RemotePath":
-        return self._same_store(f"{self._parts.path.rstrip('/')}/{quote(name)}")
+        return self._with_path(f"{self._parts.path.rstrip('/')}/{quote(name)}")
 
     @property
     def name(self) -> str:
@@ -93,7 +93,7 @@ class RemotePath(os.PathLike[str]):
     @property
     def parent(self) -> "RemotePath":
         """Folder that contains the file or folder."""
-        return self._same_store(self._parts.path.rstrip("/").rpartition("/")[0])
+        return self._with_path(self._parts.path.rstrip("/").rpartition("/")[0])
 
     def absolute(self) -> "RemotePath":
         """Return this path, because a URI is always absolute."""
@@ -103,12 +103,12 @@ class RemotePath(os.PathLike[str]):
         """Return the URI of the file or folder."""
         return self.uri
 
-    def stat(self) -> Status:
+    def stat(self) -> FileStatus:
         """Return size and time of change of the file. Raises FileNotFoundError."""
         info = self._file_info()
         if info.type != fs.FileType.File:
             raise FileNotFoundError(self.uri)
-        return Status(info.size, info.mtime_ns or 0)
+        return FileStatus(info.size, info.mtime_ns or 0)
 
     def exists(self) -> bool:
         """Return True if the file or folder exists."""
@@ -124,29 +124,31 @@ class RemotePath(os.PathLike[str]):
 
     def iterdir(self) -> Iterator["RemotePath"]:
         """Return the files and folders in this folder."""
-        system, path = filesystem(self.uri)
-        with _reachable(self.uri):
+        system, path = open_filesystem(self.uri)
+        with _errors_as_source_missing(self.uri):
             infos = system.get_file_info(fs.FileSelector(path))
         return (self / info.base_name for info in infos)
 
     def read_bytes(self) -> bytes:
         """Return the bytes of the file. Raises FileNotFoundError."""
-        system, path = filesystem(self.uri)
-        with _reachable(self.uri), system.open_input_file(path) as file:
+        system, path = open_filesystem(self.uri)
+        with _errors_as_source_missing(self.uri), system.open_input_file(path) as file:
             return bytes(file.read())
 
-    def copy_to(self, path: Path) -> None:
+    def copy_to(self, local_path: Path) -> None:
         """Copy the remote file to a file on this machine. Raises FileNotFoundError."""
-        system, source = filesystem(self.uri)
-        with _reachable(self.uri):
-            fs.copy_files(source, str(path), source_filesystem=system, destination_filesystem=fs.LocalFileSystem())
+        system, source = open_filesystem(self.uri)
+        with _errors_as_source_missing(self.uri):
+            fs.copy_files(
+                source, str(local_path), source_filesystem=system, destination_filesystem=fs.LocalFileSystem()
+            )
 
     def _file_info(self) -> fs.FileInfo:
-        system, path = filesystem(self.uri)
-        with _reachable(self.uri):
+        system, path = open_filesystem(self.uri)
+        with _errors_as_source_missing(self.uri):
             return system.get_file_info(path)
 
-    def _same_store(self, path: str) -> "RemotePath":
+    def _with_path(self, path: str) -> "RemotePath":
         return RemotePath(urlunsplit(self._parts._replace(path=path)))
 
 
@@ -154,42 +156,42 @@ AnyPath = Path | RemotePath
 """Path on this machine or in an object store."""
 
 
-def path_of(text: str) -> AnyPath:
+def parse_path_or_uri(path_or_uri: str) -> AnyPath:
     """Return a path or URI as a Path or RemotePath.
 
     A URI that starts with "file:" becomes a Path. Raises InvalidParameter if the URI contains a
     user, a password or an unknown option.
     """
-    if text.startswith("file:"):
-        return Path(unquote(urlsplit(text).path))
-    return RemotePath(text) if "://" in text else Path(text)
+    if path_or_uri.startswith("file:"):
+        return Path(unquote(urlsplit(path_or_uri).path))
+    return RemotePath(path_or_uri) if "://" in path_or_uri else Path(path_or_uri)
 
 
-def filesystem(uri: str) -> tuple[fs.FileSystem, str]:
+def open_filesystem(path_or_uri: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of a URI or path.
 
     Also returns the path of the file in this file system. Raises InvalidParameter or
     SourceMissing.
     """
-    if "://" not in uri or uri.startswith("file:"):
-        return fs.LocalFileSystem(), str(Path(path_of(uri)).absolute())
-    parts = _checked_parts(uri)
-    system, root = _open_store(urlunsplit(parts._replace(path="", fragment="")))
+    if "://" not in path_or_uri or path_or_uri.startswith("file:"):
+        return fs.LocalFileSystem(), str(Path(parse_path_or_uri(path_or_uri)).absolute())
+    parts = _split_secret_free_uri(path_or_uri)
+    system, root = _open_object_store(urlunsplit(parts._replace(path="", fragment="")))
     return system, f"{root}/{unquote(parts.path).strip('/')}".strip("/")
 
 
-def write_whole(folder: str, name: str, content: bytes) -> None:
+def write_file_atomically(folder_or_uri: str, file_name: str, content: bytes) -> None:
     """Create or replace a file atomically.
 
     A folder that does not exist is created. Raises InsufficientStorage, and the errors of
-    `filesystem`.
+    `open_filesystem`.
 
-    folder: path or URI of the file's folder.
-    name: name of the file.
+    folder_or_uri: path or URI of the file's folder.
+    file_name: name of the file.
     content: bytes of the file.
     """
-    system, folder_path = filesystem(folder)
-    path = f"{folder_path}/{name}"
+    system, folder_path = open_filesystem(folder_or_uri)
+    path = f"{folder_path}/{file_name}"
     if isinstance(system, fs.LocalFileSystem):
         Path(folder_path).mkdir(parents=True, exist_ok=True)
         write_atomically(path, lambda file: file.write(content))
@@ -201,7 +203,7 @@ def write_whole(folder: str, name: str, content: bytes) -> None:
 
 
 @lru_cache(maxsize=64)
-def _open_store(uri: str) -> tuple[fs.FileSystem, str]:
+def _open_object_store(uri: str) -> tuple[fs.FileSystem, str]:
     """Return the file system of an object store.
 
     Also returns the path of the store's root in this file system. Raises InvalidParameter or
@@ -210,7 +212,7 @@ def _open_store(uri: str) -> tuple[fs.FileSystem, str]:
     uri: URI of the store, without the path of a file.
     """
     try:
-        with _reachable(uri):
+        with _errors_as_source_missing(uri):
             system, path = fs.FileSystem.from_uri(uri)
     except (pa.ArrowException, NotImplementedError) as e:
         raise InvalidParameter(
@@ -228,7 +230,7 @@ def _open_store(uri: str) -> tuple[fs.FileSystem, str]:
     return system, path
 
 
-def _checked_parts(uri: str) -> SplitResult:
+def _split_secret_free_uri(uri: str) -> SplitResult:
     """Split a URI into its parts.
 
     Raises InvalidParameter if the URI contains a user, a password, or an option that is not in
@@ -252,7 +254,7 @@ def _checked_parts(uri: str) -> SplitResult:
 
 
 @contextmanager
-def _reachable(uri: str) -> Iterator[None]:
+def _errors_as_source_missing(uri: str) -> Iterator[None]:
     """Replace a store's errors in the with-block by SourceMissing.
 
     FileNotFoundError is raised unchanged.

@@ -28,7 +28,7 @@ from stream_dr.disk import TEMPORARY, fsync_directory, is_full, storage_error
 from stream_dr.errors import OutputExists, SchemaMismatch
 from stream_dr.rows.block import Block
 from stream_dr.shards.manifest import MANIFEST_NAME, UNFINISHED, Manifest, ShardEntry, write_manifest
-from stream_dr.shards.seal import seal_of
+from stream_dr.shards.seal import seal_checksum
 from stream_dr.targets.label_codes import Label
 
 WriteProgress = Callable[[int], object]
@@ -65,7 +65,7 @@ def write_shards(
     return writer.manifest
 
 
-def check_empty(directory: str | os.PathLike[str]) -> list[Path]:
+def list_leftovers_unless_shards(directory: str | os.PathLike[str]) -> list[Path]:
     """Return the files that an interrupted write has left.
 
     Raises OutputExists if the folder has complete shards.
@@ -141,29 +141,29 @@ class ShardWriter:
         self._writer: pa.RecordBatchFileWriter | None = None
         self._mark: IO[bytes] | None = None
 
-        leftovers = check_empty(self.directory)
+        leftovers = list_leftovers_unless_shards(self.directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         if leftovers:
-            self._locked_mark().close()
+            self._lock_marker_file().close()
             for path in leftovers:
                 path.unlink()
 
     def write(self, block: Block) -> None:
         """Add the rows of a Block. Complete batches are written immediately."""
         batch = arrow_from_block(block)
-        self._add_schema(block, batch)
+        self._update_schema_and_labels(block, batch)
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
         self._waiting_bytes += batch.nbytes
         self.rows += batch.num_rows
 
         while self._waiting_rows >= self.rows_per_batch:
-            self._write_batch(self.rows_per_batch)
+            self._write_waiting_rows(self.rows_per_batch)
             self._waiting_bytes = sum(part.nbytes for part in self._waiting)
 
         # Rows with long texts reach the limit in bytes before the limit in rows.
         if self._waiting_bytes > _BATCH_BYTES:
-            self._write_batch(self._waiting_rows)
+            self._write_waiting_rows(self._waiting_rows)
             self._waiting_bytes = 0
 
     def close(self) -> Manifest:
@@ -172,17 +172,17 @@ class ShardWriter:
         Returns the manifest.
         """
         if self._waiting_rows:
-            self._write_batch(self._waiting_rows)
-        self._end_shard()
+            self._write_waiting_rows(self._waiting_rows)
+        self._finish_shard_if_open()
 
         self.manifest = Manifest(
             self.rows, self._width or None, self._target_kind, tuple(self._labels), tuple(self._entries)
         )
         write_manifest(self.directory, self.manifest)
-        self._remove_mark()
+        self._remove_marker_file()
         return self.manifest
 
-    def _locked_mark(self) -> IO[bytes]:
+    def _lock_marker_file(self) -> IO[bytes]:
         """Open and lock the marker file of the folder.
 
         Raises OutputExists if another process writes into the folder.
@@ -198,7 +198,7 @@ class ShardWriter:
             ) from e
         return mark
 
-    def _remove_mark(self) -> None:
+    def _remove_marker_file(self) -> None:
         """Remove and unlock the marker file of the folder."""
         if self._mark is not None:
             (self.directory / UNFINISHED).unlink(missing_ok=True)
@@ -213,12 +213,12 @@ class ShardWriter:
             try:
                 self.close()
             except BaseException:
-                self._undo()
+                self._remove_shards_unless_manifest()
                 raise
         else:
-            self._undo()
+            self._remove_shards_unless_manifest()
 
-    def _undo(self) -> None:
+    def _remove_shards_unless_manifest(self) -> None:
         """Remove all shards, unless the folder has a manifest."""
         if self._writer is not None:
             # The file is removed next, so an error of closing it does not matter.
@@ -229,9 +229,9 @@ class ShardWriter:
         if self._mark is not None and not (self.directory / MANIFEST_NAME).exists():
             for path in self.directory.glob("part-*"):
                 path.unlink(missing_ok=True)
-        self._remove_mark()
+        self._remove_marker_file()
 
-    def _add_schema(self, block: Block, batch: pa.RecordBatch) -> None:
+    def _update_schema_and_labels(self, block: Block, batch: pa.RecordBatch) -> None:
         """Update the schema, the width and the labels.
 
         The first Block sets the schema. Raises SchemaMismatch if a later Block has other columns.
@@ -255,42 +255,42 @@ class ShardWriter:
             self._target_kind = block.y.kind
             self._labels.update(dict.fromkeys(block.y.labels))
 
-    def _write_batch(self, rows: int) -> None:
+    def _write_waiting_rows(self, n_rows: int) -> None:
         """Write rows that wait in memory as one batch.
 
-        rows: number of rows to write. The rows that came first are written.
+        n_rows: number of rows to write. The rows that came first are written.
         """
         table = pa.Table.from_batches([b.replace_schema_metadata(None) for b in self._waiting])
         # Arrow writes extra bytes of a slice. With an empty part, combine_chunks copies the slice.
         empty = table.slice(0, 0)
-        head = pa.concat_tables([table.slice(0, rows), empty]).combine_chunks()
-        rest = table.slice(rows)
+        head = pa.concat_tables([table.slice(0, n_rows), empty]).combine_chunks()
+        rest = table.slice(n_rows)
         self._waiting = [b for b in rest.to_batches() if b.num_rows]
-        self._waiting_rows -= rows
+        self._waiting_rows -= n_rows
 
         # Write the batch into the open shard, or into a new shard if none is open.
         try:
             if self._writer is None:
-                self._writer = self._open_shard()
+                self._writer = self._open_next_shard()
             self._writer.write_table(head.replace_schema_metadata(self._schema.metadata))
         except OSError as e:
             if is_full(e):
                 raise storage_error(self._temporary, str(e)) from e
             raise
 
-        self._batch_rows.append(rows)
+        self._batch_rows.append(n_rows)
         if sum(self._batch_rows) >= self.rows_per_shard:
-            self._end_shard()
+            self._finish_shard_if_open()
 
-    def _open_shard(self) -> pa.RecordBatchFileWriter:
+    def _open_next_shard(self) -> pa.RecordBatchFileWriter:
         """Open the next shard's file, under a temporary name."""
-        self._mark = self._mark or self._locked_mark()
+        self._mark = self._mark or self._lock_marker_file()
         self._path = self.directory / f"part-{len(self._entries):05d}.arrow"
         self._temporary = self._path.with_name(self._path.name + TEMPORARY)
         self._sink = pa.OSFile(str(self._temporary), "wb")
         return pa.ipc.new_file(self._sink, self._schema)
 
-    def _end_shard(self) -> None:
+    def _finish_shard_if_open(self) -> None:
         """Complete the open shard, if there is one.
 
         The shard's file is closed, made durable, and renamed to its final name.
@@ -303,7 +303,7 @@ class ShardWriter:
         with open(self._temporary, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as written:
             size = len(written)
             digest = hashlib.sha256(written).hexdigest()
-            seal = seal_of(written, digest)
+            seal = seal_checksum(written, digest)
             os.fsync(file.fileno())
         self._temporary.rename(self._path)
         fsync_directory(self.directory)

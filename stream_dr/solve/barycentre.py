@@ -35,13 +35,13 @@ from stream_dr.checks import (
 )
 from stream_dr.projection import SOLUTIONS, ProjectionKind
 from stream_dr.rows.block import Rows
-from stream_dr.solve.landmarks import SampledLandmarks, places_of_rows, to_landmarks, to_unit_variance
+from stream_dr.solve.landmarks import SampledLandmarks, place_rows, scale_to_unit_variance, to_landmarks
 from stream_dr.solve.neighbours import SEARCH_CHUNK, nearest_landmarks
 from stream_dr.solve.spectral import EPS, with_fixed_signs
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.protocol import register_nested_state
 
 
-@nested_state
+@register_nested_state
 class BarycentricProjection(NamedTuple):
     """Locally linear embedding of landmarks (the rows of a reservoir).
 
@@ -104,7 +104,7 @@ class BarycentricProjection(NamedTuple):
         """Number of components."""
         return int(self.places.shape[1])
 
-    def oriented(self, order: np.ndarray, signs: np.ndarray) -> "BarycentricProjection":
+    def orient_components(self, order: np.ndarray, signs: np.ndarray) -> "BarycentricProjection":
         """Return the embedding with reordered components and changed signs.
 
         order: (components,). Entry i is the present index of the new component i.
@@ -120,25 +120,27 @@ class BarycentricProjection(NamedTuple):
 
         Raises WidthMismatch if dense rows do not have `n_features` columns.
         """
-        return places_of_rows(self.landmarks, self.places, X, self.mean_of_neighbours)
+        return place_rows(self.landmarks, self.places, X, self.place_by_neighbour_mean)
 
-    def mean_of_neighbours(self, rows: Rows, squared: np.ndarray) -> np.ndarray:
+    def place_by_neighbour_mean(self, rows: Rows, squared_distances: np.ndarray) -> np.ndarray:
         """Return each row's coordinates (rows, components) from its nearest landmarks.
 
         Landmarks are sampled rows of the stream. A row's coordinates are the weighted mean of its
         nearest landmarks' coordinates. `barycentric_weights` computes the weights.
 
         rows: (rows, features), dense or CSR.
-        squared: (rows, r) squared distances of the rows to the r landmarks.
+        squared_distances: (rows, r) squared distances of the rows to the r landmarks.
         """
-        near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]
+        near = np.argpartition(squared_distances, self.neighbours - 1, axis=1)[:, : self.neighbours]
         weights = barycentric_weights(rows, self.landmarks.rows, near, self.reg)
         ends = np.arange(0, near.size + 1, near.shape[1])
-        return np.asarray(sp.csr_matrix((weights.ravel(), near.ravel(), ends), shape=squared.shape) @ self.places)
+        return np.asarray(
+            sp.csr_matrix((weights.ravel(), near.ravel(), ends), shape=squared_distances.shape) @ self.places
+        )
 
 
-def locally_linear(
-    rows: Rows, n_components: int, n_neighbors: int, reg: float, unit: bool = False
+def locally_linear_embedding(
+    rows: Rows, n_components: int, n_neighbors: int, reg: float, unit_variance: bool = False
 ) -> BarycentricProjection:
     """Return the locally linear embedding of rows (r, features).
 
@@ -146,8 +148,8 @@ def locally_linear(
     n_neighbors: number of other rows that count as a row's neighbours. At most r − 1 are used.
     reg: regularisation of the weights. `reg` times the trace of a row's Gram matrix is added to
         the diagonal of the Gram matrix.
-    unit: if true, the coordinates are scaled to variance 1 along every component. If false, each
-        component's coordinates (r,) have Euclidean length 1.
+    unit_variance: if true, the coordinates are scaled to variance 1 along every component. If
+        false, each component's coordinates (r,) have Euclidean length 1.
     """
     # One row has no neighbours, so the embedding has no components.
     r = rows.shape[0]
@@ -156,42 +158,46 @@ def locally_linear(
 
     # Each connected component of the graph has an eigenvalue 0, which is skipped.
     k = min(n_neighbors, r - 1)
-    W = weight_matrix(rows, k, reg)
+    W = barycentric_weight_matrix(rows, k, reg)
     parts = int(connected_components(W, directed=False)[0])
     last = min(parts + n_components, r)
     if last == parts:
         return BarycentricProjection(to_landmarks(rows), np.zeros((r, 0)), np.zeros(0), k, reg)
 
-    values, places = eigh(lle_alignment(W).toarray(), subset_by_index=[parts, last - 1])
-    places = with_fixed_signs(to_unit_variance(places) if unit else places)
+    values, places = eigh(lle_alignment_matrix(W).toarray(), subset_by_index=[parts, last - 1])
+    places = with_fixed_signs(scale_to_unit_variance(places) if unit_variance else places)
     return BarycentricProjection(to_landmarks(rows), places, np.maximum(values, 0.0), k, reg)
 
 
-def weight_matrix(rows: Rows, n_neighbors: int, reg: float, codes: np.ndarray | None = None) -> sp.csr_matrix:
+def barycentric_weight_matrix(
+    rows: Rows, n_neighbors: int, reg: float, class_codes: np.ndarray | None = None
+) -> sp.csr_matrix:
     """Return the barycentric weights W (r, r) of each row's neighbours, as CSR.
 
     rows: (r, features), dense or CSR.
     n_neighbors: maximum number of neighbours of a row.
     reg: regularisation of the weights. `reg` times the trace of a row's Gram matrix is added to
         the diagonal of the Gram matrix.
-    codes: (r,) class of each row, or None. If not None, only rows of equal class are neighbours,
-        and a row that is alone in its class has weight 1 on itself.
+    class_codes: (r,) class of each row, or None. If not None, only rows of equal class are
+        neighbours, and a row that is alone in its class has weight 1 on itself.
     """
     # Search for neighbours within each class. Without classes, all rows are one group.
     r = rows.shape[0]
-    groups = [np.arange(r)] if codes is None else [np.flatnonzero(codes == c) for c in np.unique(codes)]
+    groups = (
+        [np.arange(r)] if class_codes is None else [np.flatnonzero(class_codes == c) for c in np.unique(class_codes)]
+    )
 
     starts, ends, weights = [], [], []
     for group in groups:
         k = min(n_neighbors, len(group) - 1)
-        near = group[nearest_landmarks(rows[group], k, with_self=False)] if k else group[:, None]
+        near = group[nearest_landmarks(rows[group], k, include_self=False)] if k else group[:, None]
         starts.append(np.repeat(group, near.shape[1]))
         ends.append(near.ravel())
         weights.append(barycentric_weights(rows[group], rows, near, reg).ravel())
     return sp.csr_matrix((np.concatenate(weights), (np.concatenate(starts), np.concatenate(ends))), shape=(r, r))
 
 
-def lle_alignment(W: sp.csr_matrix) -> sp.csr_matrix:
+def lle_alignment_matrix(W: sp.csr_matrix) -> sp.csr_matrix:
     """Return the matrix (I − W)ᵀ(I − W) of locally linear embedding, as CSR.
 
     The equation is [GLPLS eq. 2.34].
@@ -202,7 +208,7 @@ def lle_alignment(W: sp.csr_matrix) -> sp.csr_matrix:
     return sp.csr_matrix(M.T @ M)
 
 
-def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: float) -> np.ndarray:
+def barycentric_weights(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarray, reg: float) -> np.ndarray:
     """Return the barycentric weights (rows, k) of k landmarks near each row.
 
     Landmarks are sampled rows of the stream. Each row's weights sum to 1. With these weights, the
@@ -210,18 +216,18 @@ def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: floa
 
     rows: (rows, features), dense or CSR.
     landmarks: (r, features), dense or CSR.
-    near: (rows, k), indices of the k landmarks near each row.
+    neighbour_indices: (rows, k), indices of the k landmarks near each row.
     reg: regularisation. `reg` times the trace of a row's Gram matrix is added to the diagonal of
         the Gram matrix.
     """
-    n, k = near.shape
+    n, k = neighbour_indices.shape
     weights = np.empty((n, k))
 
     # A chunk's Gram matrices and differences have at most about SEARCH_CHUNK values each.
     step = max(1, SEARCH_CHUNK // (k * max(k, landmarks.shape[1])))
     for start in range(0, n, step):
         part = slice(start, start + step)
-        gram = _local_gram(rows[part], landmarks, near[part])
+        gram = _local_gram_matrices(rows[part], landmarks, neighbour_indices[part])
 
         # Divide by the trace, so that the weights do not depend on the unit of the rows' values.
         trace = np.einsum("nii->n", gram)
@@ -231,7 +237,7 @@ def barycentric_weights(rows: Rows, landmarks: Rows, near: np.ndarray, reg: floa
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def _local_gram(rows: Rows, landmarks: Rows, near: np.ndarray) -> np.ndarray:
+def _local_gram_matrices(rows: Rows, landmarks: Rows, neighbour_indices: np.ndarray) -> np.ndarray:
     """Return the Gram matrices (rows, k, k) of the landmarks near each row.
 
     Matrix i has the inner products of k vectors. Each vector is the difference between row i and
@@ -239,18 +245,18 @@ def _local_gram(rows: Rows, landmarks: Rows, near: np.ndarray) -> np.ndarray:
 
     rows: (rows, features), dense or CSR.
     landmarks: (landmarks, features), sampled rows of the stream, dense or CSR.
-    near: (rows, k), indices of the k landmarks near each row.
+    neighbour_indices: (rows, k), indices of the k landmarks near each row.
     """
     # Dense landmarks allow one product for all rows. CSR rows have no three-dimensional form.
     if not sp.issparse(landmarks):
         dense = rows.toarray() if sp.issparse(rows) else rows
-        differences = landmarks[near] - dense[:, None, :]
+        differences = landmarks[neighbour_indices] - dense[:, None, :]
         return differences @ differences.transpose(0, 2, 1)
 
     rows = sp.csr_matrix(rows)
-    k = near.shape[1]
-    out = np.empty((len(near), k, k))
-    for i, indices in enumerate(near):
+    k = neighbour_indices.shape[1]
+    out = np.empty((len(neighbour_indices), k, k))
+    for i, indices in enumerate(neighbour_indices):
         differences = landmarks[indices] - sp.vstack([rows[i]] * k, format="csr")
         out[i] = (differences @ differences.T).toarray()
     return out

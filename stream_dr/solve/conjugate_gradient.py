@@ -39,8 +39,8 @@ a combination of the directions lies in the null space of A, the matrix PᵀT ha
 The combination is recognised by this eigenvalue and dropped. With Dubrulle's own update
 P = Q + P zᵀ, the columns of P may be large, and the small eigenvalue would not be recognised.
 
-`solve_step` takes the product A P as an array, so the caller decides where the rows come from. The
-caller may also save the state between two steps and continue in another process.
+`advance_block_solve` takes the product A P as an array, so the caller decides where the rows come
+from. The caller may also save the state between two steps and continue in another process.
 """
 
 from typing import NamedTuple
@@ -52,7 +52,7 @@ from stream_dr.solve.singular import singular_values, thin_svd
 from stream_dr.solve.spectral import LoadingsAndEigenvalues
 from stream_dr.solve.subspace import orthonormal
 from stream_dr.solve.tall_qr import tall_qr
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.protocol import register_nested_state
 
 RANK_CUT = 1e-10
 """Relative size up to which a singular value or eigenvalue counts as zero.
@@ -65,12 +65,12 @@ NOISE = 1e-14
 """Size up to which a residual is rounding error, relative to the right-hand sides.
 
 The size is divided by the Frobenius norm ‖B‖ of the right-hand sides B. A singular vector of the
-residual is dropped if its singular value is at most this size. The caller of `start_solve` may
-pass a larger number.
+residual is dropped if its singular value is at most this size. The caller of `start_block_solve`
+may pass a larger number.
 """
 
 
-@nested_state
+@register_nested_state
 class BlockSolve(NamedTuple):
     """State of a conjugate gradient solve of A W = B between two steps.
 
@@ -131,53 +131,57 @@ class BlockSolve(NamedTuple):
         check_at_least(self, 0.0, "size", "noise", "largest", "steps")
 
 
-def start_solve(right: np.ndarray, noise: float = NOISE, guess: np.ndarray | None = None) -> BlockSolve:
+def start_block_solve(
+    right_sides: np.ndarray, relative_noise: float = NOISE, guess_columns: np.ndarray | None = None
+) -> BlockSolve:
     """Return the first state of a conjugate gradient solve.
 
     The linear system is A W = B. A (features, features) is its matrix. B are the right-hand sides
-    `right`. W (features, k) is the solution,
-    which starts from 0. The columns of `right` may be linearly dependent. So the system is solved
-    for an orthonormal basis of their span, which has r ≤ k columns. If `right` is zero or has no
-    columns, the solve has already ended. Costs O(features · k²).
+    `right_sides`. W (features, k) is the solution,
+    which starts from 0. The columns of `right_sides` may be linearly dependent. So the system is
+    solved for an orthonormal basis of their span, which has r ≤ k columns. If `right_sides` is
+    zero or has no columns, the solve has already ended. Costs O(features · k²).
 
     Parameters
     ----------
-    right : (features, k)
+    right_sides : (features, k)
         Right-hand sides B.
-    noise : float
-        Size of the rounding errors in `right`, divided by the Frobenius norm of `right`. If
-        `right` are sums over rows with mean x̄ and standard deviation σ, pass 8·eps·max|x̄|/σ. The
-        number matters if A is singular, because rounding errors outside A's range would be
-        divided by almost zero.
-    guess : (features, p) or None
+    relative_noise : float
+        Size of the rounding errors in `right_sides`, divided by the Frobenius norm of
+        `right_sides`. If `right_sides` are sums over rows with mean x̄ and standard deviation σ,
+        pass 8·eps·max|x̄|/σ. The number matters if A is singular, because rounding errors outside
+        A's range would be divided by almost zero.
+    guess_columns : (features, p) or None
         Columns that span a guess of the solution. The first step searches for W in this span.
         Later search directions are conjugate gradients.
     """
     # Compress the right-hand sides to an orthonormal basis of their span.
-    vectors, values, expand = thin_svd(right)
+    vectors, values, expand = thin_svd(right_sides)
     rank = int(np.count_nonzero(values > RANK_CUT * values[:1].sum()))
     basis = np.ascontiguousarray(vectors[:, :rank])
 
-    guessing = guess is not None and rank > 0 and bool(np.any(guess))
+    guessing = guess_columns is not None and rank > 0 and bool(np.any(guess_columns))
     return BlockSolve(
         solution=np.zeros_like(basis),
-        directions=orthonormal(guess, np.zeros((len(right), 0))) if guess is not None and guessing else basis,
+        directions=orthonormal(guess_columns, np.zeros((len(right_sides), 0)))
+        if guess_columns is not None and guessing
+        else basis,
         basis=basis,
         coefficients=np.diag(values[:rank]),
         expand=np.ascontiguousarray(expand[:rank]),
         size=float(np.linalg.norm(values[:rank])),
-        noise=max(noise, NOISE),
+        noise=max(relative_noise, NOISE),
         guessing=guessing,
     )
 
 
-def solve_step(state: BlockSolve, product: np.ndarray) -> BlockSolve:
+def advance_block_solve(state: BlockSolve, matrix_times_directions: np.ndarray) -> BlockSolve:
     """Return the state after one more step of conjugate gradient.
 
     If the solve has ended, the state is returned unchanged.
 
-    product: (features, r), the product A @ state.directions, where A is the matrix of the linear
-        system.
+    matrix_times_directions: (features, r), the product A @ state.directions, where A is the matrix
+        of the linear system.
 
     Costs O(features · r²).
     """
@@ -185,12 +189,14 @@ def solve_step(state: BlockSolve, product: np.ndarray) -> BlockSolve:
         return state
 
     # Step along the search directions, and compute the new residual.
-    inverse, largest = _inverse_of_product(state.directions, product, state.largest)
+    inverse, largest = _directions_pseudo_inverse(state.directions, matrix_times_directions, state.largest)
     step = inverse @ (state.directions.T @ state.basis)
-    basis, coefficients = _new_residual(state.basis - product @ step, state.coefficients, state.noise * state.size)
+    basis, coefficients = _orthonormalise_residual(
+        state.basis - matrix_times_directions @ step, state.coefficients, state.noise * state.size
+    )
 
     # The new directions are conjugate to the old directions. After a guess they are gradients.
-    conjugate = basis if state.guessing else basis - state.directions @ (inverse @ (product.T @ basis))
+    conjugate = basis if state.guessing else basis - state.directions @ (inverse @ (matrix_times_directions.T @ basis))
     return state._replace(
         solution=state.solution + state.directions @ (step @ state.coefficients),
         directions=tall_qr(conjugate)[0],
@@ -202,7 +208,7 @@ def solve_step(state: BlockSolve, product: np.ndarray) -> BlockSolve:
     )
 
 
-def solve_residual(state: BlockSolve) -> float:
+def relative_solve_residual(state: BlockSolve) -> float:
     """Return the relative residual ‖B − A W‖ / ‖B‖.
 
     If B is zero, the result is 0. The linear system is A W = B. Each step updates the residual
@@ -211,7 +217,9 @@ def solve_residual(state: BlockSolve) -> float:
     return float(np.linalg.norm(state.coefficients) / state.size) if state.size else 0.0
 
 
-def second_stage(first: np.ndarray, right: np.ndarray, expand: np.ndarray | None = None) -> LoadingsAndEigenvalues:
+def second_stage_components(
+    first_stage_solution: np.ndarray, right_sides: np.ndarray, expansion: np.ndarray | None = None
+) -> LoadingsAndEigenvalues:
     """Return loadings (features, p) and eigenvalues (p,), largest first.
 
     This function is the second stage of a two-stage method [2S, Algorithm 2]. The first stage
@@ -225,40 +233,43 @@ def second_stage(first: np.ndarray, right: np.ndarray, expand: np.ndarray | None
 
     Parameters
     ----------
-    first : (features, k), or (features, r0) with `expand`
+    first_stage_solution : (features, k), or (features, r0) with `expansion`
         Solution W1 of the first stage. The solution may be approximate, from a solve that has not
         ended, because W1ᵀ B is then positive semidefinite, too.
-    right : (features, k)
+    right_sides : (features, k)
         Right-hand sides B of the first stage.
-    expand : (r0, k) or None
-        If not None, W1 is the product `first` @ `expand`. A BlockSolve stores its solution so.
+    expansion : (r0, k) or None
+        If not None, W1 is the product `first_stage_solution` @ `expansion`. A BlockSolve stores
+        its solution so.
     """
-    expand = np.eye(right.shape[1]) if expand is None else expand
-    small = expand.T @ (first.T @ right)
+    expansion = np.eye(right_sides.shape[1]) if expansion is None else expansion
+    small = expansion.T @ (first_stage_solution.T @ right_sides)
     values, vectors = np.linalg.eigh((small + small.T) / 2)
     values, vectors = values[::-1], vectors[:, ::-1]
 
     keep = values > RANK_CUT * max(float(values.max(initial=0.0)), 0.0)
-    return LoadingsAndEigenvalues(first @ (expand @ (vectors[:, keep] / np.sqrt(values[keep]))), values[keep])
+    return LoadingsAndEigenvalues(
+        first_stage_solution @ (expansion @ (vectors[:, keep] / np.sqrt(values[keep]))), values[keep]
+    )
 
 
-def largest_angle(before: np.ndarray, after: np.ndarray) -> float:
+def largest_principal_angle(old_basis: np.ndarray, new_basis: np.ndarray) -> float:
     """Return the largest principal angle between two column spans, in radians.
 
     The angle is from 0 to π/2. If the shapes of the two bases differ, the result is π/2. Costs
     O(features · p²).
 
-    before: (features, p), orthonormal basis of the first space.
-    after: (features, p), orthonormal basis of the second space.
+    old_basis: (features, p), orthonormal basis of the first space.
+    new_basis: (features, p), orthonormal basis of the second space.
     """
-    if before.shape != after.shape:
+    if old_basis.shape != new_basis.shape:
         return float(np.pi / 2)
-    if after.shape[1] == 0:
+    if new_basis.shape[1] == 0:
         return 0.0
 
     # Compute the angle from its sine, because the cosine of a small angle is inexact [Björck,
     # Golub 1973].
-    rest = after - before @ (before.T @ after)
+    rest = new_basis - old_basis @ (old_basis.T @ new_basis)
     sine = np.sqrt(max(0.0, float(np.linalg.eigvalsh(rest.T @ rest)[-1])))
     return float(np.arcsin(min(1.0, sine)))
 
@@ -277,7 +288,9 @@ class _ResidualFactors(NamedTuple):
     coefficients: np.ndarray
 
 
-def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: float) -> _PseudoInverse:
+def _directions_pseudo_inverse(
+    directions: np.ndarray, matrix_times_directions: np.ndarray, largest_eigenvalue: float
+) -> _PseudoInverse:
     """Return the pseudo-inverse of PᵀAP and A's estimated largest eigenvalue.
 
     A (features, features) is the matrix of the linear system, and P (features, r) are the search
@@ -288,34 +301,36 @@ def _inverse_of_product(directions: np.ndarray, product: np.ndarray, largest: fl
     sides.
 
     directions: P (features, r), orthonormal.
-    product: A P (features, r).
-    largest: estimate of A's largest eigenvalue from earlier steps.
+    matrix_times_directions: A P (features, r).
+    largest_eigenvalue: estimate of A's largest eigenvalue from earlier steps.
     """
-    gram = directions.T @ product
+    gram = directions.T @ matrix_times_directions
     values, vectors = np.linalg.eigh((gram + gram.T) / 2)
-    largest = max(largest, float(values[-1]))
-    keep = values > len(directions) * np.finfo(float).eps * largest
-    return _PseudoInverse((vectors[:, keep] / values[keep]) @ vectors[:, keep].T, largest)
+    largest_eigenvalue = max(largest_eigenvalue, float(values[-1]))
+    keep = values > len(directions) * np.finfo(float).eps * largest_eigenvalue
+    return _PseudoInverse((vectors[:, keep] / values[keep]) @ vectors[:, keep].T, largest_eigenvalue)
 
 
-def _new_residual(rest: np.ndarray, coefficients: np.ndarray, noise: float) -> _ResidualFactors:
+def _orthonormalise_residual(
+    residual_factor: np.ndarray, coefficients: np.ndarray, noise_norm: float
+) -> _ResidualFactors:
     """Return a new basis (features, r) and new coefficients (r, k) of the residual.
 
-    The residual (features, k) is the product of `rest` and `coefficients`. The new basis is
-    orthonormal, and the new basis times the new coefficients equals the residual. Only singular
-    vectors of the residual whose singular value is at most `noise` are dropped.
+    The residual (features, k) is the product of `residual_factor` and `coefficients`. The new
+    basis is orthonormal, and the new basis times the new coefficients equals the residual. Only
+    singular vectors of the residual whose singular value is at most `noise_norm` are dropped.
 
-    rest: (features, r0), first factor of the residual, not orthonormal.
+    residual_factor: (features, r0), first factor of the residual, not orthonormal.
     coefficients: (r0, k), second factor of the residual.
-    noise: norm up to which a singular value is rounding error.
+    noise_norm: norm up to which a singular value is rounding error.
     """
-    basis, turn = tall_qr(rest)
+    basis, turn = tall_qr(residual_factor)
     coefficients = turn @ coefficients
-    if singular_values(coefficients).min(initial=np.inf) > noise:
+    if singular_values(coefficients).min(initial=np.inf) > noise_norm:
         return _ResidualFactors(basis, coefficients)
 
     # Rotate the factors to the residual's singular vectors. Drop the singular vectors whose
     # singular value is only rounding error.
     vectors, values, right = thin_svd(coefficients)
-    keep = values > noise
+    keep = values > noise_norm
     return _ResidualFactors(basis @ vectors[:, keep], values[keep, None] * right[keep])

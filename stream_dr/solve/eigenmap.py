@@ -40,9 +40,9 @@ from stream_dr.checks import (
 from stream_dr.projection import SOLUTIONS, ProjectionKind
 from stream_dr.rows.block import Rows
 from stream_dr.solve.graph import Graph
-from stream_dr.solve.landmarks import SampledLandmarks, places_of_rows, to_landmarks, to_unit_variance
+from stream_dr.solve.landmarks import SampledLandmarks, place_rows, scale_to_unit_variance, to_landmarks
 from stream_dr.solve.spectral import with_fixed_signs
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.protocol import register_nested_state
 
 SMALLEST_MU = 1e-6
 """Value that μ = 1 − λ of a component must exceed. λ is the component's eigenvalue.
@@ -51,7 +51,7 @@ Nyström's formula divides by μ, so components with μ up to this value are dro
 """
 
 
-@nested_state
+@register_nested_state
 class Eigenmap(NamedTuple):
     """Laplacian eigenmaps of landmarks (the rows of a reservoir) [mathematics §7].
 
@@ -122,7 +122,7 @@ class Eigenmap(NamedTuple):
         """Number of components."""
         return int(self.places.shape[1])
 
-    def oriented(self, order: np.ndarray, signs: np.ndarray) -> "Eigenmap":
+    def orient_components(self, order: np.ndarray, signs: np.ndarray) -> "Eigenmap":
         """Return the embedding with reordered components and changed signs.
 
         order: (components,). Entry i is the present index of the new component i.
@@ -138,55 +138,55 @@ class Eigenmap(NamedTuple):
 
         Raises WidthMismatch if dense rows do not have `n_features` columns.
         """
-        return places_of_rows(self.landmarks, self.places, X, self.nystrom)
+        return place_rows(self.landmarks, self.places, X, self.place_by_nystrom)
 
-    def nystrom(self, rows: Rows, squared: np.ndarray) -> np.ndarray:
+    def place_by_nystrom(self, rows: Rows, squared_distances: np.ndarray) -> np.ndarray:
         """Return the coordinates (rows, components) of rows by Nyström's formula.
 
         A row's coordinates are a weighted mean of the landmarks' coordinates, divided by 1 minus
         each component's eigenvalue. Landmarks are sampled rows of the stream.
 
         rows: (rows, features), dense or CSR.
-        squared: (rows, r) squared distances of the rows to the r landmarks. A landmark at distance
-            0 is the row itself, so the row has no edge to this landmark.
+        squared_distances: (rows, r) squared distances of the rows to the r landmarks. A landmark
+            at distance 0 is the row itself, so the row has no edge to this landmark.
         """
-        squared = np.where(squared > 0, squared, np.inf)
+        squared_distances = np.where(squared_distances > 0, squared_distances, np.inf)
 
         # `ends` is the number of rows of a pair (new row, landmark) that have the other row as a
         # neighbour. It is 0, 1 or 2.
-        ends = (squared <= self.radii).astype(np.float64)
+        ends = (squared_distances <= self.radii).astype(np.float64)
         if self.neighbours:
-            near = np.argpartition(squared, self.neighbours - 1, axis=1)[:, : self.neighbours]
+            near = np.argpartition(squared_distances, self.neighbours - 1, axis=1)[:, : self.neighbours]
             ends[np.arange(len(ends))[:, None], near] += 1.0
 
         # Weigh the edges. The heat kernel is divided by its largest value in each row, so that it
         # does not underflow to 0 for all landmarks.
         edges = np.minimum(self.one_sided * ends, 1.0)
         if self.temperature:
-            nearest = squared.min(axis=1, keepdims=True)
-            edges *= np.exp((np.where(np.isfinite(nearest), nearest, 0.0) - squared) / self.temperature)
+            nearest = squared_distances.min(axis=1, keepdims=True)
+            edges *= np.exp((np.where(np.isfinite(nearest), nearest, 0.0) - squared_distances) / self.temperature)
 
         total = edges.sum(axis=1, keepdims=True)
         return (edges @ self.places) / np.where(total > 0, total, 1.0) / (1.0 - self.eigenvalues)
 
 
 def laplacian_eigenmaps(
-    rows: Rows, graph: Graph, n_components: int, unit: bool = False, drop_first: bool = True
+    rows: Rows, graph: Graph, n_components: int, unit_variance: bool = False, drop_zero_eigenvectors: bool = True
 ) -> Eigenmap:
     """Return the Laplacian eigenmaps of rows (r, features).
 
     rows: dense or CSR.
     graph: neighbourhood graph of the rows.
     n_components: maximum number of components.
-    unit: if true, coordinates have variance 1 along every component. If false, the sum of each
-        component's squared coordinates, weighted by the degrees of the graph, is 1.
-    drop_first: if true, skip the eigenvectors of the eigenvalue zero. Their number is the number
-        of connected components of the graph.
+    unit_variance: if true, coordinates have variance 1 along every component. If false, the sum of
+        each component's squared coordinates, weighted by the degrees of the graph, is 1.
+    drop_zero_eigenvectors: if true, skip the eigenvectors of the eigenvalue zero. Their number is
+        the number of connected components of the graph.
     """
     # Choose the eigenvectors `first` to `last` - 1, in the order of ascending eigenvalues.
     r = rows.shape[0]
     parts = int(connected_components(graph.weights, directed=False)[0])
-    first = parts if drop_first else 0
+    first = parts if drop_zero_eigenvectors else 0
     last = min(first + n_components, r)
 
     # Solve the symmetric eigenproblem. Division by the roots gives the coordinates.
@@ -196,7 +196,7 @@ def laplacian_eigenmaps(
         normal = sp.diags(1.0 / root) @ graph.weights @ sp.diags(1.0 / root)
         values, vectors = eigh(np.eye(r) - normal.toarray(), subset_by_index=[first, last - 1])
         places = with_fixed_signs(vectors / root[:, None])
-        places = to_unit_variance(places) if unit else places
+        places = scale_to_unit_variance(places) if unit_variance else places
 
     # Nyström's formula cannot place new rows in components with 1 − eigenvalue of about zero.
     keep = 1.0 - values > SMALLEST_MU

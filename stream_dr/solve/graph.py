@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.rows.block import Rows
-from stream_dr.solve.neighbours import nearest_landmarks, pair_distances, pairs_within
+from stream_dr.solve.neighbours import landmark_pairs_within, nearest_landmarks, squared_pair_distances
 
 Edges = Literal["average", "or"]
 """Rule for the weight of one-sided edges in a neighbourhood graph.
@@ -33,7 +33,7 @@ An edge is one-sided if only one of its two rows is among the nearest rows of th
 "average" halves the weight of one-sided edges. "or" does not change the weight.
 """
 
-SLACK = 1.0 + 1e-9
+RADIUS_SLACK = 1.0 + 1e-9
 """Factor by which squared radii are enlarged.
 
 Without this factor, a rounding error could exclude a row whose distance equals the radius.
@@ -73,10 +73,10 @@ class Graph(NamedTuple):
 def neighbourhood_graph(
     rows: Rows,
     n_neighbors: int,
-    heat: bool,
+    heat_kernel: bool,
     temperature: float | None,
-    codes: np.ndarray | None = None,
-    edges: Edges = "average",
+    class_codes: np.ndarray | None = None,
+    one_sided_edges: Edges = "average",
     radius: float | None = None,
 ) -> Graph:
     """Return the neighbourhood graph of rows (r, features).
@@ -87,14 +87,13 @@ def neighbourhood_graph(
         Rows to join by edges, dense or CSR.
     n_neighbors : int
         Number k of nearest rows, at most r. An edge joins a row to each of its k nearest rows.
-    heat : bool
-        If true, the weight of an edge is the heat kernel exp(−|x_i − x_j|²/t) of the two rows. If
-        false, the weight of every edge is 1.
+    heat_kernel : bool
+        True: the weight of an edge is the heat kernel exp(−|x_i − x_j|²/t). False: it is 1.
     temperature : float or None
         Parameter t of the heat kernel. None means the mean squared length of the edges.
-    codes : (r,) int or None
+    class_codes : (r,) int or None
         Class of each row. Edges between different classes are removed.
-    edges : {"average", "or"}
+    one_sided_edges : {"average", "or"}
         Rule for the weight of one-sided edges. An edge is one-sided if only one of its two rows is
         among the k nearest rows of the other row. "average" halves the weight. "or" does not
         change the weight.
@@ -103,25 +102,26 @@ def neighbourhood_graph(
         ignored.
     """
     r = rows.shape[0]
-    average = edges == "average" and radius is None
+    average = one_sided_edges == "average" and radius is None
     if r < 2:
         return Graph(sp.csr_matrix((r, r)), np.zeros(r), np.zeros(r), None, 0, 0.5 if average else 1.0)
 
     # Search for the pairs of rows, and compute their squared distances.
     k = min(n_neighbors, r if average else r - 1)
-    starts, ends = (
-        pairs_within(rows, radius) if radius is not None else _edge_pairs(nearest_landmarks(rows, k, with_self=average))
-    )
-    lengths = pair_distances(rows, starts, ends)
-    radii = np.full(r, radius**2) if radius is not None else lengths.reshape(r, k).max(axis=1) * SLACK
+    if radius is not None:
+        starts, ends = landmark_pairs_within(rows, radius)
+    else:
+        starts, ends = _edge_ends(nearest_landmarks(rows, k, include_self=average))
+    lengths = squared_pair_distances(rows, starts, ends)
+    radii = np.full(r, radius**2) if radius is not None else lengths.reshape(r, k).max(axis=1) * RADIUS_SLACK
 
     # Remove the edges of a row to itself, and weigh the other edges.
     others = starts != ends
     starts, ends, lengths = starts[others], ends[others], lengths[others]
-    t = _temperature(lengths, temperature) if heat else None
+    t = _temperature_or_mean(lengths, temperature) if heat_kernel else None
     weights = np.exp(-lengths / t) if t is not None else np.ones(len(lengths))
-    if codes is not None:
-        weights = weights * (codes[starts] == codes[ends])
+    if class_codes is not None:
+        weights = weights * (class_codes[starts] == class_codes[ends])
 
     # Make the graph symmetric. Each one-sided edge is halved or copied, according to the rule.
     directed = sp.csr_matrix((weights, (starts, ends)), shape=(r, r))
@@ -132,21 +132,22 @@ def neighbourhood_graph(
     return Graph(graph, degrees, radii, t, counted, 0.5 if average else 1.0)
 
 
-def _edge_pairs(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _edge_ends(neighbour_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return two index arrays (r · k,), the first and second row of each edge.
 
-    near: (r, k), indices of each row's k nearest rows.
+    neighbour_indices: (r, k), indices of each row's k nearest rows.
     """
-    return np.repeat(np.arange(len(near)), near.shape[1]), near.ravel()
+    return np.repeat(np.arange(len(neighbour_indices)), neighbour_indices.shape[1]), neighbour_indices.ravel()
 
 
-def _temperature(lengths: np.ndarray, temperature: float | None) -> float:
+def _temperature_or_mean(squared_lengths: np.ndarray, temperature: float | None) -> float:
     """Return the heat kernel's parameter t.
 
-    lengths: (edges,) squared lengths of the edges.
-    temperature: value of t, or None. If None, t is the mean of `lengths`, or 1 if the mean is 0.
+    squared_lengths: (edges,) squared lengths of the edges.
+    temperature: value of t, or None. If None, t is the mean of `squared_lengths`, or 1 if the mean
+        is 0.
     """
     if temperature is not None:
         return float(temperature)
-    mean = float(lengths.mean()) if len(lengths) else 0.0
+    mean = float(squared_lengths.mean()) if len(squared_lengths) else 0.0
     return mean if mean > 0 else 1.0

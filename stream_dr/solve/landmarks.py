@@ -29,11 +29,17 @@ from stream_dr.checks import (
 )
 from stream_dr.projection import check_width
 from stream_dr.rows.block import Rows
-from stream_dr.solve.neighbours import column_medians, distance_chunks, fit_width, squared_norms, subtract_shift
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.solve.neighbours import (
+    column_medians,
+    fit_sparse_width,
+    squared_distance_chunks,
+    squared_norms,
+    subtract_shift,
+)
+from stream_dr.statistics.protocol import register_nested_state
 
 
-@nested_state
+@register_nested_state
 class SampledLandmarks(NamedTuple):
     """Landmarks (sampled rows of the stream) as plain arrays.
 
@@ -103,18 +109,19 @@ def to_landmarks(rows: Rows) -> SampledLandmarks:
     return SampledLandmarks(rows, None, None, rows.shape[1], np.zeros(0), same)
 
 
-def to_unit_variance(places: np.ndarray) -> np.ndarray:
+def scale_to_unit_variance(coordinates: np.ndarray) -> np.ndarray:
     """Return coordinates scaled to variance 1 along each component.
 
-    places: (r, components), coordinates of r rows. A constant component is returned unchanged.
+    coordinates: (r, components), coordinates of r rows. A constant component is returned
+        unchanged.
     """
-    if not len(places):
-        return places
-    deviations = places.std(axis=0)
-    return places / np.where(deviations > 1e-9 * np.abs(places).max(axis=0), deviations, 1.0)
+    if not len(coordinates):
+        return coordinates
+    deviations = coordinates.std(axis=0)
+    return coordinates / np.where(deviations > 1e-9 * np.abs(coordinates).max(axis=0), deviations, 1.0)
 
 
-Rule = Callable[[Rows, np.ndarray], np.ndarray]
+PlacementRule = Callable[[Rows, np.ndarray], np.ndarray]
 """Function that computes new rows' coordinates from their distances to landmarks.
 
 Landmarks are r sampled rows of the stream. The function's first argument are the new rows (rows,
@@ -123,32 +130,32 @@ returns coordinates (rows, components).
 """
 
 
-def places_of_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, rule: Rule) -> np.ndarray:
+def place_rows(landmarks: SampledLandmarks, places: np.ndarray, X: Rows, place_other_rows: PlacementRule) -> np.ndarray:
     """Return the coordinates (rows, components) of new rows.
 
     Landmarks are sampled rows whose coordinates are known. A new row that equals a landmark gets
-    the landmark's coordinates. Any other row gets the coordinates that `rule` returns.
+    the landmark's coordinates. Any other row gets the coordinates that `place_other_rows` returns.
 
     places: (r, components), coordinates of the r landmarks.
     X: (rows, features), dense or CSR.
-    rule: function of rows and their squared distances to the landmarks.
+    place_other_rows: function of rows and their squared distances to the landmarks.
 
     Raises WidthMismatch if dense rows have another number of features than the landmarks.
     """
     if sp.issparse(X):
-        X = fit_width(X, landmarks.width)
+        X = fit_sparse_width(X, landmarks.width)
     check_width(X, landmarks.width)
     out = np.zeros((X.shape[0], places.shape[1]))
     if not places.size:
         return out
 
-    for part, squared in distance_chunks(X, landmarks.rows, landmarks.middle):
+    for part, squared in squared_distance_chunks(X, landmarks.rows, landmarks.middle):
         # Copy the coordinates of the nearest landmark. Then replace the coordinates of the rows
         # that differ from the landmark.
         closest = squared.argmin(axis=1)
         same = squared[np.arange(len(closest)), closest] <= landmarks.same
         chunk = places[closest]
         if not same.all():
-            chunk[~same] = rule(X[part][~same], squared[~same])
+            chunk[~same] = place_other_rows(X[part][~same], squared[~same])
         out[part] = chunk
     return out

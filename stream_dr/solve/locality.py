@@ -1,7 +1,7 @@
 """Linear projections computed from a graph of rows.
 
-The estimator GraphWMV uses `largest_form`. The estimators LPP (locality preserving projections)
-and NPE (neighbourhood preserving embedding) use `locality_projection`.
+The estimator GraphWMV uses `largest_eigenvalue_projection`. The estimators LPP (locality
+preserving projections) and NPE (neighbourhood preserving embedding) use `locality_projection`.
 
 `locality_projection` computes directions w (features,) that minimise a ratio [mathematics §7]. X
 (r, features) are the centred rows, and w lies in the row space of X. The ratio, with two matrices
@@ -47,7 +47,7 @@ and B (r, r) is the matrix in the denominator of the ratio that is minimised.
 
 
 def locality_projection(
-    rows: Rows, A: SparseMatrix, B: SparseMatrix, n_components: int, gamma: float, unit: bool = False
+    rows: Rows, A: SparseMatrix, B: SparseMatrix, n_components: int, gamma: float, unit_variance: bool = False
 ) -> Linear:
     """Return the linear projection to the directions of smallest ratio.
 
@@ -69,18 +69,18 @@ def locality_projection(
         Ridge ρ in the units of Xᵀ B X. A ridge below the rounding error of Xᵀ B X is raised to the
         rounding error. If gamma is 0 and r ≤ features, the ridge is RIDGE times the mean
         eigenvalue of Xᵀ B X.
-    unit : bool
+    unit_variance : bool
         If true, directions are scaled to variance 1 of the projected rows. If false, directions
         are scaled to wᵀ(Xᵀ B X + ρI)w = 1.
     """
     r, d = rows.shape
     mean = np.asarray(rows.mean(axis=0)).ravel()
-    U, s, V = _thin_svd(rows, mean)
+    U, s, V = _centred_svd(rows, mean)
     small_a = U.T @ (A @ U)
     small_b = U.T @ (B @ U)
     total = float(s**2 @ np.diag(small_b))
     if total <= 0:
-        return no_components(mean)
+        return projection_without_components(mean)
 
     # Choose the ridge, and scale the problem so that small singular values lose no precision.
     share = RIDGE / len(s) if r <= d and not gamma else len(s) * EPS
@@ -89,18 +89,18 @@ def locality_projection(
     f, g = s / scale, np.diag(ridge / scale**2)
 
     values, vectors = eigh(
-        _symmetric(f[:, None] * small_a * f) + g,
-        _symmetric(f[:, None] * small_b * f) + g,
+        _symmetric_part(f[:, None] * small_a * f) + g,
+        _symmetric_part(f[:, None] * small_b * f) + g,
         subset_by_index=[0, min(n_components, len(s)) - 1],
     )
-    if unit:
+    if unit_variance:
         # The projected rows are U @ (f ∘ vectors), with f as a column. Scale them to variance 1.
         vectors = vectors * np.sqrt(r / (f**2 @ vectors**2))
     return Linear(mean, with_fixed_signs(V @ (vectors / scale[:, None])), values, "exact")
 
 
-def largest_form(
-    rows: Rows, product: Callable[[np.ndarray], np.ndarray], n_components: int, unit: bool = False
+def largest_eigenvalue_projection(
+    rows: Rows, multiply_by_matrix: Callable[[np.ndarray], np.ndarray], n_components: int, unit_variance: bool = False
 ) -> Linear:
     """Return the projection to the leading eigenvectors of Xᵀ L X.
 
@@ -112,27 +112,27 @@ def largest_form(
     ----------
     rows : (r, features)
         Rows before centring, dense or CSR.
-    product : function
+    multiply_by_matrix : function
         Function that returns L @ columns (r, m) for columns (r, m).
     n_components : int
         Maximum number of directions.
-    unit : bool
+    unit_variance : bool
         If true, projected rows have variance 1 along every component. If false, the components
         are orthonormal.
     """
     mean = np.asarray(rows.mean(axis=0)).ravel()
-    U, s, V = _thin_svd(rows, mean)
+    U, s, V = _centred_svd(rows, mean)
     if float(s @ s) < np.finfo(float).tiny:
-        return no_components(mean)
+        return projection_without_components(mean)
 
-    values, vectors = np.linalg.eigh(_symmetric(s[:, None] * (U.T @ product(U)) * s))
+    values, vectors = np.linalg.eigh(_symmetric_part(s[:, None] * (U.T @ multiply_by_matrix(U)) * s))
     values, vectors = values[::-1][:n_components], vectors[:, ::-1][:, :n_components]
-    if unit:
+    if unit_variance:
         vectors = vectors * np.sqrt(rows.shape[0] / (s**2 @ vectors**2))
     return Linear(mean, with_fixed_signs(V @ vectors), values, "exact")
 
 
-class _ThinSvd(NamedTuple):
+class _CentredSvd(NamedTuple):
     """Thin singular value decomposition U s Vᵀ of centred rows.
 
     U is (r, k), s is (k,) and V is (features, k).
@@ -143,7 +143,7 @@ class _ThinSvd(NamedTuple):
     V: np.ndarray
 
 
-def _thin_svd(rows: Rows, mean: np.ndarray) -> _ThinSvd:
+def _centred_svd(rows: Rows, mean: np.ndarray) -> _CentredSvd:
     """Return the thin singular value decomposition of the centred rows.
 
     Singular values that are only rounding error are dropped.
@@ -155,12 +155,12 @@ def _thin_svd(rows: Rows, mean: np.ndarray) -> _ThinSvd:
     if d <= r:
         dense = rows.toarray() if sp.issparse(rows) else rows
         U, s, Vt = thin_svd(dense - mean)
-        nonzero = s > _rounding_cut(s, r, float(np.abs(mean).max(initial=0.0)))
-        return _ThinSvd(U[:, nonzero], s[nonzero], Vt[nonzero].T)
-    return _thin_svd_of_wide(rows, mean)
+        nonzero = s > _singular_value_cut(s, r, float(np.abs(mean).max(initial=0.0)))
+        return _CentredSvd(U[:, nonzero], s[nonzero], Vt[nonzero].T)
+    return _centred_svd_of_wide(rows, mean)
 
 
-def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> _ThinSvd:
+def _centred_svd_of_wide(rows: Rows, mean: np.ndarray) -> _CentredSvd:
     """Return the thin singular value decomposition of centred rows with many features.
 
     The decomposition is computed from the inner products of the rows. So CSR rows are never made
@@ -182,28 +182,28 @@ def _thin_svd_of_wide(rows: Rows, mean: np.ndarray) -> _ThinSvd:
 
     # V = Xᵀ U / s, where X are the centred rows.
     V = np.asarray(rows.T @ U) - np.outer(mean, U.sum(axis=0))
-    return _ThinSvd(U, s, V / s)
+    return _CentredSvd(U, s, V / s)
 
 
-def _rounding_cut(s: np.ndarray, r: int, offset: float) -> float:
+def _singular_value_cut(singular_values: np.ndarray, n_rows: int, largest_mean: float) -> float:
     """Return the size up to which a singular value is rounding error.
 
     The decomposition of the rows causes one rounding error, and the centring of the rows causes
     another. The error of the centring grows with the rows' distance from zero.
 
-    s: (k,) singular values.
-    r: number of rows.
-    offset: largest absolute value of the rows' mean.
+    singular_values: (k,) singular values.
+    n_rows: number of rows.
+    largest_mean: largest absolute value of the rows' mean.
     """
-    return EPS * (r * float(s.max(initial=0.0)) + np.sqrt(r) * offset)
+    return EPS * (n_rows * float(singular_values.max(initial=0.0)) + np.sqrt(n_rows) * largest_mean)
 
 
-def _symmetric(matrix: np.ndarray) -> np.ndarray:
+def _symmetric_part(matrix: np.ndarray) -> np.ndarray:
     """Return the symmetric part (M + Mᵀ)/2 of a square matrix M."""
     return 0.5 * (matrix + matrix.T)
 
 
-def no_components(mean: np.ndarray) -> Linear:
+def projection_without_components(mean: np.ndarray) -> Linear:
     """Return a linear projection without components.
 
     mean: (features,), mean of the rows, which is stored in the projection.

@@ -11,17 +11,17 @@ import scipy.sparse as sp
 from stream_dr.rows.block import Rows
 
 
-def means_by_class(Z: Rows, codes: np.ndarray, labels: int) -> np.ndarray:
+def means_by_class(Z: Rows, codes: np.ndarray, n_classes: int) -> np.ndarray:
     """Return the mean (labels, p) of each class.
 
     Z: (rows, p), dense or CSR.
     codes: (rows,), number of each row's class, from 0.
-    labels: number of classes. The mean of a class without rows is NaN.
+    n_classes: number of classes. The mean of a class without rows is NaN.
     """
     rows = len(codes)
-    indicator = sp.csr_matrix((np.ones(rows), (codes, np.arange(rows))), shape=(labels, rows))
+    indicator = sp.csr_matrix((np.ones(rows), (codes, np.arange(rows))), shape=(n_classes, rows))
     sums = indicator @ Z
-    counts = np.bincount(codes, minlength=labels)[:, None]
+    counts = np.bincount(codes, minlength=n_classes)[:, None]
     # The mean of a class without rows is 0 / 0, which numpy would warn of.
     with np.errstate(invalid="ignore"):
         return np.asarray((sums.toarray() if sp.issparse(sums) else sums) / counts)
@@ -40,14 +40,14 @@ def squared_distances(Z: Rows, points: Rows) -> np.ndarray:
     return np.where(np.isnan(squared), np.inf, np.maximum(squared, 0.0))
 
 
-def nearest_mean(Z: Rows, means: np.ndarray) -> np.ndarray:
+def nearest_mean(Z: Rows, class_means: np.ndarray) -> np.ndarray:
     """Return the index (rows,) of each row's nearest mean.
 
     Z: (rows, p).
-    means: (labels, p), one row per class. If several means are equally near, the first of these
-        means is taken.
+    class_means: (labels, p), one row per class. If several means are equally near, the first of
+        these means is taken.
     """
-    return np.argmin(squared_distances(Z, means), axis=1)
+    return np.argmin(squared_distances(Z, class_means), axis=1)
 
 
 def _squared_lengths(Z: Rows) -> np.ndarray:

@@ -36,23 +36,23 @@ class DistanceChunk(NamedTuple):
     squared_distances: np.ndarray
 
 
-def nearest_landmarks(landmarks: Rows, k: int, with_self: bool) -> np.ndarray:
+def nearest_landmarks(landmarks: Rows, k: int, include_self: bool) -> np.ndarray:
     """Return the indices (r, k) of each landmark's k nearest landmarks.
 
     landmarks: (r, features), sampled rows of the stream.
     k: number of nearest landmarks.
-    with_self: if true, each landmark counts as the first of its own k nearest landmarks. If false,
-        a landmark is not one of its own k nearest landmarks.
+    include_self: if true, each landmark counts as the first of its own k nearest landmarks. If
+        false, a landmark is not one of its own k nearest landmarks.
     """
     # scikit-learn's search computes |x|² + |y|² − 2 xᵀy, which is exact only for rows near zero.
     landmarks = subtract_shift(landmarks, column_medians(landmarks))
     search = NearestNeighbors(n_neighbors=k).fit(landmarks)
-    if not with_self:
+    if not include_self:
         return search.kneighbors(return_distance=False)
     return search.kneighbors(landmarks, return_distance=False)
 
 
-def pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray]:
+def landmark_pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the pairs of landmarks (sampled rows) at most `radius` apart.
 
     Returns two index arrays (pairs,), the first and the second landmark of each pair. Landmarks i
@@ -67,19 +67,19 @@ def pairs_within(landmarks: Rows, radius: float) -> tuple[np.ndarray, np.ndarray
     return starts, np.concatenate(neighbours).astype(np.int64)
 
 
-def pair_distances(landmarks: Rows, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+def squared_pair_distances(landmarks: Rows, start_indices: np.ndarray, end_indices: np.ndarray) -> np.ndarray:
     """Return the squared distance (pairs,) of each pair of landmarks (sampled rows).
 
     Costs O(features) a pair.
 
-    i: (pairs,), index of the first landmark of each pair.
-    j: (pairs,), index of the second landmark of each pair.
+    start_indices: (pairs,), index of the first landmark of each pair.
+    end_indices: (pairs,), index of the second landmark of each pair.
     """
-    out = np.empty(len(i))
+    out = np.empty(len(start_indices))
     step = max(1, SEARCH_CHUNK // max(1, landmarks.shape[1]))
-    for start in range(0, len(i), step):
+    for start in range(0, len(start_indices), step):
         part = slice(start, start + step)
-        out[part] = squared_norms(landmarks[i[part]] - landmarks[j[part]])
+        out[part] = squared_norms(landmarks[start_indices[part]] - landmarks[end_indices[part]])
     return out
 
 
@@ -117,7 +117,7 @@ def subtract_shift(rows: Rows, shift: np.ndarray) -> Rows:
     return sp.csr_matrix(rows - sp.csr_matrix(np.ones((rows.shape[0], 1))) @ sp.csr_matrix(shift))
 
 
-def distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[DistanceChunk]:
+def squared_distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[DistanceChunk]:
     """Yield the rows' squared distances to all landmarks, in chunks of rows.
 
     rows: (rows, features), dense or CSR.
@@ -129,23 +129,23 @@ def distance_chunks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> Iterator[
     landmarks = subtract_shift(landmarks, shift) if sp.issparse(landmarks) else landmarks
     for start in range(0, rows.shape[0], step):
         part = slice(start, min(start + step, rows.shape[0]))
-        yield DistanceChunk(part, _all_distances(rows[part], landmarks, shift))
+        yield DistanceChunk(part, _squared_distances_to_landmarks(rows[part], landmarks, shift))
 
 
-def fit_width(rows: Rows, width: int) -> Rows:
+def fit_sparse_width(rows: Rows, n_columns: int) -> Rows:
     """Return sparse rows with columns dropped or added.
 
-    width: number of columns of the result. Later columns are dropped, and missing columns are
+    n_columns: number of columns of the result. Later columns are dropped, and missing columns are
         added as zeros. Dense rows are returned unchanged, whatever their number of columns.
     """
-    if not sp.issparse(rows) or rows.shape[1] == width:
+    if not sp.issparse(rows) or rows.shape[1] == n_columns:
         return rows
-    if rows.shape[1] > width:
-        return rows[:, :width]
-    return sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(rows.shape[0], width))
+    if rows.shape[1] > n_columns:
+        return rows[:, :n_columns]
+    return sp.csr_matrix((rows.data, rows.indices, rows.indptr), shape=(rows.shape[0], n_columns))
 
 
-def _all_distances(rows: Rows, landmarks: Rows, shift: np.ndarray) -> np.ndarray:
+def _squared_distances_to_landmarks(rows: Rows, landmarks: Rows, shift: np.ndarray) -> np.ndarray:
     """Return the squared distances (rows, r) of rows to r landmarks.
 
     rows: (rows, features), dense or CSR.
@@ -159,20 +159,22 @@ def _all_distances(rows: Rows, landmarks: Rows, shift: np.ndarray) -> np.ndarray
 
     rows = subtract_shift(sp.csr_matrix(rows).astype(np.float64), shift)
     products = (rows @ landmarks.T).toarray()
-    return _distances_from_products(squared_norms(rows)[:, None], squared_norms(landmarks), products)
+    return _squared_distances_from_products(squared_norms(rows)[:, None], squared_norms(landmarks), products)
 
 
-def _distances_from_products(a: np.ndarray, b: np.ndarray, products: np.ndarray) -> np.ndarray:
+def _squared_distances_from_products(
+    squared_row_norms: np.ndarray, squared_landmark_norms: np.ndarray, products: np.ndarray
+) -> np.ndarray:
     """Return squared distances (rows, r), computed as |x|² + |y|² − 2 xᵀy.
 
     x is a row of one matrix, and y a row of another. Distances within rounding of zero are set to
     zero.
 
-    a: (rows, 1), squared length |x|² of each row x.
-    b: (r,), squared length |y|² of each row y.
+    squared_row_norms: (rows, 1), squared length |x|² of each row x.
+    squared_landmark_norms: (r,), squared length |y|² of each row y.
     products: (rows, r), inner products xᵀy.
     """
-    squares = a + b
+    squares = squared_row_norms + squared_landmark_norms
     out = squares - 2.0 * products
     return np.where(out > 16 * np.finfo(np.float64).eps * squares, out, 0.0)
 

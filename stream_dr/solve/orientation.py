@@ -1,9 +1,9 @@
 """Order and signs of components that agree with the previous projection.
 
 The sign of an eigenvector is arbitrary. Two components of nearly equal eigenvalue may also change
-places from one solution to the next. `orient` chooses signs and order such that each component
-agrees best with the component of equal index in the previous projection. Only components whose
-eigenvalues differ by at most 5 % are reordered.
+places from one solution to the next. `best_order_and_signs` chooses signs and order such that each
+component agrees best with the component of equal index in the previous projection. Only components
+whose eigenvalues differ by at most 5 % are reordered.
 
 `least_squares_map` returns the linear map that brings one projection's components closest to
 another projection's components. This map describes the rotation that remains when signs and order
@@ -23,9 +23,9 @@ import numpy as np
 from stream_dr.projection import Mapped, Orientable, Projection, linear_part
 from stream_dr.solve.barycentre import BarycentricProjection
 from stream_dr.solve.eigenmap import Eigenmap
-from stream_dr.solve.spectral import largest_entries
+from stream_dr.solve.spectral import largest_signed_entries
 
-Product = Callable[[np.ndarray], np.ndarray]
+MultiplyByScatter = Callable[[np.ndarray], np.ndarray]
 """Function that multiplies columns (features, m) by the scatter of the centred rows.
 
 The scatter (features, features) may be scaled by a constant factor. The result is (features, m).
@@ -33,7 +33,7 @@ The scatter (features, features) may be scaled by a constant factor. The result 
 
 
 class ComponentOrder(NamedTuple):
-    """Order and signs of p components, for example from `orient`.
+    """Order and signs of p components, for example from `best_order_and_signs`.
 
     Attributes
     ----------
@@ -58,8 +58,11 @@ GAP = 0.05
 """Relative difference of two eigenvalues up to which their components may be swapped."""
 
 
-def orient(
-    loadings: np.ndarray, eigenvalues: np.ndarray, previous: np.ndarray | None, product: Product | None = None
+def best_order_and_signs(
+    loadings: np.ndarray,
+    eigenvalues: np.ndarray,
+    previous: np.ndarray | None,
+    multiply_by_scatter: MultiplyByScatter | None = None,
 ) -> ComponentOrder:
     """Return the order and signs by which components agree best with `previous`.
 
@@ -76,14 +79,16 @@ def orient(
         Previous loadings of d' features in q components. If d and d' differ, the array with fewer
         rows is extended by rows of zeros. If there are no previous loadings, the signs make the
         entry of largest absolute value in each component positive.
-    product : callable or None
+    multiply_by_scatter : callable or None
         Function that multiplies columns (features, m) by the scatter (features, features) of the
         centred rows. Components are then compared by their correlation over the rows. If None, the
         loadings themselves are compared.
     """
     p = loadings.shape[1]
-    cosines = _cosines(previous, loadings, product) if previous is not None else np.zeros((0, p))
-    order = _order(cosines, eigenvalues)
+    cosines = (
+        _cosines_or_correlations(previous, loadings, multiply_by_scatter) if previous is not None else np.zeros((0, p))
+    )
+    order = _best_component_order(cosines, eigenvalues)
 
     # A component without a previous component, or orthogonal to it, gets the sign that makes its
     # entry of largest absolute value positive.
@@ -91,11 +96,13 @@ def orient(
     towards = np.zeros(p)
     towards[:shared] = cosines[np.arange(shared), order[:shared]]
     if not towards.all():
-        towards = np.where(towards != 0, towards, largest_entries(loadings)[order])
+        towards = np.where(towards != 0, towards, largest_signed_entries(loadings)[order])
     return ComponentOrder(order, np.where(towards < 0, -1.0, 1.0))
 
 
-def oriented(projection: Projection, previous: Projection | None, product: Product | None = None) -> Projection:
+def orient_components(
+    projection: Projection, previous: Projection | None, multiply_by_scatter: MultiplyByScatter | None = None
+) -> Projection:
     """Return `projection` with its components matched to the previous projection.
 
     Components are reordered and their signs are changed, so that they agree best with the
@@ -108,20 +115,20 @@ def oriented(projection: Projection, previous: Projection | None, product: Produ
     * If the two projections are of different kinds, or `previous` is None, only the signs change.
     * Any other projection is returned unchanged.
 
-    product: function that multiplies columns (features, m) by the scatter (features, features) of
-        the rows from which `projection` was solved. If not None, components of linear projections
-        are compared by their correlation over these rows.
+    multiply_by_scatter: function that multiplies columns (features, m) by the scatter (features,
+        features) of the rows from which `projection` was solved. If not None, components of linear
+        projections are compared by their correlation over these rows.
     """
-    now, before = _compared_columns(projection, previous)
+    now, before = _columns_to_compare(projection, previous)
     if now is None:
         return projection
     orientable = cast(Orientable, projection)
-    by_product = product if linear_part(projection) is not None else None
-    order, signs = orient(now, orientable.eigenvalues, before, by_product)
-    return orientable.oriented(order, signs)
+    by_product = multiply_by_scatter if linear_part(projection) is not None else None
+    order, signs = best_order_and_signs(now, orientable.eigenvalues, before, by_product)
+    return orientable.orient_components(order, signs)
 
 
-def feature_places(previous: Projection, projection: Projection) -> np.ndarray:
+def matching_feature_indices(previous: Projection, projection: Projection) -> np.ndarray:
     """Return the index (previous features,) in `projection` of each feature of `previous`.
 
     If both projections have a feature map that names its columns, features are matched by name. If
@@ -139,18 +146,18 @@ def feature_places(previous: Projection, projection: Projection) -> np.ndarray:
     return np.array([at[name] for name in old], dtype=np.int64)
 
 
-def move_rows(array: np.ndarray, at: np.ndarray) -> np.ndarray:
+def move_rows(array: np.ndarray, new_indices: np.ndarray) -> np.ndarray:
     """Return an array with each row moved to another index.
 
     Rows of the result to which no row is moved are zero. If no index changes, `array` is returned
     without a copy.
 
-    at: (rows,), new index of each row of `array`.
+    new_indices: (rows,), new index of each row of `array`.
     """
-    if np.array_equal(at, np.arange(len(array))):
+    if np.array_equal(new_indices, np.arange(len(array))):
         return array
-    moved = np.zeros((int(at.max(initial=-1)) + 1, *array.shape[1:]))
-    moved[at] = array
+    moved = np.zeros((int(new_indices.max(initial=-1)) + 1, *array.shape[1:]))
+    moved[new_indices] = array
     return moved
 
 
@@ -161,7 +168,7 @@ class _ComparedColumns(NamedTuple):
     previous: np.ndarray | None
 
 
-def _compared_columns(projection: Projection, previous: Projection | None) -> _ComparedColumns:
+def _columns_to_compare(projection: Projection, previous: Projection | None) -> _ComparedColumns:
     """Return two arrays by which two projections are compared.
 
     Each array has one column for each component. The first array is for `projection`, and the
@@ -178,16 +185,16 @@ def _compared_columns(projection: Projection, previous: Projection | None) -> _C
         if before is None or previous is None:
             return _ComparedColumns(now.loadings, None)
         # Loadings of features that `projection` does not have come last and are cut off.
-        moved = move_rows(before.loadings, feature_places(previous, projection))
+        moved = move_rows(before.loadings, matching_feature_indices(previous, projection))
         return _ComparedColumns(now.loadings, moved[: len(now.loadings)])
 
-    embedding, last = _embedding(projection), _embedding(previous)
+    embedding, last = _landmark_embedding(projection), _landmark_embedding(previous)
     if embedding is None or last is None:
         return _ComparedColumns(embedding and embedding.places, None)
     return _ComparedColumns(embedding.places, last.apply(embedding.landmarks.rows))
 
 
-def _embedding(projection: Projection | None) -> Eigenmap | BarycentricProjection | None:
+def _landmark_embedding(projection: Projection | None) -> Eigenmap | BarycentricProjection | None:
     """Return a projection's embedding of landmarks, or None.
 
     Landmarks are sampled rows of the stream. The result is None for a projection of another kind.
@@ -215,7 +222,7 @@ def least_squares_map(old: np.ndarray, new: np.ndarray) -> LeastSquaresMap:
     new: (d, p) float64. If d and d' differ, the array with fewer rows is extended by rows of
         zeros.
     """
-    old, new = same_rows(old, new)
+    old, new = pad_to_equal_rows(old, new)
     if not old.shape[1] or not new.shape[1]:
         return LeastSquaresMap(np.zeros((old.shape[1], new.shape[1])), 1.0)
 
@@ -236,7 +243,7 @@ def column_norms(array: np.ndarray) -> np.ndarray:
     return np.sqrt(np.einsum("ij,ij->j", array, array))
 
 
-def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+def _best_component_order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     """Return the order (p,) in which components agree best with the previous components.
 
     Entry i of the order is the index of the component that becomes component i. Two components may
@@ -263,38 +270,41 @@ def _order(cosines: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     return order
 
 
-def _cosines(old: np.ndarray, new: np.ndarray, product: Product | None = None) -> np.ndarray:
+def _cosines_or_correlations(
+    old: np.ndarray, new: np.ndarray, multiply_by_scatter: MultiplyByScatter | None = None
+) -> np.ndarray:
     """Return the cosines (q, p) of the angles between columns of `old` and of `new`.
 
     old: (d', q), previous loadings. Missing rows count as zeros.
     new: (d, p), loadings. Missing rows count as zeros.
-    product: function that multiplies columns by the scatter of the centred rows. If not None, the
-        correlations of the rows' projections onto the columns are returned, not the cosines.
+    multiply_by_scatter: function that multiplies columns by the scatter of the centred rows. If
+        not None, the correlations of the rows' projections onto the columns are returned, not the
+        cosines.
     """
-    old, new = same_rows(old, new)
-    if product is None:
+    old, new = pad_to_equal_rows(old, new)
+    if multiply_by_scatter is None:
         sizes = np.outer(column_norms(old), column_norms(new))
         return (old.T @ new) / np.where(sizes > 0, sizes, 1.0)
 
     # Correlations reduce the influence of features of small variance, whose loadings are noisy.
     q = old.shape[1]
-    return correlations(np.hstack([old, new]), product)[:q, q:]
+    return correlations(np.hstack([old, new]), multiply_by_scatter)[:q, q:]
 
 
-def correlations(columns: np.ndarray, product: Product) -> np.ndarray:
+def correlations(columns: np.ndarray, multiply_by_scatter: MultiplyByScatter) -> np.ndarray:
     """Return the correlations (m, m) of the rows' projections onto m columns.
 
     columns: (features, m), directions onto which the rows are projected.
-    product: function that multiplies columns by the scatter of the centred rows.
+    multiply_by_scatter: function that multiplies columns by the scatter of the centred rows.
     """
-    products = columns.T @ product(columns)
+    products = columns.T @ multiply_by_scatter(columns)
     lengths = np.sqrt(np.maximum(np.diagonal(products), 0.0))
     sizes = np.outer(lengths, lengths)
     correlated: np.ndarray = products / np.where(sizes > 0, sizes, 1.0)
     return correlated
 
 
-def same_rows(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def pad_to_equal_rows(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return two arrays of equal numbers of rows.
 
     Rows of zeros are added to the array of fewer rows.
@@ -306,10 +316,10 @@ def same_rows(old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return _pad_rows(old, d), _pad_rows(new, d)
 
 
-def _pad_rows(array: np.ndarray, rows: int) -> np.ndarray:
-    """Return the array, extended by rows of zeros to `rows` rows."""
-    if len(array) == rows:
+def _pad_rows(array: np.ndarray, n_rows: int) -> np.ndarray:
+    """Return the array, extended by rows of zeros to `n_rows` rows."""
+    if len(array) == n_rows:
         return array
-    wide = np.zeros((rows, array.shape[1]))
+    wide = np.zeros((n_rows, array.shape[1]))
     wide[: len(array)] = array
     return wide

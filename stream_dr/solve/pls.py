@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stream_dr.solve.spectral import EPS, left_singular
+from stream_dr.solve.spectral import EPS, left_singular_pairs
 
 _SMALLEST = 1e-12
 """Relative covariance up to which a component is rounding error.
@@ -41,22 +41,24 @@ class PLSComponents(NamedTuple):
     squared_covariances: np.ndarray
 
 
-def pls_rotations(spread: np.ndarray, cross: np.ndarray, most: int, noise: np.ndarray | float = 0.0) -> PLSComponents:
+def pls_rotations(
+    scatter: np.ndarray, cross_sums: np.ndarray, max_components: int, cross_sum_noise: np.ndarray | float = 0.0
+) -> PLSComponents:
     """Return the rotations (features, p) and squared covariances (p,) of p components.
 
-    The scores are the centred rows times the rotations. There are fewer components than `most` if
-    the remaining cross sums are only rounding error. There are also fewer if the variance along
-    the next rotation is only rounding error.
+    The scores are the centred rows times the rotations. There are fewer components than
+    `max_components` if the remaining cross sums are only rounding error. There are also fewer if
+    the variance along the next rotation is only rounding error.
 
     Parameters
     ----------
-    spread : (features, features) or (features,)
+    scatter : (features, features) or (features,)
         Scatter Cxx of the centred rows, or its diagonal.
-    cross : (features, k)
+    cross_sums : (features, k)
         Cross sums Cxy, the products of the centred rows and k targets, summed over the rows.
-    most : int
+    max_components : int
         Maximum number of components.
-    noise : (features,) or float
+    cross_sum_noise : (features,) or float
         Euclidean norm up to which a feature's k cross sums are rounding error.
 
     Notes
@@ -64,16 +66,16 @@ def pls_rotations(spread: np.ndarray, cross: np.ndarray, most: int, noise: np.nd
     The first rotation has length 1, and its entry of largest absolute value is positive. Later
     rotations may have another length.
     """
-    S = cross.copy()
+    S = cross_sums.copy()
     largest = 0.0
     vectors: list[np.ndarray] = []
     loads: list[np.ndarray] = []
     sizes: list[float] = []
 
-    for _ in range(most):
+    for _ in range(max_components):
         # Weight vector: the direction of largest covariance with the targets.
-        S[np.linalg.norm(S, axis=1) <= noise] = 0.0
-        w, sigma = _leading_singular(S)
+        S[np.linalg.norm(S, axis=1) <= cross_sum_noise] = 0.0
+        w, sigma = _leading_left_singular(S)
         if sigma <= _SMALLEST * max([sigma, *sizes]):
             break
 
@@ -81,7 +83,7 @@ def pls_rotations(spread: np.ndarray, cross: np.ndarray, most: int, noise: np.nd
         r = w.copy()
         for load, earlier in zip(loads, vectors, strict=True):
             r -= (load @ r) * earlier
-        c = spread @ r if spread.ndim == 2 else spread * r
+        c = scatter @ r if scatter.ndim == 2 else scatter * r
         t = float(r @ c)
         if t <= len(r) * EPS * largest * float(r @ r):
             break
@@ -93,7 +95,7 @@ def pls_rotations(spread: np.ndarray, cross: np.ndarray, most: int, noise: np.nd
         vectors.append(r)
         loads.append(load)
         sizes.append(sigma)
-    return PLSComponents(np.array(vectors).reshape(len(vectors), len(cross)).T, np.array(sizes) ** 2)
+    return PLSComponents(np.array(vectors).reshape(len(vectors), len(cross_sums)).T, np.array(sizes) ** 2)
 
 
 class _SingularPair(NamedTuple):
@@ -103,13 +105,13 @@ class _SingularPair(NamedTuple):
     value: float
 
 
-def _leading_singular(S: np.ndarray) -> _SingularPair:
+def _leading_left_singular(S: np.ndarray) -> _SingularPair:
     """Return the leading left singular vector (features,) and its singular value.
 
     S: (features, k), matrix to decompose. The sign is chosen so that the vector's entry of largest
         absolute value is positive.
     """
-    vectors, values = left_singular(S)
+    vectors, values = left_singular_pairs(S)
     if len(values) == 0:
         return _SingularPair(np.zeros(len(S)), 0.0)
     w, sigma = vectors[:, 0], float(values[0])

@@ -60,7 +60,7 @@ class ScatterProduct:
         self._scale = scale
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
         self._parts = [_PartialScatterProduct(mean, columns) for _ in range(max(1, threads))]
-        self._adding: list[Future[None] | None] = [None] * len(self._parts)
+        self._running_additions: list[Future[None] | None] = [None] * len(self._parts)
         self._blocks = 0
 
     def __enter__(self) -> "ScatterProduct":
@@ -85,8 +85,8 @@ class ScatterProduct:
         # Each partial product takes one block at a time.
         turn = self._blocks % len(self._parts)
         self._blocks += 1
-        self._wait_for_turn(turn)
-        self._adding[turn] = self._pool.submit(self._parts[turn].add, block, weights)
+        self._wait_for_part(turn)
+        self._running_additions[turn] = self._pool.submit(self._parts[turn].add, block, weights)
 
     def result(self) -> np.ndarray:
         """Return the product (features, r) of the scatter matrix and the columns.
@@ -94,20 +94,20 @@ class ScatterProduct:
         The product is over all blocks that were added so far.
         """
         for turn in range(len(self._parts)):
-            self._wait_for_turn(turn)
+            self._wait_for_part(turn)
         out = self._parts[0].result()
         for part in self._parts[1:]:
             out += part.result()
         return out if self._scale is None else out * self._scale[:, None]
 
-    def _wait_for_turn(self, turn: int) -> None:
+    def _wait_for_part(self, part_number: int) -> None:
         """Wait until no thread is adding a block to one partial product.
 
         If the last addition raised an error in its thread, the error is raised here.
 
-        turn: index of the partial product.
+        part_number: index of the partial product.
         """
-        adding, self._adding[turn] = self._adding[turn], None
+        adding, self._running_additions[part_number] = self._running_additions[part_number], None
         if adding is not None:
             adding.result()
 
@@ -127,21 +127,21 @@ class _PartialScatterProduct:
     def add(self, block: Block, weights: np.ndarray | None) -> None:
         """Add the rows of one block, with their weights (rows,) or None."""
         if sp.issparse(block.X):
-            self._add_sparse(block.X, weights)
+            self._add_sparse_rows(block.X, weights)
         else:
-            self._add_dense(block.X, weights)
+            self._add_dense_rows(block.X, weights)
 
     def result(self) -> np.ndarray:
         """Return the product (features, r) of the added blocks' scatter matrix and the columns."""
         return self._out - np.outer(self._mean, self._total)
 
-    def _add_sparse(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
+    def _add_sparse_rows(self, X: sp.csr_matrix, weights: np.ndarray | None) -> None:
         """Add CSR rows (rows, features), with their weights (rows,) or None."""
         w = np.ones(X.shape[0]) if weights is None else weights
         rows = map(readonly, (X.indptr, X.indices, X.data, w))
-        _add_sparse_product(*rows, self._columns, self._shift, self._out, self._total)
+        _add_sparse_rows_to_product(*rows, self._columns, self._shift, self._out, self._total)
 
-    def _add_dense(self, X: np.ndarray, weights: np.ndarray | None) -> None:
+    def _add_dense_rows(self, X: np.ndarray, weights: np.ndarray | None) -> None:
         """Add dense rows (rows, features), with their weights (rows,) or None."""
         rows = max(1, CHUNK // max(1, X.shape[1]))
         for at in range(0, X.shape[0], rows):
@@ -154,7 +154,7 @@ class _PartialScatterProduct:
 
 
 @compiled(fastmath={"reassoc", "contract", "nsz"})
-def _add_sparse_product(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
+def _add_sparse_rows_to_product(indptr, indices, data, weights, columns, shift, out, total):  # type: ignore[no-untyped-def]
     """Add sparse rows to two sums of a scatter matrix times columns.
 
     The scatter matrix is never formed. Let x be a row with the weight w, and z = x @ columns −

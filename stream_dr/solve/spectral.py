@@ -44,34 +44,34 @@ class LoadingsAndEigenvalues(NamedTuple):
     eigenvalues: np.ndarray
 
 
-def semidefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> Eigenpairs:
+def semidefinite_eigenpairs(matrix: np.ndarray, rounding_floor: float = 0.0) -> Eigenpairs:
     """Return the nonzero eigenpairs of a positive semidefinite matrix.
 
     Returns the eigenvalues (r,), largest first, and the eigenvectors (m, r). Costs O(m³).
 
     matrix: (m, m).
-    floor: size up to which eigenvalues are dropped as rounding errors. Eigenvalues up to m · eps
-        times the largest eigenvalue are always dropped.
+    rounding_floor: size up to which eigenvalues are dropped as rounding errors. Eigenvalues up to
+        m · eps times the largest eigenvalue are always dropped.
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
-    r = int(np.count_nonzero(values > rank_cut(values, floor)))
+    r = int(np.count_nonzero(values > eigenvalue_rounding_limit(values, rounding_floor)))
     return Eigenpairs(values[:r], vectors[:, :r])
 
 
-def rank_cut(values: np.ndarray, floor: float = 0.0) -> float:
+def eigenvalue_rounding_limit(eigenvalues: np.ndarray, smallest_limit: float = 0.0) -> float:
     """Return the size up to which eigenvalues are only rounding error.
 
-    The size is m · eps times the largest eigenvalue [mathematics §3, rule 1], or `floor` if
-    `floor` is larger.
+    The size is m · eps times the largest eigenvalue [mathematics §3, rule 1], or `smallest_limit`
+    if `smallest_limit` is larger.
 
-    values: all m eigenvalues of a positive semidefinite matrix (m, m).
-    floor: smallest size to return.
+    eigenvalues: all m eigenvalues of a positive semidefinite matrix (m, m).
+    smallest_limit: smallest size to return.
     """
-    return max(floor, len(values) * EPS * max(float(values.max(initial=0.0)), 0.0))
+    return max(smallest_limit, len(eigenvalues) * EPS * max(float(eigenvalues.max(initial=0.0)), 0.0))
 
 
-def left_singular(matrix: np.ndarray) -> LeftSingularPairs:
+def left_singular_pairs(matrix: np.ndarray) -> LeftSingularPairs:
     """Return the left singular vectors (m, r) and singular values (r,) of a matrix.
 
     The largest values come first. r ≤ min(m, k), because singular values that are only rounding
@@ -85,7 +85,7 @@ def left_singular(matrix: np.ndarray) -> LeftSingularPairs:
 
     # For a large tall matrix, try the Gram matrix (k, k), which is faster than a decomposition of
     # the matrix. `pairs` is None if the Gram matrix is not accurate enough.
-    pairs = _left_singular_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
+    pairs = _left_singular_pairs_by_gram(matrix) if m > 8 * k and m * k * k > 10_000_000 else None
     if pairs is None:
         vectors, values, _ = thin_svd(matrix)
     else:
@@ -96,7 +96,7 @@ def left_singular(matrix: np.ndarray) -> LeftSingularPairs:
     return LeftSingularPairs(vectors[:, :r], values[:r])
 
 
-def _left_singular_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None:
+def _left_singular_pairs_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None:
     """Return left singular vectors (m, r) and singular values (r,), or None.
 
     The matrix (m, k) is factorised as Q R with two Gram matrices (k, k). This method is called
@@ -122,23 +122,23 @@ def _left_singular_by_gram(matrix: np.ndarray) -> LeftSingularPairs | None:
     return LeftSingularPairs(first @ solve_triangular(lower, u, lower=True, trans="T", check_finite=False), s)
 
 
-def indefinite_eigenpairs(matrix: np.ndarray, floor: float = 0.0) -> Eigenpairs:
+def indefinite_eigenpairs(matrix: np.ndarray, rounding_floor: float = 0.0) -> Eigenpairs:
     """Return the nonzero eigenpairs of a symmetric indefinite matrix.
 
     Returns the eigenvalues (r,) and the eigenvectors (m, r). The largest eigenvalue comes first,
     and negative eigenvalues come last. Costs O(m³).
 
     matrix: (m, m).
-    floor: absolute value up to which eigenvalues are dropped. Eigenvalues within rounding of zero
-        are always dropped.
+    rounding_floor: absolute value up to which eigenvalues are dropped. Eigenvalues within rounding
+        of zero are always dropped.
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
-    keep = np.abs(values) > rank_cut(np.abs(values), floor)
+    keep = np.abs(values) > eigenvalue_rounding_limit(np.abs(values), rounding_floor)
     return Eigenpairs(values[keep], vectors[:, keep])
 
 
-def canonical_basis(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
+def rotate_equal_components(loadings: np.ndarray, eigenvalues: np.ndarray) -> np.ndarray:
     """Rotate the loadings of equal eigenvalues to a unique basis.
 
     loadings: (features, components).
@@ -179,10 +179,10 @@ def with_fixed_signs(loadings: np.ndarray) -> np.ndarray:
     """
     if loadings.size == 0:
         return np.ascontiguousarray(loadings)
-    return np.ascontiguousarray(loadings * np.where(largest_entries(loadings) < 0, -1.0, 1.0))
+    return np.ascontiguousarray(loadings * np.where(largest_signed_entries(loadings) < 0, -1.0, 1.0))
 
 
-def largest_entries(loadings: np.ndarray) -> np.ndarray:
+def largest_signed_entries(loadings: np.ndarray) -> np.ndarray:
     """Return each column's entry (p,) of largest absolute value, with its sign.
 
     If the largest absolute value occurs several times in a column, its first entry is returned. If

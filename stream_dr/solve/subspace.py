@@ -22,7 +22,7 @@ import numpy as np
 
 from stream_dr.checks import check_array_shapes, check_finite_arrays, require_matrix
 from stream_dr.solve.singular import thin_svd
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.protocol import register_nested_state
 
 _NOISE = 1e-13
 """Length up to which a new direction is rounding error.
@@ -31,7 +31,7 @@ The columns from which the direction is computed have length 1.
 """
 
 
-@nested_state
+@register_nested_state
 class Subspace(NamedTuple):
     """Orthonormal basis V, its product with the scatter Cxx, and directions to add next.
 
@@ -44,8 +44,8 @@ class Subspace(NamedTuple):
     images : (features, m) float64
         Product Cxx V.
     directions : (features, r) float64
-        Orthonormal vectors, orthogonal to V, which `extend_basis` adds to the basis. The caller
-        computes the product of Cxx and these vectors for `extend_basis`. If r = 0, the basis
+        Orthonormal vectors, orthogonal to V, which `extend_subspace` adds to the basis. The caller
+        computes the product of Cxx and these vectors for `extend_subspace`. If r = 0, the basis
         cannot grow, and solutions in the span of V are exact.
     """
 
@@ -70,7 +70,7 @@ class Subspace(NamedTuple):
         return (small + small.T) / 2
 
 
-def start_basis(columns: np.ndarray) -> Subspace:
+def start_subspace(columns: np.ndarray) -> Subspace:
     """Return an empty basis, with the columns' span as the directions to add.
 
     The result's `basis` has no vectors. Its `directions` are orthonormal vectors that span the
@@ -82,33 +82,34 @@ def start_basis(columns: np.ndarray) -> Subspace:
     return Subspace(np.zeros((d, 0)), np.zeros((d, 0)), orthonormal(columns, np.zeros((d, 0))))
 
 
-def extend_basis(state: Subspace, product: np.ndarray) -> Subspace:
+def extend_subspace(state: Subspace, scatter_times_directions: np.ndarray) -> Subspace:
     """Return the basis extended by the r vectors `state.directions`.
 
-    product: (features, r), the product of the scatter of the centred rows and `state.directions`.
+    scatter_times_directions: (features, r), the product of the scatter of the centred rows and
+        `state.directions`.
 
     Costs O(features · m · r) for a basis of m vectors.
     """
     basis = np.hstack([state.basis, state.directions])
-    images = np.hstack([state.images, product])
-    return Subspace(basis, images, orthonormal(product, basis))
+    images = np.hstack([state.images, scatter_times_directions])
+    return Subspace(basis, images, orthonormal(scatter_times_directions, basis))
 
 
-def restart(state: Subspace, answer: np.ndarray) -> Subspace:
+def restart_from_solution(state: Subspace, solution_coefficients: np.ndarray) -> Subspace:
     """Return a smaller basis, which spans only a solution.
 
     Let X (features, p) be the solution, and Cxx (features, features) the scatter of the centred
     rows. The `directions` of the result span the part of Cxx X that lies outside the new basis.
 
-    answer: (m, p), the solution as coefficients of the m vectors of the old basis.
+    solution_coefficients: (m, p), the solution as coefficients of the m vectors of the old basis.
     """
-    rotation = np.linalg.qr(answer)[0]
+    rotation = np.linalg.qr(solution_coefficients)[0]
     basis = state.basis @ rotation
     images = state.images @ rotation
     return Subspace(basis, images, orthonormal(images, basis))
 
 
-def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
+def relative_subspace_residual(state: Subspace, solution_coefficients: np.ndarray) -> float:
     """Return the relative residual of a solution in the basis.
 
     The residual is ‖(I − VVᵀ) Cxx X‖ / ‖Cxx X‖, the part of Cxx X outside the span of the basis.
@@ -116,13 +117,13 @@ def subspace_residual(state: Subspace, answer: np.ndarray) -> float:
     X (features, p) is an orthonormal basis of the solution's span. If p = 0, the result is 1 if
     the basis can still grow, and 0 if it cannot grow.
 
-    answer: (m, p), the solution as coefficients of the m vectors of the basis.
+    solution_coefficients: (m, p), the solution as coefficients of the m vectors of the basis.
     """
-    if answer.shape[1] == 0:
+    if solution_coefficients.shape[1] == 0:
         # A larger basis may have a solution. For example, MMC may have no positive eigenvalue on a
         # small basis, but a positive eigenvalue on a larger basis.
         return 1.0 if state.directions.shape[1] else 0.0
-    image = state.images @ np.linalg.qr(answer)[0]
+    image = state.images @ np.linalg.qr(solution_coefficients)[0]
     size = float(np.linalg.norm(image))
     return float(np.linalg.norm(image - state.basis @ (state.basis.T @ image)) / size) if size else 0.0
 

@@ -16,14 +16,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-SAFE = 1e-6
+SMALLEST_SAFE_DIAGONAL = 1e-6
 """Smallest diagonal entry of a Cholesky factor with which CholeskyQR2 is used.
 
 The columns are scaled to length 1 before the Cholesky factor is computed. If a diagonal entry is
 smaller than this number, the columns are nearly dependent, and Householder's method is used.
 """
 
-INDEPENDENT = 0.3
+ONE_ROUND_DIAGONAL = 0.3
 """Smallest diagonal entry of a Cholesky factor with which one factorisation is enough.
 
 The columns are scaled to length 1 first. If all diagonal entries are larger than this number, Q is
@@ -43,7 +43,7 @@ def tall_qr(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if first is None:
         return np.linalg.qr(matrix)
     Q, R, smallest = first
-    if smallest > INDEPENDENT:
+    if smallest > ONE_ROUND_DIAGONAL:
         return Q, R
 
     second = _cholesky_qr(Q)
@@ -87,7 +87,7 @@ def _cholesky_qr(matrix: np.ndarray) -> _CholeskyQR | None:
     except np.linalg.LinAlgError:
         return None
     smallest = float(np.diagonal(factor).min())
-    if smallest < SAFE:
+    if smallest < SMALLEST_SAFE_DIAGONAL:
         return None
 
     # Undo the scaling. Q is the matrix times the inverse of R.

@@ -36,12 +36,12 @@ import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from scipy.linalg.lapack import dpocon
 
-from stream_dr.solve.rounding import Rounding, exact_rounding
+from stream_dr.solve.rounding import Rounding, zero_rounding
 from stream_dr.solve.spectral import (
     EPS,
     LoadingsAndEigenvalues,
-    left_singular,
-    rank_cut,
+    eigenvalue_rounding_limit,
+    left_singular_pairs,
     semidefinite_eigenpairs,
     with_fixed_signs,
 )
@@ -62,7 +62,7 @@ is singular.
 
 
 def two_stage(
-    scatter: np.ndarray, xh: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None
+    scatter: np.ndarray, cross_sums: np.ndarray, gamma: float = 0.0, rounding: Rounding | None = None
 ) -> LoadingsAndEigenvalues:
     """Return loadings (features, components) and eigenvalues (components,).
 
@@ -73,7 +73,7 @@ def two_stage(
     ----------
     scatter : (features, features) or (features,)
         Scatter Cxx of the centred rows, or its diagonal.
-    xh : (features, k)
+    cross_sums : (features, k)
         Product of the centred rows and the matrix (rows, k) by which the method describes the
         targets.
     gamma : float
@@ -81,13 +81,13 @@ def two_stage(
     rounding : Rounding or None
         Rounding errors of `scatter`. None if the rows' mean is about zero.
     """
-    rounding = rounding or exact_rounding(len(scatter))
+    rounding = rounding or zero_rounding(len(scatter))
     roots = _inverse_root_of_diagonal if scatter.ndim == 1 else _inverse_root
     root, root_t = roots(scatter, gamma, rounding)
 
     # Eigenvalues are the squared singular values. Components of only rounding error are dropped.
 
-    vectors, values = left_singular(root_t(xh))
+    vectors, values = left_singular_pairs(root_t(cross_sums))
     eigenvalues = values**2
     p = int(np.count_nonzero(eigenvalues > _SMALLEST * eigenvalues.max(initial=0.0)))
     return LoadingsAndEigenvalues(with_fixed_signs(root(vectors[:, :p])), eigenvalues[:p])
@@ -103,13 +103,13 @@ def condition_number(scatter: np.ndarray, gamma: float = 0.0, rounding: Rounding
     gamma: ridge, which is added to each eigenvalue.
     rounding: rounding errors of `scatter`, or None if the rows' mean is about zero.
     """
-    floor = 0.0 if rounding is None else rounding.floor(np.diagonal(scatter))
+    eigenvalue_floor = 0.0 if rounding is None else rounding.eigenvalue_floor(np.diagonal(scatter))
     values = np.linalg.eigvalsh(scatter)
-    nonzero = values[values > rank_cut(values, floor)]
+    nonzero = values[values > eigenvalue_rounding_limit(values, eigenvalue_floor)]
     return float((nonzero[-1] + gamma) / (nonzero[0] + gamma)) if len(nonzero) else 1.0
 
 
-Apply = Callable[[np.ndarray], np.ndarray]
+MultiplyColumns = Callable[[np.ndarray], np.ndarray]
 """Function that multiplies a matrix by an array of columns, and returns the product."""
 
 
@@ -126,8 +126,8 @@ class InverseRoot(NamedTuple):
         Returns Mᵀ @ columns.
     """
 
-    multiply: Apply
-    multiply_transposed: Apply
+    multiply: MultiplyColumns
+    multiply_transposed: MultiplyColumns
 
 
 class VaryingPart(NamedTuple):
@@ -157,9 +157,9 @@ def _inverse_root_of_diagonal(diagonal: np.ndarray, gamma: float, rounding: Roun
     gamma: ridge.
     rounding: rounding errors of `diagonal`. They decide which features do not vary.
     """
-    varying = rounding.varying(diagonal)
+    varying_columns = rounding.varying_columns(diagonal)
     root = np.zeros((len(diagonal), 1))
-    root[varying, 0] = 1.0 / np.sqrt(diagonal[varying] + gamma)
+    root[varying_columns, 0] = 1.0 / np.sqrt(diagonal[varying_columns] + gamma)
     return InverseRoot(lambda p: root * p, lambda b: root * b)
 
 
@@ -172,7 +172,7 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
     gamma: ridge.
     rounding: rounding errors of `scatter`. They decide which features do not vary.
     """
-    varying, part, rounding = varying_part(scatter, rounding)
+    varying_columns, part, rounding = varying_part(scatter, rounding)
     root = _inverse_root_by_cholesky(part, gamma, rounding) or _inverse_root_by_eigenpairs(part, gamma, rounding)
     if part is scatter:
         return root
@@ -181,10 +181,10 @@ def _inverse_root(scatter: np.ndarray, gamma: float, rounding: Rounding) -> Inve
     def multiply_all_features(p: np.ndarray) -> np.ndarray:
         """Return M @ p (features, m), with zeros for features that do not vary."""
         out = np.zeros((len(scatter), p.shape[1]))
-        out[varying] = root.multiply(p)
+        out[varying_columns] = root.multiply(p)
         return out
 
-    return InverseRoot(multiply_all_features, lambda b: root.multiply_transposed(b[varying]))
+    return InverseRoot(multiply_all_features, lambda b: root.multiply_transposed(b[varying_columns]))
 
 
 def varying_part(scatter: np.ndarray, rounding: Rounding) -> VaryingPart:
@@ -195,9 +195,9 @@ def varying_part(scatter: np.ndarray, rounding: Rounding) -> VaryingPart:
     scatter: (features, features), scatter of the centred rows.
     rounding: rounding errors of `scatter`.
     """
-    varying = np.flatnonzero(rounding.varying(np.diagonal(scatter)))
-    part = scatter if len(varying) == len(scatter) else scatter[np.ix_(varying, varying)]
-    return VaryingPart(varying, part, rounding._replace(shift=rounding.shift[varying]))
+    varying_columns = np.flatnonzero(rounding.varying_columns(np.diagonal(scatter)))
+    part = scatter if len(varying_columns) == len(scatter) else scatter[np.ix_(varying_columns, varying_columns)]
+    return VaryingPart(varying_columns, part, rounding._replace(shift=rounding.shift[varying_columns]))
 
 
 def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rounding) -> InverseRoot:
@@ -210,7 +210,7 @@ def _inverse_root_by_eigenpairs(scatter: np.ndarray, gamma: float, rounding: Rou
     gamma: ridge.
     rounding: rounding errors of `scatter`.
     """
-    values, vectors = semidefinite_eigenpairs(scatter, rounding.floor(np.diagonal(scatter)))
+    values, vectors = semidefinite_eigenpairs(scatter, rounding.eigenvalue_floor(np.diagonal(scatter)))
     M = vectors / np.sqrt(values + gamma)
     return InverseRoot(lambda p: M @ p, lambda b: M.T @ b)
 
@@ -236,7 +236,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     if d == 0:
         return None
 
-    factor, reciprocal = _scaled_cholesky(scatter, gamma)
+    factor, reciprocal = _scaled_cholesky_and_condition(scatter, gamma)
     if factor is None:
         return None
 
@@ -246,7 +246,7 @@ def _inverse_root_by_cholesky(scatter: np.ndarray, gamma: float, rounding: Round
     certain = 1e3 * max(d * EPS, noise)
     if (
         reciprocal < WELL_CONDITIONED + certain
-        and (reciprocal if gamma == 0 else _scaled_cholesky(scatter, 0.0).reciprocal_condition) <= certain
+        and (reciprocal if gamma == 0 else _scaled_cholesky_and_condition(scatter, 0.0).reciprocal_condition) <= certain
     ):
         return None
 
@@ -267,7 +267,7 @@ class _ScaledCholesky(NamedTuple):
     reciprocal_condition: float
 
 
-def _scaled_cholesky(scatter: np.ndarray, gamma: float) -> _ScaledCholesky:
+def _scaled_cholesky_and_condition(scatter: np.ndarray, gamma: float) -> _ScaledCholesky:
     """Return a Cholesky factor and a reciprocal condition number.
 
     The factor (features, features) is lower triangular. The factorised matrix is `scatter` plus

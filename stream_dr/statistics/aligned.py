@@ -24,14 +24,14 @@ _LARGE = 2 * HUGE_BYTES
 """Size in bytes from which on an array begins at a huge page."""
 
 
-def aligned_zeros(rows: int, columns: int) -> np.ndarray:
+def aligned_zeros(n_rows: int, n_columns: int) -> np.ndarray:
     """Return an array of zeros that begins at a cache line.
 
     The array is (rows, columns) float64 and C-ordered. An array of at least 4 MB begins at a
     multiple of 2 MB, which is the size of a huge page.
     """
-    size = rows * columns
+    size = n_rows * n_columns
     step, spare = (HUGE_BYTES, 2) if 8 * size >= _LARGE else (LINE_BYTES, 1)
     room = np.zeros(size + spare * step // 8)
     first = -room.ctypes.data % step // 8
-    return room[first : first + size].reshape(rows, columns)
+    return room[first : first + size].reshape(n_rows, n_columns)

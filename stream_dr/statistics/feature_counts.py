@@ -31,7 +31,7 @@ from stream_dr.rows.block import Block, check_rows, row_weights
 from stream_dr.statistics.moments.largest import EPS, MOST_LOST
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import Targets, check_label_type, labelled_rows, refuse_kind
+from stream_dr.targets.targets import Targets, check_label_type, drop_rows_without_target, raise_unsupported_kind
 
 
 class FeatureCounts(NamedTuple):
@@ -115,7 +115,7 @@ class FeatureCounts(NamedTuple):
         # Bring the sums of both states to the same labels and features, then add them.
         labels = tuple(dict.fromkeys((*self.labels, *other.labels)))
         width = max(self.n_features, other.n_features)
-        mine, theirs = _widened_sums(self, labels, width), _widened_sums(other, labels, width)
+        mine, theirs = _sums_padded_for_labels(self, labels, width), _sums_padded_for_labels(other, labels, width)
         label_rows, label_weights, present, counts = (a + b for a, b in zip(mine, theirs, strict=True))
         return FeatureCounts(
             self.rows + other.rows,
@@ -133,7 +133,7 @@ class FeatureCounts(NamedTuple):
         )
 
 
-def empty_counts() -> FeatureCounts:
+def empty_feature_counts() -> FeatureCounts:
     """Return the counts of no rows.
 
     Merging these counts with other counts does not change the other counts.
@@ -151,7 +151,7 @@ class FeatureCountAccumulator(AccumulatorBase):
     """
 
     def __init__(self, state: FeatureCounts | None = None) -> None:
-        state = state if state is not None else empty_counts()
+        state = state if state is not None else empty_feature_counts()
         self.rows, self.rows_skipped, self.n_features = state.rows, state.rows_skipped, state.n_features
         self.target_kind, self.labels, self._weight = state.target_kind, state.labels, state.weight
         self._label_rows, self._label_weights = state.label_rows.copy(), state.label_weights.copy()
@@ -165,13 +165,13 @@ class FeatureCountAccumulator(AccumulatorBase):
         InvalidTargets, InvalidIndex or NotFinite.
         """
         check_rows(block)
-        labelled, skipped = labelled_rows(block)
-        self._check(labelled)
-        self._grow(labelled)
+        labelled, skipped = drop_rows_without_target(block)
+        self._check_block_fits(labelled)
+        self._make_room_for_block(labelled)
         if labelled.rows:
-            batch = self._loop_arguments(labelled)
+            batch = self._arguments_of_count_features(labelled)
             _count_features(*batch, self._present, self._counts)
-            self._add_labels(batch, 1)
+            self._update_label_sums(batch, 1)
             self._weight += float(batch[-1].sum())
             self.rows += labelled.rows
         self.rows_skipped += skipped
@@ -184,12 +184,12 @@ class FeatureCountAccumulator(AccumulatorBase):
         be too large. After an error nothing has changed.
         """
         check_rows(block)
-        labelled, skipped = labelled_rows(block)
-        self._check(labelled)
+        labelled, skipped = drop_rows_without_target(block)
+        self._check_block_fits(labelled)
         if labelled.rows > self.rows or skipped > self.rows_skipped or labelled.features > self.n_features:
             raise CannotUnlearn(f"{block.rows} rows were given to unlearn; {self.rows} were learned. Give only those.")
         if labelled.rows:
-            self._subtract(labelled)
+            self._subtract_labelled_rows(labelled)
         self.rows_skipped -= skipped
 
     def freeze(self) -> FeatureCounts:
@@ -218,17 +218,17 @@ class FeatureCountAccumulator(AccumulatorBase):
         """Number of rows (labels,) int64 with each label."""
         return self._label_rows
 
-    def _check(self, block: Block) -> None:
+    def _check_block_fits(self, block: Block) -> None:
         if not block.sparse and self.n_features and block.features != self.n_features:
             raise width_mismatch(block.features, self.n_features)
         if self._dense and block.features > self.n_features:
             raise WidthMismatch(f"sparse batch has {block.features} features; dense rows fixed {self.n_features}.")
         if block.y is not None and block.y.kind not in ("class", "multilabel"):
-            refuse_kind(block.y.kind, ("class", "multilabel"))
+            raise_unsupported_kind(block.y.kind, ("class", "multilabel"))
         if block.y is not None:
             check_label_type(self.labels, block.y.labels)
 
-    def _grow(self, block: Block) -> None:
+    def _make_room_for_block(self, block: Block) -> None:
         """Make room for the features and labels of a batch.
 
         A full array doubles its number of features, because streams of sparse rows often get new
@@ -238,16 +238,16 @@ class FeatureCountAccumulator(AccumulatorBase):
         width, room = max(self.n_features, block.features), len(self._present)
         if width > room or new:
             room = max(width, 2 * room) if width > room else room
-            self._present = _pad(self._present, (room,))
-            self._counts = _pad(self._counts, (room, len(self.labels) + len(new)))
-            self._label_rows = _pad(self._label_rows, (len(self.labels) + len(new),))
-            self._label_weights = _pad(self._label_weights, (len(self.labels) + len(new),))
+            self._present = _padded_with_zeros(self._present, (room,))
+            self._counts = _padded_with_zeros(self._counts, (room, len(self.labels) + len(new)))
+            self._label_rows = _padded_with_zeros(self._label_rows, (len(self.labels) + len(new),))
+            self._label_weights = _padded_with_zeros(self._label_weights, (len(self.labels) + len(new),))
         self.labels, self.n_features = (*self.labels, *new), width
         self._dense = self._dense or (block.rows > 0 and not block.sparse)
         if block.y is not None and self.target_kind is None:
             self.target_kind = block.y.kind
 
-    def _loop_arguments(self, block: Block) -> tuple[np.ndarray, ...]:
+    def _arguments_of_count_features(self, block: Block) -> tuple[np.ndarray, ...]:
         """Return a batch as the first six arguments of `_count_features`.
 
         The first three arguments are the arrays indptr, indices and data of the CSR rows. The
@@ -260,26 +260,26 @@ class FeatureCountAccumulator(AccumulatorBase):
         at = np.arange(block.rows + 1) if targets.indptr is None else targets.indptr
         return rows.indptr, rows.indices, rows.data, at, table[targets.codes], row_weights(block.weights, block.rows)
 
-    def _add_labels(self, batch: tuple[np.ndarray, ...], sign: int) -> None:
+    def _update_label_sums(self, count_arguments: tuple[np.ndarray, ...], sign: int) -> None:
         """Add a batch to the number and the weight of the rows with each label.
 
-        batch: the batch, as `_loop_arguments` returns it.
+        count_arguments: the batch, as `_arguments_of_count_features` returns it.
         sign: 1 to add the rows, −1 to subtract them.
         """
-        _, _, _, at, codes, weights = batch
+        _, _, _, at, codes, weights = count_arguments
         k = len(self.labels)
         self._label_rows += sign * np.bincount(codes, minlength=k)[:k].astype(np.int64)
         self._label_weights += sign * np.bincount(codes, np.repeat(weights, np.diff(at)), minlength=k)[:k]
 
-    def _subtract(self, block: Block) -> None:
+    def _subtract_labelled_rows(self, labelled: Block) -> None:
         """Subtract rows that have a target from all sums.
 
         Raises CannotUnlearn or PrecisionLost before any sum changes.
         """
-        unknown = [label for label in block.y.labels if label not in self.labels]
+        unknown = [label for label in labelled.y.labels if label not in self.labels]
         if unknown:
             raise CannotUnlearn(f"label {unknown[0]!r} was never learned. Give only rows that were.")
-        batch = self._loop_arguments(block)
+        batch = self._arguments_of_count_features(labelled)
 
         # Count the rows to remove, as if they were a stream of their own.
         gone = np.bincount(batch[4], minlength=len(self.labels))
@@ -298,7 +298,7 @@ class FeatureCountAccumulator(AccumulatorBase):
         # Sums keep the rounding errors that they had at their largest weight.
         self._largest = max(self._largest, self._weight)
         remaining = self._weight - float(batch[-1].sum())
-        if self.rows > block.rows and remaining * MOST_LOST < EPS * self._largest:
+        if self.rows > labelled.rows and remaining * MOST_LOST < EPS * self._largest:
             raise PrecisionLost(
                 "the rows taken out weigh so much that those left would be lost in their rounding: count anew."
             )
@@ -307,12 +307,12 @@ class FeatureCountAccumulator(AccumulatorBase):
         self._present = np.maximum(self._present - present, 0.0)
         self._counts = np.maximum(self._counts - counts, 0.0)
 
-        self._add_labels(batch, -1)
-        self.rows -= block.rows
+        self._update_label_sums(batch, -1)
+        self.rows -= labelled.rows
         self._weight = remaining if self.rows else 0.0
-        self._clear_emptied()
+        self._zero_sums_without_rows()
 
-    def _clear_emptied(self) -> None:
+    def _zero_sums_without_rows(self) -> None:
         """Set the sums of labels without remaining rows to exactly 0."""
         emptied = self._label_rows == 0
         self._label_weights[emptied] = 0.0
@@ -321,30 +321,32 @@ class FeatureCountAccumulator(AccumulatorBase):
             self._present[:] = 0.0
 
 
-def _pad(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _padded_with_zeros(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Return the array extended by zeros to a larger shape."""
     out = np.zeros(shape, dtype=array.dtype)
     out[tuple(slice(0, n) for n in array.shape)] = array
     return out
 
 
-def _widened_sums(state: FeatureCounts, labels: tuple[Label, ...], width: int) -> tuple[np.ndarray, ...]:
+def _sums_padded_for_labels(
+    state: FeatureCounts, all_labels: tuple[Label, ...], n_features: int
+) -> tuple[np.ndarray, ...]:
     """Return the sums of a state for more labels and features.
 
     The sums are label_rows, label_weights, present and counts, in this order. The sums of new
     labels and features are zero.
 
-    labels: labels of the result.
-    width: number of features of the result.
+    all_labels: labels of the result.
+    n_features: number of features of the result.
     """
-    places = {label: at for at, label in enumerate(labels)}
+    places = {label: at for at, label in enumerate(all_labels)}
     at = [places[label] for label in state.labels]
-    k = len(labels)
+    k = len(all_labels)
     label_rows, label_weights = np.zeros(k, dtype=np.int64), np.zeros(k)
     label_rows[at], label_weights[at] = state.label_rows, state.label_weights
-    counts = np.zeros((width, k))
+    counts = np.zeros((n_features, k))
     counts[: state.n_features, at] = state.counts
-    return label_rows, label_weights, _pad(state.present, (width,)), counts
+    return label_rows, label_weights, _padded_with_zeros(state.present, (n_features,)), counts
 
 
 @compiled()
@@ -352,11 +354,11 @@ def _count_features(
     indptr: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,
-    at: np.ndarray,
-    codes: np.ndarray,
+    label_indptr: np.ndarray,
+    label_codes: np.ndarray,
     weights: np.ndarray,
-    present: np.ndarray,
-    counts: np.ndarray,
+    feature_weights: np.ndarray,
+    feature_label_weights: np.ndarray,
 ) -> None:
     """Add row weights to the counts of features and labels.
 
@@ -365,16 +367,16 @@ def _count_features(
 
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
-    at: (rows + 1,). Row i has the labels codes[at[i]:at[i + 1]].
-    codes: (labels of all rows,).
+    label_indptr: (rows + 1,). Row i has the labels codes[at[i]:at[i + 1]].
+    label_codes: (labels of all rows,).
     weights: (rows,).
-    present: (features,), changed in place.
-    counts: (features, labels), changed in place.
+    feature_weights: (features,), changed in place.
+    feature_label_weights: (features, labels), changed in place.
     """
     for i in range(len(weights)):
         for e in range(indptr[i], indptr[i + 1]):
             if values[e] != 0.0:
                 j = indices[e]
-                present[j] += weights[i]
-                for c in range(at[i], at[i + 1]):
-                    counts[j, codes[c]] += weights[i]
+                feature_weights[j] += weights[i]
+                for c in range(label_indptr[i], label_indptr[i + 1]):
+                    feature_label_weights[j, label_codes[c]] += weights[i]

@@ -19,28 +19,28 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.checks import EXACT_WIDTH, WIDEST, check_equal, check_within, field_error
 from stream_dr.errors import CannotMerge, CannotUnlearn, OnlyDiagonal, WidthMismatch, width_mismatch
-from stream_dr.feature_maps import canonical_spec, feature_map, whole_spec
+from stream_dr.feature_maps import canonical_spec_json, feature_map, spec_with_defaults
 from stream_dr.feature_maps.nystroem import Landmarks
 from stream_dr.feature_maps.table import (
     Table,
     TableState,
-    depends_on_others,
-    encoded_columns,
-    is_mapping_fixed,
-    mapped_rows,
+    convert_encoded_columns,
+    is_mapping_independent_of_statistics,
+    learned_rows_depend_on_others,
+    map_table_rows,
     merge_table_states,
-    table_parts,
-    updated_statistics,
+    slices_within_memory_limit,
+    update_statistics,
 )
 from stream_dr.feature_maps.table_columns import TableColumn
-from stream_dr.feature_maps.widths import check_most_columns, diagonal_reason, max_columns
+from stream_dr.feature_maps.widths import check_max_numeric_columns, max_numeric_columns, reason_for_diagonal_scatter
 from stream_dr.projection import Columns, Linear, Mapped, check_map, mapped_parts
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block, Rows, check_rows
 from stream_dr.rows.raw_rows import raw_from_array
-from stream_dr.statistics.protocol import Accumulator, State, nested_state
+from stream_dr.statistics.protocol import Accumulator, State, register_nested_state
 from stream_dr.statistics.renumbered import renumber_features
-from stream_dr.statistics.row_hashes import row_hashes, table_hashes
+from stream_dr.statistics.row_hashes import row_hashes, table_row_hashes
 from stream_dr.targets.label_codes import Label
 from stream_dr.uncertainty import ComponentSpread, CrossValidation
 
@@ -86,7 +86,7 @@ class MappedState(NamedTuple):
         for name in ("rows", "rows_skipped", "target_kind", "labels"):
             check_equal(self, name, getattr(self.inner, name))
 
-        width = mapping.out_features(self.n_features) if self.table is None else self.table.width
+        width = mapping.max_mapped_columns(self.n_features) if self.table is None else self.table.width
         if not (0 <= self.inner.n_features <= width if mapping.learns else self.inner.n_features in (0, width)):
             raise field_error(
                 self, "inner", f"of {self.inner.n_features} features", f"of the {width} that the map makes"
@@ -101,9 +101,9 @@ class MappedState(NamedTuple):
         """
         # A state without rows may have a map whose parameters are not decided yet.
         maps = feature_map(self.feature_map), feature_map(other.feature_map)
-        if not self.rows and maps[0].is_decided_as(maps[1]):
+        if not self.rows and maps[0].could_become_after_batch(maps[1]):
             return other
-        if not other.rows and maps[1].is_decided_as(maps[0]):
+        if not other.rows and maps[1].could_become_after_batch(maps[0]):
             return self
 
         if self.feature_map != other.feature_map:
@@ -113,7 +113,7 @@ class MappedState(NamedTuple):
             table, new_index = merge_table_states(feature_map(self.feature_map), self.table, other.table)
             # Renumber the mapped features of `other` as in the merged table, then merge.
             inner = self.inner.merge(renumber_features(other.inner, new_index, table.width))
-            return _table_mapped_state(inner, self.feature_map, table)
+            return _wrap_table_inner_state(inner, self.feature_map, table)
         # At most one state has statistics of columns. Then the other state has no rows.
         if self.table is not None or other.table is not None:
             return self if self.table is not None else other
@@ -121,41 +121,45 @@ class MappedState(NamedTuple):
         # If one state has no rows, the result has the columns of the other state.
         if not self.rows or not other.rows:
             learned = self if self.rows else other
-            return learned._replace(inner=self.inner.merge(other.inner))._with_inner_counts()
+            return learned._replace(inner=self.inner.merge(other.inner))._with_fields_of_inner()
         if self.landmarks is not None and other.landmarks is not None:
-            return self._on_landmarks(self.landmarks, other, other.landmarks)
+            return self._merge_on_same_landmarks(self.landmarks, other, other.landmarks)
 
         # The result has names of columns only if the two states have the same names.
         inner = self.inner.merge(other.inner)
         same = self.names == other.names
-        width = feature_map(self.feature_map).out_features(0) if not same else max(self.n_features, other.n_features)
-        return _mapped_state(inner, width, self.feature_map, self.names if same else None)
+        width = (
+            feature_map(self.feature_map).max_mapped_columns(0) if not same else max(self.n_features, other.n_features)
+        )
+        return _wrap_inner_state(inner, width, self.feature_map, self.names if same else None)
 
-    def _on_landmarks(self, landmarks: Landmarks, other: "MappedState", others: Landmarks) -> "MappedState":
+    def _merge_on_same_landmarks(
+        self, landmarks: Landmarks, other: "MappedState", other_landmarks: Landmarks
+    ) -> "MappedState":
         """Merge two states whose maps use the same landmarks.
 
         Raises CannotMerge if the landmarks differ.
 
         landmarks: landmarks of `self`.
-        others: landmarks of `other`.
+        other_landmarks: landmarks of `other`.
         """
-        if not landmarks.same(others):
+        if not landmarks.same(other_landmarks):
             raise CannotMerge(
                 "the states have landmarks of their own, and coordinates on others mean something else: give both the same, "
                 "as nystroem(landmarks=rows)."
             )
-        widest = max(landmarks, others, key=lambda marks: marks.n_features)
-        widest = widest._replace(seen=landmarks.seen + others.seen)
-        return _mapped_state(self.inner.merge(other.inner), widest.n_features, self.feature_map, None)._replace(
+        widest = max(landmarks, other_landmarks, key=lambda marks: marks.n_features)
+        widest = widest._replace(seen=landmarks.seen + other_landmarks.seen)
+        return _wrap_inner_state(self.inner.merge(other.inner), widest.n_features, self.feature_map, None)._replace(
             landmarks=widest
         )
 
-    def _with_inner_counts(self) -> "MappedState":
+    def _with_fields_of_inner(self) -> "MappedState":
         """Return the state with some fields copied from its inner state.
 
         The fields are rows, rows_skipped, target_kind and labels.
         """
-        around = _mapped_state(self.inner, self.n_features, self.feature_map, self.names)
+        around = _wrap_inner_state(self.inner, self.n_features, self.feature_map, self.names)
         return around._replace(table=self.table, landmarks=self.landmarks)
 
 
@@ -190,17 +194,23 @@ class MappedAccumulator:
     table: TableState | None = None
     """Running statistics of a table's columns. None if the feature map does not use any."""
 
-    def __init__(self, spec: JsonDict, build: Callable[..., Accumulator], state: MappedState | None = None) -> None:
-        self._spec = canonical_spec(spec)
-        self._map = feature_map(spec)
+    def __init__(
+        self, map_spec: JsonDict, build_inner: Callable[..., Accumulator], state: MappedState | None = None
+    ) -> None:
+        self._spec = canonical_spec_json(map_spec)
+        self._map = feature_map(map_spec)
         learned = None if state is None else getattr(state, "feature_map", None)
-        if learned is not None and self._map.is_decided_as(feature_map(learned)):
-            self._map, self._spec = feature_map(learned), canonical_spec(learned)
-        if state is not None and learned != self._spec and (learned is None or canonical_spec(learned) != self._spec):
+        if learned is not None and self._map.could_become_after_batch(feature_map(learned)):
+            self._map, self._spec = feature_map(learned), canonical_spec_json(learned)
+        if (
+            state is not None
+            and learned != self._spec
+            and (learned is None or canonical_spec_json(learned) != self._spec)
+        ):
             raise CannotMerge(f"this state was learned with another feature map than {self._spec}.")
-        self._initial_spec = canonical_spec(spec)
-        self._build = build
-        self.inner = build(None if state is None else state.inner)
+        self._initial_spec = canonical_spec_json(map_spec)
+        self._build = build_inner
+        self.inner = build_inner(None if state is None else state.inner)
         self.n_features = 0 if state is None else state.n_features
         self._names = None if state is None else state.names
 
@@ -211,7 +221,7 @@ class MappedAccumulator:
         The only parameter is `feature_map`, the map with all of its parameters. The result is
         empty if the user has set all parameters of the map.
         """
-        return {} if self._spec == self._initial_spec else {"feature_map": whole_spec(self._spec)}
+        return {} if self._spec == self._initial_spec else {"feature_map": spec_with_defaults(self._spec)}
 
     @property
     def rows(self) -> int:
@@ -245,9 +255,9 @@ class MappedAccumulator:
         return self.inner.label_rows
 
     @property
-    def labels_left(self) -> tuple[Label, ...]:
+    def remaining_labels(self) -> tuple[Label, ...]:
         """Labels that rows still have after all unlearning."""
-        return self.inner.labels_left
+        return self.inner.remaining_labels
 
     @property
     def table_names(self) -> tuple[str, ...]:
@@ -271,19 +281,19 @@ class MappedAccumulator:
         inner accumulator. After an error nothing has changed.
         """
         # The first batch decides parameters of the map that the user has not set.
-        width, names = self._width(block)
+        width, names = self._width_and_names_with(block)
         before = self._map, self._spec
-        if not self._map.settled and block.rows:
+        if not self._map.has_final_parameters and block.rows:
             check_rows(block)
             self._map = self._map.decided(block)
-            self._spec = canonical_spec(self._map)
+            self._spec = canonical_spec_json(self._map)
 
         # Map and learn the batch. After an error the parameters of the map are undecided again.
         try:
             if not self.n_features and block.rows:
                 check_rows(block)
                 self._map.warn_if_unsuitable(block.X)
-            self._for_each_part(block, lambda part: self.inner.add(self._map_block(part, width)))
+            self._apply_to_row_parts(block, lambda part: self.inner.add(self._map_block(part, width)))
         except BaseException:
             self._map, self._spec = before
             raise
@@ -297,57 +307,57 @@ class MappedAccumulator:
 
         options: arguments of the inner accumulator's `remove`.
         """
-        width = self._width(block)[0]
+        width = self._width_and_names_with(block)[0]
         if options:
             self.inner.remove(self._map_block(block, width), **options)
         else:
-            self._for_each_part(block, lambda part: self.inner.remove(self._map_block(part, width)))
+            self._apply_to_row_parts(block, lambda part: self.inner.remove(self._map_block(part, width)))
 
     def freeze(self) -> MappedState:
         """Return the state so far.
 
         Costs as much as `freeze` of the inner accumulator.
         """
-        return _mapped_state(self.inner.freeze(), self.n_features, self._spec, self._names)
+        return _wrap_inner_state(self.inner.freeze(), self.n_features, self._spec, self._names)
 
-    def _for_each_part(self, block: Block, act: Callable[[Block], None]) -> None:
+    def _apply_to_row_parts(self, block: Block, learn_or_remove: Callable[[Block], None]) -> None:
         """Call a function with each part of a batch.
 
         The parts are ranges of rows, in order. After an error the inner accumulator has the state
         that it had before the first call.
 
-        act: function that learns or removes the rows of its argument.
+        learn_or_remove: function that learns or removes the rows of its argument.
         """
         self._check(block)
-        parts = self._row_parts(block)
+        parts = self._row_part_slices(block)
         if len(parts) < 2:
-            act(block)
+            learn_or_remove(block)
             return
         before = self.inner.freeze()
         try:
             for part in parts:
-                act(block.take(np.arange(block.rows)[part]))
+                learn_or_remove(block.take(np.arange(block.rows)[part]))
         except BaseException:
             self.inner = self._build(before)
             raise
 
-    def _row_parts(self, block: Block) -> list[slice]:
+    def _row_part_slices(self, block: Block) -> list[slice]:
         return mapped_parts(block.rows, self._map)
 
     def _check(self, block: Block) -> None:
         check_rows(block)
 
-    def _map_block(self, block: Block, width: int) -> Block:
+    def _map_block(self, block: Block, n_features: int) -> Block:
         check_rows(block)
         # The hash of a row decides its fold. It is computed from the row before the map.
         hashes = row_hashes(block, self._map.by_name) if self.folds and block.hashes is None else block.hashes
-        X = self._map_rows(block, width)
+        X = self._map_rows(block, n_features)
         return block._replace(X=X, names=None, width_stated=True, checked=False, hashes=hashes)
 
-    def _map_rows(self, block: Block, width: int) -> Rows:
-        return self._map.apply(block.X, width, block.names)
+    def _map_rows(self, block: Block, n_features: int) -> Rows:
+        return self._map.apply(block.X, n_features, block.names)
 
-    def _width(self, block: Block) -> "InputColumns":
+    def _width_and_names_with(self, block: Block) -> "InputColumns":
         """Return the columns before the map, as they are after a batch.
 
         The accumulator is not changed. Raises WidthMismatch.
@@ -357,11 +367,11 @@ class MappedAccumulator:
         started, width = self.n_features > 0, block.features
         if self._map.by_name and block.names is not None:
             same = block.names == self._names if started else not block.sparse
-            return InputColumns(width, block.names) if same else InputColumns(self._map.out_features(0), None)
+            return InputColumns(width, block.names) if same else InputColumns(self._map.max_mapped_columns(0), None)
         if started and (width > self.n_features if block.sparse else width != self.n_features):
-            if not block.sparse or self._map.fixed_width:
+            if not block.sparse or self._map.width_is_fixed_at_start:
                 raise width_mismatch(width, self.n_features)
-        elif not started and self._map.fixed_width and block.sparse and not block.width_stated:
+        elif not started and self._map.width_is_fixed_at_start and block.sparse and not block.width_stated:
             raise WidthMismatch(
                 f"feature map {self._spec} needs the width of the rows at the first batch: state it (`n_features`), or "
                 "take the map without 'orthogonal'."
@@ -377,10 +387,12 @@ class LandmarkAccumulator(MappedAccumulator):
     accumulator.
     """
 
-    def __init__(self, spec: JsonDict, build: Callable[..., Accumulator], state: MappedState | None = None) -> None:
-        super().__init__(spec, build, state)
+    def __init__(
+        self, map_spec: JsonDict, build_inner: Callable[..., Accumulator], state: MappedState | None = None
+    ) -> None:
+        super().__init__(map_spec, build_inner, state)
         landmarks = None if state is None else state.landmarks
-        self.landmarks: Landmarks = self._map.begin() if landmarks is None else landmarks
+        self.landmarks: Landmarks = self._map.initial_landmarks() if landmarks is None else landmarks
         # If the user has given landmarks as dense rows, they set the number of features.
         if landmarks is None and self.landmarks.indices is None:
             self.n_features = self.landmarks.n_features
@@ -392,9 +404,9 @@ class LandmarkAccumulator(MappedAccumulator):
         errors of the inner accumulator. After an error nothing has changed.
         """
         check_rows(block)
-        self._width(block)
+        self._width_and_names_with(block)
         before = self.landmarks
-        self.landmarks = self._map.grown(before, block)
+        self.landmarks = self._map.add_landmarks_from_batch(before, block)
         try:
             super().add(block)
         except BaseException:
@@ -429,7 +441,7 @@ class LandmarkAccumulator(MappedAccumulator):
         """
         return super().freeze()._replace(landmarks=self.landmarks)
 
-    def _map_rows(self, block: Block, width: int) -> Rows:
+    def _map_rows(self, block: Block, n_features: int) -> Rows:
         return self._map.coordinates(self.landmarks, block.X)
 
 
@@ -441,8 +453,10 @@ class TableAccumulator(MappedAccumulator):
     the number of columns before the map.
     """
 
-    def __init__(self, spec: JsonDict, build: Callable[..., Accumulator], state: MappedState | None = None) -> None:
-        super().__init__(spec, build, state)
+    def __init__(
+        self, map_spec: JsonDict, build_inner: Callable[..., Accumulator], state: MappedState | None = None
+    ) -> None:
+        super().__init__(map_spec, build_inner, state)
         self.table = None if state is None else state.table
 
     def add(self, block: Block) -> None:
@@ -456,14 +470,14 @@ class TableAccumulator(MappedAccumulator):
         if not rows.rows:
             return
         if before is None and isinstance(self._map, Table) and self.scatter == "exact":
-            check_most_columns(self._map.encoding(), self._map.overrides(), rows.kinds, EXACT_WIDTH)
+            check_max_numeric_columns(self._map.encoding(), self._map.overrides(), rows.kinds, EXACT_WIDTH)
 
         # Map and learn the batch with the updated statistics. Restore the old ones after an error.
-        self.table = updated_statistics(self._map, before, rows)
+        self.table = update_statistics(self._map, before, rows)
         try:
             if before is None:
-                self._warn_of_diagonal(self.table)
-            self._for_each_part(block._replace(X=rows), lambda part: self.inner.add(self._map_part(part)))
+                self._warn_if_only_diagonal(self.table)
+            self._apply_to_row_parts(block._replace(X=rows), lambda part: self.inner.add(self._map_table_part(part)))
         except BaseException:
             self.table = before
             raise
@@ -471,16 +485,16 @@ class TableAccumulator(MappedAccumulator):
         self._names = self.table.names
         self.n_features = len(self._names)
 
-    def _warn_of_diagonal(self, table: TableState) -> None:
+    def _warn_if_only_diagonal(self, column_statistics: TableState) -> None:
         """Warn if only the diagonal of the scatter matrix is stored.
 
         The warning OnlyDiagonal is issued if scatter="auto" and the table may get too many mapped
         columns for a whole scatter matrix.
 
-        table: statistics of the columns after the first batch.
+        column_statistics: statistics of the columns after the first batch.
         """
         if isinstance(self._map, Table) and self.scatter == "auto":
-            reason = diagonal_reason(self._map.encoding(), table.columns)
+            reason = reason_for_diagonal_scatter(self._map.encoding(), column_statistics.columns)
             if reason:
                 warnings.warn(reason, OnlyDiagonal, stacklevel=2)
 
@@ -496,14 +510,14 @@ class TableAccumulator(MappedAccumulator):
         * Words of a row were weighted by document frequency. This does not happen with idf=False.
         """
         rows = raw_from_array(block.X, block.names)
-        if self.table is None or not is_mapping_fixed(self._map, self.table, rows):
+        if self.table is None or not is_mapping_independent_of_statistics(self._map, self.table, rows):
             raise CannotUnlearn(
                 "these rows have missing numbers or words, which were filled or weighed by the means and frequencies of "
                 "their time. Learn anew without them (a directory's models are), or take a constant impute (table), or "
                 "idf=False (text)."
             )
-        table = updated_statistics(self._map, self.table, rows, sign=-1)
-        self.inner.remove(self._map_part(block._replace(X=rows)), **options)
+        table = update_statistics(self._map, self.table, rows, sign=-1)
+        self.inner.remove(self._map_table_part(block._replace(X=rows)), **options)
         self.table = table
 
     @property
@@ -512,7 +526,7 @@ class TableAccumulator(MappedAccumulator):
 
         Then the statistics may still depend on rows that have been removed.
         """
-        return self.table is not None and depends_on_others(self._map, self.table)
+        return self.table is not None and learned_rows_depend_on_others(self._map, self.table)
 
     @property
     def table_names(self) -> tuple[str, ...]:
@@ -526,13 +540,13 @@ class TableAccumulator(MappedAccumulator):
         """
         inner = self.inner.freeze()
         return (
-            _mapped_state(inner, 0, self._spec, None)
+            _wrap_inner_state(inner, 0, self._spec, None)
             if self.table is None
-            else _table_mapped_state(inner, self._spec, self.table)
+            else _wrap_table_inner_state(inner, self._spec, self.table)
         )
 
-    def _row_parts(self, block: Block) -> list[slice]:
-        return table_parts(self._map, self.table or TableState(), block.X)
+    def _row_part_slices(self, block: Block) -> list[slice]:
+        return slices_within_memory_limit(self._map, self.table or TableState(), block.X)
 
     def _check(self, block: Block) -> None:
         """Do nothing, because rows of a table are checked earlier.
@@ -540,7 +554,7 @@ class TableAccumulator(MappedAccumulator):
         They are checked when the batch is converted to columns.
         """
 
-    def _map_part(self, block: Block) -> Block:
+    def _map_table_part(self, block: Block) -> Block:
         """Return the mapped rows of one part of a batch.
 
         The field `width_stated` is True if the mapped rows always have few enough columns for a
@@ -548,21 +562,32 @@ class TableAccumulator(MappedAccumulator):
         whole matrix.
         """
         table = self.table or TableState()
-        stated = max_columns(self._map.encoding(), table.columns) <= EXACT_WIDTH
+        stated = max_numeric_columns(self._map.encoding(), table.columns) <= EXACT_WIDTH
         hashes = block.hashes
         if self.folds and hashes is None:
-            hashes = table_hashes(encoded_columns(table, block.X), block.y, block.rows)
-        X = mapped_rows(self._map, table, block.X)
+            hashes = table_row_hashes(convert_encoded_columns(table, block.X), block.y, block.rows)
+        X = map_table_rows(self._map, table, block.X)
         return block._replace(X=X, names=None, width_stated=stated, checked=True, hashes=hashes)
 
 
-def _table_mapped_state(inner: State, spec: str, table: TableState) -> MappedState:
-    return _mapped_state(inner, len(table.columns), spec, table.names)._replace(table=table)
+def _wrap_table_inner_state(inner: State, map_spec: str, column_statistics: TableState) -> MappedState:
+    return _wrap_inner_state(inner, len(column_statistics.columns), map_spec, column_statistics.names)._replace(
+        table=column_statistics
+    )
 
 
-def _mapped_state(inner: State, width: int, spec: str, names: tuple[str, ...] | None) -> MappedState:
+def _wrap_inner_state(
+    inner: State, n_features: int, map_spec: str, column_names: tuple[str, ...] | None
+) -> MappedState:
     return MappedState(
-        inner.rows, inner.rows_skipped, width, inner.target_kind, tuple(inner.labels), spec, names, inner
+        inner.rows,
+        inner.rows_skipped,
+        n_features,
+        inner.target_kind,
+        tuple(inner.labels),
+        map_spec,
+        column_names,
+        inner,
     )
 
 
@@ -577,4 +602,4 @@ for kind in (
     CrossValidation,
     ComponentSpread,
 ):
-    nested_state(kind)
+    register_nested_state(kind)

@@ -127,7 +127,7 @@ class Accumulator(Protocol):
         ...
 
     @property
-    def labels_left(self) -> tuple[Label, ...]:
+    def remaining_labels(self) -> tuple[Label, ...]:
         """Labels that rows still have after all unlearning."""
         ...
 
@@ -219,7 +219,7 @@ class AccumulatorBase:
         return self
 
     @property
-    def labels_left(self) -> tuple[Label, ...]:
+    def remaining_labels(self) -> tuple[Label, ...]:
         """Labels of the remaining rows, in order of first appearance.
 
         A label that only unlearned rows had is not included. If rows are not counted by label, all
@@ -244,66 +244,70 @@ def pack(state: Packable) -> tuple[dict[str, np.ndarray], JsonDict]:
     The arrays are C-ordered. `unpack` converts arrays and description back to an equal state.
     """
     arrays: dict[str, np.ndarray] = {}
-    return arrays, _describe(state, "", arrays)
+    return arrays, _describe_and_collect_arrays(state, "", arrays)
 
 
-def unpack(kind: type[Packed], arrays: dict[str, np.ndarray], description: JsonDict) -> Packed:
+def unpack(state_class: type[Packed], arrays: dict[str, np.ndarray], description: JsonDict) -> Packed:
     """Return the state that `pack` converted to arrays and a description.
 
     Raises DamagedFile if the arrays belong to another state. A description that was not returned
     by `pack` may raise any error.
 
-    kind: class of the state. (The description names the classes of nested states.)
+    state_class: class of the state. (The description names the classes of nested states.)
     """
-    state: Packed = _restore(kind, "", arrays, description)
+    state: Packed = _restore_state(state_class, "", arrays, description)
     state.check()
     return state
 
 
-def _describe(state: Any, prefix: str, arrays: dict[str, np.ndarray]) -> JsonDict:
+def _describe_and_collect_arrays(state: Any, name_prefix: str, arrays: dict[str, np.ndarray]) -> JsonDict:
     """Return the description of a state, and add its arrays to `arrays`.
 
-    prefix: start of the names of the state's arrays. For a nested state, the path of its field.
+    name_prefix: start of the names of the state's arrays. For a nested state, the path of its
+        field.
     """
     fields: JsonDict = {}
     for name, value in zip(state._fields, state, strict=True):
-        key = f"{prefix}{name}"
+        key = f"{name_prefix}{name}"
 
         if isinstance(value, np.ndarray):
             arrays[key] = np.ascontiguousarray(value)
             fields[name] = {"array": key, "shape": list(value.shape)}
         elif hasattr(value, "_fields"):
-            fields[name] = {"state": _describe(value, f"{key}.", arrays), "class": type(value).__name__}
+            fields[name] = {
+                "state": _describe_and_collect_arrays(value, f"{key}.", arrays),
+                "class": type(value).__name__,
+            }
         elif isinstance(value, tuple) and value and all(hasattr(part, "_fields") for part in value):
-            parts = [_describe(part, f"{key}.{i}.", arrays) for i, part in enumerate(value)]
+            parts = [_describe_and_collect_arrays(part, f"{key}.{i}.", arrays) for i, part in enumerate(value)]
             fields[name] = {"states": parts, "class": type(value[0]).__name__}
         elif isinstance(value, tuple):
-            fields[name] = {"tuple": _plain(value)}
+            fields[name] = {"tuple": _to_json_value(value)}
         else:
             fields[name] = value.item() if isinstance(value, np.generic) else value
     return fields
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_plain(v) for v in value]
+        return [_to_json_value(v) for v in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _nested(value: Any) -> Any:
-    return tuple(_nested(v) for v in value) if isinstance(value, list) else value
+def _lists_to_tuples(value: Any) -> Any:
+    return tuple(_lists_to_tuples(v) for v in value) if isinstance(value, list) else value
 
 
-def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: JsonDict) -> Any:
-    """Return the state that `_describe` described.
+def _restore_state(state_class: Any, prefix: str, arrays: dict[str, np.ndarray], description: JsonDict) -> Any:
+    """Return the state that `_describe_and_collect_arrays` described.
 
-    kind: class of the state.
+    state_class: class of the state.
     prefix: start of the names of the state's arrays. For a nested state, the path of its field.
-    fields: the description.
+    description: the description.
     """
     values: dict[str, Any] = {}
-    for name, value in fields.items():
-        if name not in kind._fields:
+    for name, value in description.items():
+        if name not in state_class._fields:
             # An earlier version of the class had this field. Ignore it.
             continue
         if not isinstance(value, dict):
@@ -311,17 +315,17 @@ def _restore(kind: Any, prefix: str, arrays: dict[str, np.ndarray], fields: Json
         elif "array" in value:
             values[name] = arrays[value["array"]].reshape(value["shape"])
         elif "state" in value:
-            values[name] = _restore(STATES[value["class"]], f"{prefix}{name}.", arrays, value["state"])
+            values[name] = _restore_state(STATES[value["class"]], f"{prefix}{name}.", arrays, value["state"])
         elif "states" in value:
             kind_of = STATES[value["class"]]
             values[name] = tuple(
-                _restore(kind_of, f"{prefix}{name}.{i}.", arrays, v) for i, v in enumerate(value["states"])
+                _restore_state(kind_of, f"{prefix}{name}.{i}.", arrays, v) for i, v in enumerate(value["states"])
             )
         else:
-            values[name] = _nested(value["tuple"])
+            values[name] = _lists_to_tuples(value["tuple"])
 
     # A damaged file may have values of other types than the class declares.
-    restored = kind(**values)
+    restored = state_class(**values)
     check_field_types(restored)
     return restored
 
@@ -330,17 +334,17 @@ STATES: dict[str, Any] = {}
 """Classes of nested states, by name. Nested states are fields of other states."""
 
 
-def nested_state(kind: type) -> type:
+def register_nested_state(state_class: type) -> type:
     """Register a class whose states may be nested in others.
 
     A nested state is a field of another state. This function is used as a class decorator.
     """
-    STATES[kind.__name__] = kind
-    return kind
+    STATES[state_class.__name__] = state_class
+    return state_class
 
 
 class Absent(NamedTuple):
     """Value of a state's field in which nothing is stored."""
 
 
-nested_state(Absent)
+register_nested_state(Absent)

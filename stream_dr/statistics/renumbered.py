@@ -30,29 +30,31 @@ _AXES: dict[type, dict[str, tuple[int, ...]]] = {
 """Axes of arrays that run over features, by class and by field of the class."""
 
 
-def renumber_features(state: Any, new_index: np.ndarray, width: int) -> Any:
+def renumber_features(state: Any, new_index: np.ndarray, n_features: int) -> Any:
     """Return a copy of the state with renumbered features.
 
     Raises CannotMerge if the state's class is not supported.
 
     new_index: (features,) int64, the new number of each feature.
-    width: number of features of the result.
+    n_features: number of features of the result.
     """
     # States that consist of other states.
     if isinstance(state, MomentState):
         parts = {
-            name: renumber_features(getattr(state, name), new_index, width)
+            name: renumber_features(getattr(state, name), new_index, n_features)
             for name in ("features", "class_scatter", "label_sets")
         }
-        return state._replace(n_features=width, largest=renumber_features(state.largest, new_index, width), **parts)
+        return state._replace(
+            n_features=n_features, largest=renumber_features(state.largest, new_index, n_features), **parts
+        )
     if isinstance(state, FoldedState):
-        return state._replace(parts=tuple(renumber_features(part, new_index, width) for part in state.parts))
+        return state._replace(parts=tuple(renumber_features(part, new_index, n_features) for part in state.parts))
     if isinstance(state, Absent):
         return state
     if isinstance(state, Reservoir):
-        return _reservoir(state, new_index, width)
+        return _renumber_reservoir(state, new_index, n_features)
     if isinstance(state, LabelSets):
-        return state.renumbered(new_index, width)
+        return state.renumbered(new_index, n_features)
 
     # States whose fields are arrays.
     axes = _AXES.get(type(state))
@@ -60,39 +62,39 @@ def renumber_features(state: Any, new_index: np.ndarray, width: int) -> Any:
         raise CannotMerge(
             f"a {type(state).__name__} of other columns cannot be merged: learn both with the same first rows."
         )
-    fields = {name: _placed(getattr(state, name), of, new_index, width) for name, of in axes.items()}
-    return state._replace(**fields, **({"n_features": width} if isinstance(state, FeatureCounts) else {}))
+    fields = {name: _renumber_axes(getattr(state, name), of, new_index, n_features) for name, of in axes.items()}
+    return state._replace(**fields, **({"n_features": n_features} if isinstance(state, FeatureCounts) else {}))
 
 
-def _placed(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarray, width: int) -> np.ndarray:
+def _renumber_axes(array: np.ndarray, axes: tuple[int, ...], new_index: np.ndarray, n_features: int) -> np.ndarray:
     """Return a copy of the array with renumbered features.
 
     An empty array is returned unchanged.
 
     axes: axes of the array that run over features.
     new_index: (features,) new number of each feature.
-    width: number of features of the result.
+    n_features: number of features of the result.
     """
     if any(array.shape[i] == 0 for i in axes):
         return array
-    out = np.zeros(tuple(width if i in axes else n for i, n in enumerate(array.shape)), array.dtype)
+    out = np.zeros(tuple(n_features if i in axes else n for i, n in enumerate(array.shape)), array.dtype)
     places = [new_index[: array.shape[i]] if i in axes else np.arange(array.shape[i]) for i in range(array.ndim)]
     out[np.ix_(*places)] = array
     return out
 
 
-def _reservoir(state: Reservoir, new_index: np.ndarray, width: int) -> Reservoir:
+def _renumber_reservoir(state: Reservoir, new_index: np.ndarray, n_features: int) -> Reservoir:
     """Return a copy of a sample with renumbered features.
 
     Dense rows do not change. (Only rows of tables are renumbered, and rows of tables are CSR.)
 
     new_index: (features,) new number of each feature.
-    width: number of features of the result.
+    n_features: number of features of the result.
     """
     if not state.rows or state.indices is None:
-        return state._replace(n_features=width)
+        return state._replace(n_features=n_features)
     rows = state.kept.copy()
     rows.indices = new_index[rows.indices].astype(np.int32)
     rows.has_sorted_indices = False
     rows.sort_indices()
-    return state._replace(n_features=width, values=rows.data, indices=rows.indices, indptr=rows.indptr)
+    return state._replace(n_features=n_features, values=rows.data, indices=rows.indices, indptr=rows.indptr)

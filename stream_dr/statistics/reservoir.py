@@ -37,11 +37,11 @@ from stream_dr.checks import (
     field_error,
 )
 from stream_dr.errors import CannotMerge, width_mismatch
-from stream_dr.feature_maps.draws import open_uniforms
+from stream_dr.feature_maps.draws import draw_uniforms
 from stream_dr.rows.block import Block, Rows, check_rows
 from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import check_label_type, labelled_rows, refuse_kind
+from stream_dr.targets.targets import check_label_type, drop_rows_without_target, raise_unsupported_kind
 
 ROW_DRAW, MERGE_DRAW = 11, 12
 """Numbers that distinguish two sequences of random numbers.
@@ -128,43 +128,43 @@ class Reservoir(NamedTuple):
             return self.values
         return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), self.n_features))
 
-    def merge(self, other: "Reservoir") -> "Reservoir":
-        """Return a sample of the streams of `self` and `other` together.
+    def merge(self, later: "Reservoir") -> "Reservoir":
+        """Return a sample of the streams of `self` and `later` together.
 
-        In the result, the rows of `other` come after the rows of `self`. Raises CannotMerge, or
+        In the result, the rows of `later` come after the rows of `self`. Raises CannotMerge, or
         InvalidTargets if the labels differ in type. Costs O(capacity · features).
         """
-        if self.capacity != other.capacity:
+        if self.capacity != later.capacity:
             raise CannotMerge("reservoirs of different capacity cannot be merged; start both with the same.")
-        if not other.rows:
-            return self._replace(rows_skipped=self.rows_skipped + other.rows_skipped)
+        if not later.rows:
+            return self._replace(rows_skipped=self.rows_skipped + later.rows_skipped)
         if not self.rows:
-            return other._replace(rows_skipped=self.rows_skipped + other.rows_skipped)
-        check_label_type(self.labels, other.labels)
+            return later._replace(rows_skipped=self.rows_skipped + later.rows_skipped)
+        check_label_type(self.labels, later.labels)
 
         # Keys of weighted rows can be compared. Other rows get new keys.
-        labels = tuple(dict.fromkeys((*self.labels, *other.labels)))
-        mine, theirs = (self.keys, other.keys) if self.weighted or other.weighted else _fresh_keys(self, other)
+        labels = tuple(dict.fromkeys((*self.labels, *later.labels)))
+        mine, theirs = (self.keys, later.keys) if self.weighted or later.weighted else _draw_merge_keys(self, later)
 
         # The rows with the smallest keys are the merged sample, in the order of the streams.
         keys = np.concatenate([mine, theirs])
         best = np.sort(np.argsort(keys, kind="stable")[: self.capacity])
-        rows = _all_rows(self, other)[best]
-        codes = np.concatenate([self.codes, _recode(other.codes, other.labels, labels)])
-        numbers = np.concatenate([self.numbers, other.numbers + self.rows])
+        rows = _stacked_sample_rows(self, later)[best]
+        codes = np.concatenate([self.codes, _recode_labels(later.codes, later.labels, labels)])
+        numbers = np.concatenate([self.numbers, later.numbers + self.rows])
         return Reservoir(
-            self.rows + other.rows,
-            self.rows_skipped + other.rows_skipped,
+            self.rows + later.rows,
+            self.rows_skipped + later.rows_skipped,
             rows.shape[1],
-            self.target_kind or other.target_kind,
+            self.target_kind or later.target_kind,
             labels,
             self.capacity,
             self.seed,
-            self.weighted or other.weighted,
+            self.weighted or later.weighted,
             numbers[best],
             keys[best],
             codes[best],
-            *_parts(rows),
+            *_to_reservoir_fields(rows),
         )
 
 
@@ -210,16 +210,16 @@ class ReservoirAccumulator(AccumulatorBase):
         Raises WidthMismatch, TargetKindMismatch, InvalidTargets, InvalidIndex or NotFinite.
         """
         check_rows(block)
-        block, skipped = labelled_rows(block) if self.keep_labels == "all" else (block, 0)
-        self._check(block)
+        block, skipped = drop_rows_without_target(block) if self.keep_labels == "all" else (block, 0)
+        self._check_block_fits(block)
         self.n_features = max(self.n_features, block.features)
         if not self.rows:
             none = np.zeros((0, self.n_features))
             self._rows = sp.csr_matrix(none) if block.sparse else none
-        codes = self._learn_labels(block)
+        codes = self._add_labels_and_encode(block)
         if block.rows:
             self.seed = self.seed if self.rows else _stream_seed(self.seed, block.X[:1])
-            self._offer(block, codes)
+            self._put_rows_into_sample(block, codes)
         self.rows += block.rows
         self.rows_skipped += skipped
 
@@ -241,20 +241,20 @@ class ReservoirAccumulator(AccumulatorBase):
             self._numbers[order],
             self._keys[order],
             self._codes[order],
-            *_parts(self._rows[order]),
+            *_to_reservoir_fields(self._rows[order]),
         )
 
-    def _check(self, block: Block) -> None:
+    def _check_block_fits(self, block: Block) -> None:
         fixed = self.rows and not (block.sparse and sp.issparse(self._rows))
         wider = block.features > self.n_features if block.sparse else block.features != self.n_features
         if fixed and wider:
             raise width_mismatch(block.features, self.n_features)
         if self.keep_labels != "no" and block.y is not None:
             if block.y.kind != "class":
-                refuse_kind(block.y.kind, ("class",))
+                raise_unsupported_kind(block.y.kind, ("class",))
             check_label_type(self.labels, block.y.labels)
 
-    def _learn_labels(self, block: Block) -> np.ndarray:
+    def _add_labels_and_encode(self, block: Block) -> np.ndarray:
         """Add new labels to self.labels, and return the rows' labels.
 
         The result (rows,) has the index of each row's label in self.labels. All indices are −1 if
@@ -264,17 +264,17 @@ class ReservoirAccumulator(AccumulatorBase):
             return np.full(block.rows, -1, dtype=np.int32)
         self.target_kind = "class"
         self.labels = tuple(dict.fromkeys((*self.labels, *block.y.labels)))
-        return _recode(block.y.codes, block.y.labels, self.labels)
+        return _recode_labels(block.y.codes, block.y.labels, self.labels)
 
-    def _offer(self, block: Block, codes: np.ndarray) -> None:
+    def _put_rows_into_sample(self, block: Block, label_codes: np.ndarray) -> None:
         """Put the rows with the smallest random keys into the sample.
 
         Rows of the batch with smaller keys replace sampled rows with larger keys.
 
-        codes: (rows,) label of each row of the batch, as an index into self.labels.
+        label_codes: (rows,) label of each row of the batch, as an index into self.labels.
         """
         # Draw the key of each row of the batch.
-        draws = -np.log(open_uniforms(self.seed, ROW_DRAW, self.rows, block.rows)[:, 0])
+        draws = -np.log(draw_uniforms(self.seed, ROW_DRAW, self.rows, block.rows)[:, 0])
         if block.weights is not None:
             self._weighted = self._weighted or bool(np.any(block.weights != 1.0))
             with np.errstate(divide="ignore", over="ignore"):
@@ -289,27 +289,27 @@ class ReservoirAccumulator(AccumulatorBase):
         # Copy rows of the batch only if they enter the sample.
         new = offered[best[best >= sampled] - sampled]
         if len(new):
-            self._rows = _stack_rows(self._rows[best[best < sampled]], block.X[new], self.n_features)
+            self._rows = _stack_rows_as_float64(self._rows[best[best < sampled]], block.X[new], self.n_features)
         self._keys = keys[best]
         self._numbers = np.concatenate([self._numbers, self.rows + offered])[best]
-        self._codes = np.concatenate([self._codes, codes[offered]])[best]
+        self._codes = np.concatenate([self._codes, label_codes[offered]])[best]
 
 
-def _stream_seed(seed: int, first: Rows) -> int:
+def _stream_seed(user_seed: int, first_row: Rows) -> int:
     """Return the seed of a stream's random numbers.
 
     The seed is a hash of the user's seed and of the nonzero values of the first row. The values
     are sorted, so the order of the features does not matter.
 
-    first: (1, features), dense or CSR.
+    first_row: (1, features), dense or CSR.
     """
-    values = first.data if sp.issparse(first) else first[0]
-    digest = hashlib.sha256(str(seed).encode())
+    values = first_row.data if sp.issparse(first_row) else first_row[0]
+    digest = hashlib.sha256(str(user_seed).encode())
     digest.update(np.sort(values[values != 0]).astype("<f8").tobytes())
     return int.from_bytes(digest.digest()[:8], "little") >> 1
 
 
-def _fresh_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:
+def _draw_merge_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:
     """Return new random keys of sample a, and of sample b.
 
     If a sample was drawn from N rows, its new keys are the smallest of N exponential random
@@ -319,46 +319,48 @@ def _fresh_keys(a: Reservoir, b: Reservoir) -> tuple[np.ndarray, np.ndarray]:
     drawn = []
     for side, state in enumerate((a, b)):
         n = len(state.numbers)
-        u = open_uniforms(a.seed ^ (a.rows << 20) ^ (b.rows << 1) ^ side, MERGE_DRAW, 0, n, 2)
+        u = draw_uniforms(a.seed ^ (a.rows << 20) ^ (b.rows << 1) ^ side, MERGE_DRAW, 0, n, 2)
         ordered = np.cumsum(-np.log(u[:, 0]) / (state.rows - np.arange(n)))
         drawn.append(ordered[np.argsort(u[:, 1])])
     return drawn[0], drawn[1]
 
 
-def _recode(codes: np.ndarray, old: tuple[Label, ...], new: tuple[Label, ...]) -> np.ndarray:
-    """Return label indices that point into `new` instead of `old`.
+def _recode_labels(codes: np.ndarray, old_labels: tuple[Label, ...], new_labels: tuple[Label, ...]) -> np.ndarray:
+    """Return label indices that point into `new_labels` instead of `old_labels`.
 
     The index −1 (no label) does not change.
 
-    codes: indices into `old`.
-    old: labels before.
-    new: labels that include all labels of `old`.
+    codes: indices into `old_labels`.
+    old_labels: labels before.
+    new_labels: labels that include all labels of `old_labels`.
     """
-    places = {label: at for at, label in enumerate(new)}
-    table = np.asarray([*(places[label] for label in old), -1], dtype=np.int32)
+    places = {label: at for at, label in enumerate(new_labels)}
+    table = np.asarray([*(places[label] for label in old_labels), -1], dtype=np.int32)
     return table[codes]
 
 
-def _stack_rows(a: Rows, b: Rows, width: int) -> Rows:
+def _stack_rows_as_float64(upper: Rows, lower: Rows, n_features: int) -> Rows:
     """Return the rows of a, followed by the rows of b.
 
     The result is float64. It is CSR if a is CSR.
 
-    width: number of features of the result.
+    n_features: number of features of the result.
     """
-    if sp.issparse(a):
-        return sp.vstack([_widen(a, width), _widen(b, width)], format="csr", dtype=np.float64)
-    below = np.zeros((b.shape[0], width))
-    below[:, : b.shape[1]] = b.toarray() if sp.issparse(b) else b
-    return np.vstack([a, below])
+    if sp.issparse(upper):
+        return sp.vstack(
+            [_widened_csr(upper, n_features), _widened_csr(lower, n_features)], format="csr", dtype=np.float64
+        )
+    below = np.zeros((lower.shape[0], n_features))
+    below[:, : lower.shape[1]] = lower.toarray() if sp.issparse(lower) else lower
+    return np.vstack([upper, below])
 
 
-def _widen(X: Rows, width: int) -> sp.csr_matrix:
+def _widened_csr(X: Rows, n_features: int) -> sp.csr_matrix:
     X = sp.csr_matrix(X)
-    return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
+    return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], n_features))
 
 
-def _all_rows(a: Reservoir, b: Reservoir) -> Rows:
+def _stacked_sample_rows(a: Reservoir, b: Reservoir) -> Rows:
     """Return the rows of sample a, followed by the rows of sample b.
 
     The result is CSR if a or b has CSR rows. Raises CannotMerge if a and b have dense rows with
@@ -367,10 +369,10 @@ def _all_rows(a: Reservoir, b: Reservoir) -> Rows:
     if a.indices is None and b.indices is None and a.n_features != b.n_features:
         raise CannotMerge(f"states of {a.n_features} and {b.n_features} features cannot be merged.")
     first = a.kept if b.indices is None else sp.csr_matrix(a.kept)
-    return _stack_rows(first, b.kept, max(a.n_features, b.n_features))
+    return _stack_rows_as_float64(first, b.kept, max(a.n_features, b.n_features))
 
 
-def _parts(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+def _to_reservoir_fields(rows: Rows) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Return the fields `values`, `indices` and `indptr` of a Reservoir.
 
     rows: (sampled, features) rows of the sample, dense or CSR.

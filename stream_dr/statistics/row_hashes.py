@@ -35,89 +35,93 @@ _TARGET = np.uint64(0x9E3779B97F4A7C15)
 """Number that is mixed into a target's hash, so that equal values of rows and targets differ."""
 
 
-def mix(x: np.ndarray) -> np.ndarray:
+def mix(numbers: np.ndarray) -> np.ndarray:
     """Return numbers with mixed bits, by splitmix64's last step.
 
-    x: uint64 numbers.
+    numbers: uint64 numbers.
     """
-    x = (x ^ (x >> _SHIFTS[0])) * _FACTORS[0]
-    x = (x ^ (x >> _SHIFTS[1])) * _FACTORS[1]
-    return x ^ (x >> _SHIFTS[2])
+    numbers = (numbers ^ (numbers >> _SHIFTS[0])) * _FACTORS[0]
+    numbers = (numbers ^ (numbers >> _SHIFTS[1])) * _FACTORS[1]
+    return numbers ^ (numbers >> _SHIFTS[2])
 
 
 _mix = compiled(inline="always")(mix)
 
 
 @compiled()
-def _add_dense(bits: np.ndarray, keys: np.ndarray, out: np.ndarray) -> None:
-    """Add the hashes of dense rows to `out` (rows,) uint64.
+def _add_dense_row_hashes(float32_bits: np.ndarray, column_keys: np.ndarray, hashes: np.ndarray) -> None:
+    """Add the hashes of dense rows to `hashes` (rows,) uint64.
 
-    bits: (rows, columns) uint32, the bits of the float32 values.
-    keys: (columns,) uint64, the mixed number of each column.
+    float32_bits: (rows, columns) uint32, the bits of the float32 values.
+    column_keys: (columns,) uint64, the mixed number of each column.
     """
-    for i in range(bits.shape[0]):
-        total = out[i]
-        for j in range(bits.shape[1]):
+    for i in range(float32_bits.shape[0]):
+        total = hashes[i]
+        for j in range(float32_bits.shape[1]):
             # The value is not 0 if any bit other than the sign bit is set.
-            if bits[i, j] & np.uint32(0x7FFFFFFF):
-                total += _mix(np.uint64(bits[i, j]) ^ keys[j])
-        out[i] = total
+            if float32_bits[i, j] & np.uint32(0x7FFFFFFF):
+                total += _mix(np.uint64(float32_bits[i, j]) ^ column_keys[j])
+        hashes[i] = total
 
 
 @compiled()
-def _add_sparse(bits: np.ndarray, indices: np.ndarray, indptr: np.ndarray, keys: np.ndarray, out: np.ndarray) -> None:
-    """Add the hashes of CSR rows to `out` (rows,) uint64.
+def _add_sparse_row_hashes(
+    float32_bits: np.ndarray, indices: np.ndarray, indptr: np.ndarray, column_keys: np.ndarray, hashes: np.ndarray
+) -> None:
+    """Add the hashes of CSR rows to `hashes` (rows,) uint64.
 
-    bits: (entries,) uint32, the bits of the float32 values.
+    float32_bits: (entries,) uint32, the bits of the float32 values.
     indices, indptr: as in scipy's CSR matrices.
-    keys: (columns,) uint64, the mixed number of each column. Empty if a column is hashed by its
-        index, not by its name.
+    column_keys: (columns,) uint64, the mixed number of each column. Empty if a column is hashed by
+        its index, not by its name.
     """
     for i in range(len(indptr) - 1):
-        total = out[i]
+        total = hashes[i]
         for at in range(indptr[i], indptr[i + 1]):
-            if bits[at] & np.uint32(0x7FFFFFFF):
-                key = keys[indices[at]] if len(keys) else _mix(np.uint64(indices[at]))
-                total += _mix(np.uint64(bits[at]) ^ key)
-        out[i] = total
+            if float32_bits[at] & np.uint32(0x7FFFFFFF):
+                key = column_keys[indices[at]] if len(column_keys) else _mix(np.uint64(indices[at]))
+                total += _mix(np.uint64(float32_bits[at]) ^ key)
+        hashes[i] = total
 
 
-def row_hashes(block: Block, by_name: bool = False) -> np.ndarray:
+def row_hashes(block: Block, hash_column_names: bool = False) -> np.ndarray:
     """Return a hash of each row of numbers and its target.
 
     The result is (rows,) uint64.
 
-    by_name: True if a feature map finds columns by name. A column is then hashed by its name, not
-        by its index.
+    hash_column_names: True if a feature map finds columns by name. A column is then hashed by its
+        name, not by its index.
     """
     out = np.zeros(block.rows, dtype=np.uint64)
-    named = by_name and block.names is not None
+    named = hash_column_names and block.names is not None
     keys = mix(text_hashes(block.names or ())) if named else np.zeros(0, dtype=np.uint64)
     if block.sparse:
         X = block.X
-        _add_sparse(_bits(X.data), readonly(X.indices), readonly(X.indptr), keys, out)
+        _add_sparse_row_hashes(_float32_bits(X.data), readonly(X.indices), readonly(X.indptr), keys, out)
     else:
-        _add_dense(_bits(block.X), keys if named else _index_keys(block.features), out)
+        _add_dense_row_hashes(_float32_bits(block.X), keys if named else _column_index_keys(block.features), out)
     return mix(out + target_hashes(block.y, block.rows))
 
 
-def table_hashes(columns: Iterable[tuple[str, RawColumn]], y: Targets | None, rows: int) -> np.ndarray:
+def table_row_hashes(
+    named_columns: Iterable[tuple[str, RawColumn]], targets: Targets | None, n_rows: int
+) -> np.ndarray:
     """Return a hash of each row of a table and its target.
 
     The result is (rows,) uint64. Missing values add nothing to a hash.
 
-    columns: name and values of each column that the feature map encodes.
-    y: targets of the rows, or None.
-    rows: number of rows.
+    named_columns: name and values of each column that the feature map encodes.
+    targets: targets of the rows, or None.
+    n_rows: number of rows.
     """
-    out = np.zeros(rows, dtype=np.uint64)
-    for name, column in columns:
+    out = np.zeros(n_rows, dtype=np.uint64)
+    for name, column in named_columns:
         key = mix(text_hashes([name]))
         if column.kind != "text":
-            _add_dense(_bits(np.nan_to_num(column.values)[:, None]), key, out)
+            _add_dense_row_hashes(_float32_bits(np.nan_to_num(column.values)[:, None]), key, out)
         elif column.labels:
             out += np.where(column.missing, np.uint64(0), mix(text_hashes(column.labels) ^ key)[column.values])
-    return mix(out + target_hashes(y, rows))
+    return mix(out + target_hashes(targets, n_rows))
 
 
 def group_hashes(groups: Iterable[object]) -> np.ndarray:
@@ -138,26 +142,28 @@ def group_hashes(groups: Iterable[object]) -> np.ndarray:
     return mix(text_hashes(map(str, whole)))
 
 
-def target_hashes(y: Targets | None, rows: int) -> np.ndarray:
+def target_hashes(targets: Targets | None, n_rows: int) -> np.ndarray:
     """Return a hash of each row's target.
 
     The result is (rows,) uint64. It is 0 for rows without a target.
 
-    y: targets of the rows, or None.
-    rows: number of rows.
+    targets: targets of the rows, or None.
+    n_rows: number of rows.
     """
-    if y is None:
-        return np.zeros(rows, dtype=np.uint64)
-    sums = np.zeros(rows, dtype=np.uint64)
-    if y.values is not None:
-        _add_dense(_bits(y.values), _index_keys(y.values.shape[1]), sums)
-    elif y.labels:
-        codes = text_hashes(str(int(label)) if isinstance(label, int) else str(label) for label in y.labels)[y.codes]
+    if targets is None:
+        return np.zeros(n_rows, dtype=np.uint64)
+    sums = np.zeros(n_rows, dtype=np.uint64)
+    if targets.values is not None:
+        _add_dense_row_hashes(_float32_bits(targets.values), _column_index_keys(targets.values.shape[1]), sums)
+    elif targets.labels:
+        codes = text_hashes(str(int(label)) if isinstance(label, int) else str(label) for label in targets.labels)[
+            targets.codes
+        ]
         # The sum of a row's labels is a difference of running sums, modulo 2⁶⁴.
         running = np.concatenate((np.zeros(1, dtype=np.uint64), np.cumsum(codes, dtype=np.uint64)))
-        sums = codes if y.indptr is None else running[y.indptr[1:]] - running[y.indptr[:-1]]
+        sums = codes if targets.indptr is None else running[targets.indptr[1:]] - running[targets.indptr[:-1]]
     hashes = mix(sums ^ _TARGET)
-    return hashes if y.present is None else np.where(y.present, hashes, np.uint64(0))
+    return hashes if targets.present is None else np.where(targets.present, hashes, np.uint64(0))
 
 
 def text_hashes(texts: Iterable[str]) -> np.ndarray:
@@ -168,7 +174,7 @@ def text_hashes(texts: Iterable[str]) -> np.ndarray:
     return np.array([xxhash.xxh64_intdigest(text.encode("utf-8", "surrogatepass")) for text in texts], dtype=np.uint64)
 
 
-def _bits(values: np.ndarray) -> np.ndarray:
+def _float32_bits(values: np.ndarray) -> np.ndarray:
     """Return the bits of values as float32 numbers.
 
     The result is uint32 and has the shape of `values`.
@@ -177,5 +183,5 @@ def _bits(values: np.ndarray) -> np.ndarray:
         return readonly(np.ascontiguousarray(values, dtype=np.float32).view(np.uint32))
 
 
-def _index_keys(columns: int) -> np.ndarray:
-    return mix(np.arange(columns, dtype=np.uint64))
+def _column_index_keys(n_columns: int) -> np.ndarray:
+    return mix(np.arange(n_columns, dtype=np.uint64))

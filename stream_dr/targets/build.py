@@ -13,13 +13,13 @@ def build_targets(y: Form, kind: TargetsKind) -> Targets:
 
     y: a list of label collections, or an array (rows, k) or (rows,), as `normalise_targets`
         returns it.
-    kind: kind of y ("class", "multilabel" or "continuous"), as `targets_kind` returns it.
+    kind: kind of y ("class", "multilabel" or "continuous"), as `infer_targets_kind` returns it.
     """
     # Forms in which every row has a target, or in which a list shows the rows without a target.
     if isinstance(y, list):
         return multilabel_targets(y)
     if y.ndim == 2:
-        return continuous_targets(y) if kind == "continuous" else _from_indicator(y)
+        return continuous_targets(y) if kind == "continuous" else _targets_from_indicator(y)
     if y.dtype.kind != "f" and kind == "class":
         return class_targets(y)
 
@@ -35,7 +35,7 @@ def build_targets(y: Form, kind: TargetsKind) -> Targets:
     return targets if present.all() else targets._replace(present=present)
 
 
-def _from_indicator(y: np.ndarray) -> Targets:
+def _targets_from_indicator(y: np.ndarray) -> Targets:
     """Convert an indicator array to Targets of kind "multilabel".
 
     The labels are the numbers of the columns.

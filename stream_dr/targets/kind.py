@@ -17,62 +17,65 @@ import numpy as np
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
 from stream_dr.rows.interfaces import Shaped
 from stream_dr.rows.raw_rows import LARGEST
-from stream_dr.targets.label_codes import check_exact
-from stream_dr.targets.normalise import Form, is_text
-from stream_dr.targets.targets import KINDS, Targets, TargetsKind, refuse_kind
+from stream_dr.targets.label_codes import check_float_labels_exact
+from stream_dr.targets.normalise import Form, has_strings
+from stream_dr.targets.targets import KINDS, Targets, TargetsKind, raise_unsupported_kind
 
 
-def decided_kind(target: str, known: str | None) -> str | None:
+def reconcile_target_kind(requested_kind: str, earlier_kind: str | None) -> str | None:
     """Return the kind decided by the caller or by earlier batches.
 
     Returns None if neither the caller nor earlier batches have decided. Raises TargetKindMismatch
     if the two decisions differ.
 
-    target: kind that the caller passed, one of KINDS, or "auto" for no decision.
-    known: kind of the targets of earlier batches, or None.
+    requested_kind: kind that the caller passed, one of KINDS, or "auto" for no decision.
+    earlier_kind: kind of the targets of earlier batches, or None.
     """
-    if target != "auto" and known in KINDS and known != target:
+    if requested_kind != "auto" and earlier_kind in KINDS and earlier_kind != requested_kind:
         raise TargetKindMismatch(
-            f"target={target!r} was given; rows so far had {known} targets. Pass those with target={known!r}, or start anew."
+            f"target={requested_kind!r} was given; rows so far had {earlier_kind} targets. Pass those with "
+            f"target={earlier_kind!r}, or start anew."
         )
-    return known or (None if target == "auto" else target)
+    return earlier_kind or (None if requested_kind == "auto" else requested_kind)
 
 
-def targets_kind(y: Form, kinds: Sequence[str], decided: str | None) -> TargetsKind:
+def infer_targets_kind(y: Form, allowed_kinds: Sequence[str], settled_kind: str | None) -> TargetsKind:
     """Return the kind of the targets y ("class", "multilabel" or "continuous").
 
     Raises InvalidTargets if y has a form that no kind has. Raises TargetKindMismatch if y cannot
-    be read as `decided`.
+    be read as `settled_kind`.
 
     y: a list of label collections, or an array (rows, k) or (rows,), as `normalise_targets`
         returns it.
-    kinds: kinds that the estimator can learn from.
-    decided: kind that the caller or an earlier batch has decided, or None.
+    allowed_kinds: kinds that the estimator can learn from.
+    settled_kind: kind that the caller or an earlier batch has decided, or None.
     """
     if isinstance(y, list):
         return "multilabel"
-    if decided == "continuous" and is_text(y):
+    if settled_kind == "continuous" and has_strings(y):
         first = next((v for v in y.ravel() if isinstance(v, str | bytes)), None)
         raise TargetKindMismatch(
             f"labels were given ({first!r}); this model was started with numbers. Pass numbers, or start a new model."
         )
-    return _kind_of_table(y, decided) if y.ndim == 2 else _kind_of_column(y, kinds, decided)
+    return (
+        _infer_kind_of_matrix(y, settled_kind) if y.ndim == 2 else _infer_kind_of_vector(y, allowed_kinds, settled_kind)
+    )
 
 
-def check_kind(kind: str, kinds: Sequence[str], decided: str | None) -> None:
+def check_target_kind(kind: str, allowed_kinds: Sequence[str], settled_kind: str | None) -> None:
     """Raise TargetKindMismatch unless targets are of a suitable kind.
 
     kind: kind of the targets ("class", "multilabel" or "continuous").
-    kinds: kinds that the estimator can learn from.
-    decided: kind that the caller or an earlier batch has decided, or None.
+    allowed_kinds: kinds that the estimator can learn from.
+    settled_kind: kind that the caller or an earlier batch has decided, or None.
     """
-    # The error of refuse_kind names estimators that can learn this kind of targets.
-    if kind not in kinds and (kind == "multilabel" or decided in (None, kind)):
-        refuse_kind(kind, kinds)
-    if decided not in (None, kind):
+    # The error of raise_unsupported_kind names estimators that can learn this kind of targets.
+    if kind not in allowed_kinds and (kind == "multilabel" or settled_kind in (None, kind)):
+        raise_unsupported_kind(kind, allowed_kinds)
+    if settled_kind not in (None, kind):
         raise TargetKindMismatch(
-            f"targets are of kind {kind}; this model was started with {decided}. "
-            f"Pass {decided} targets or start a new model; target= says how numbers are read."
+            f"targets are of kind {kind}; this model was started with {settled_kind}. "
+            f"Pass {settled_kind} targets or start a new model; target= says how numbers are read."
         )
 
 
@@ -85,22 +88,29 @@ def look_like_numbers(targets: Targets) -> bool:
     return targets.kind == "class" and len(targets.labels) > max(100, targets.rows / 10)
 
 
-def refuse_ambiguous(y: object, targets: Targets) -> None:
+def check_targets_unambiguous(passed_targets: object, parsed_targets: Targets) -> None:
     """Raise InvalidTargets if estimators would read y differently.
 
     Estimators read two forms of y differently: whole numbers written as floats, and an array
     (rows, 1) of whole numbers. An estimator that takes one label per row reads these numbers as
     labels. Other estimators read the numbers as measurements, or as an indicator of one label.
 
-    y: targets as the caller passed them.
-    targets: the parsed targets, for an unknown estimator.
+    passed_targets: targets as the caller passed them.
+    parsed_targets: the parsed targets, for an unknown estimator.
     """
-    if isinstance(y, Targets) or not targets.rows:
+    if isinstance(passed_targets, Targets) or not parsed_targets.rows:
         return
-    if targets.values is None:
-        doubtful = targets.kind == "multilabel" and isinstance(y, Shaped) and len(y.shape) == 2 and y.shape[1] == 1
+    if parsed_targets.values is None:
+        doubtful = (
+            parsed_targets.kind == "multilabel"
+            and isinstance(passed_targets, Shaped)
+            and len(passed_targets.shape) == 2
+            and passed_targets.shape[1] == 1
+        )
     else:
-        doubtful = targets.values.shape[1] == 1 and bool(np.all(targets.values == np.floor(targets.values)))
+        doubtful = parsed_targets.values.shape[1] == 1 and bool(
+            np.all(parsed_targets.values == np.floor(parsed_targets.values))
+        )
     if doubtful:
         raise InvalidTargets(
             "y is whole numbers that can be classes or measurements, and no targets so far say which; what the first ones "
@@ -108,61 +118,61 @@ def refuse_ambiguous(y: object, targets: Targets) -> None:
         )
 
 
-def _kind_of_table(y: np.ndarray, decided: str | None) -> TargetsKind:
+def _infer_kind_of_matrix(y: np.ndarray, settled_kind: str | None) -> TargetsKind:
     """Return the kind of an array of targets y (rows, k).
 
-    decided: kind that the caller or an earlier batch has decided, or None.
+    settled_kind: kind that the caller or an earlier batch has decided, or None.
     """
     if y.dtype.kind not in "biuf":
         raise InvalidTargets(f"a 2-D y must be numbers, not {y.dtype}; pass lists of labels for several labels a row.")
-    if decided == "class":
+    if settled_kind == "class":
         raise TargetKindMismatch("several labels a row were given where one is needed. Use OPLS, CCA or HSL.")
 
-    if decided != "continuous" and np.all((y == 0) | (y == 1)) and (decided == "multilabel" or y.size):
+    if settled_kind != "continuous" and np.all((y == 0) | (y == 1)) and (settled_kind == "multilabel" or y.size):
         return "multilabel"
-    if decided == "multilabel":
+    if settled_kind == "multilabel":
         raise TargetKindMismatch(
             "a 2-D y with values other than 0 and 1; this model was started with multilabel targets."
         )
     return "continuous"
 
 
-def _kind_of_column(y: np.ndarray, kinds: Sequence[str], decided: str | None) -> TargetsKind:
+def _infer_kind_of_vector(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind: str | None) -> TargetsKind:
     """Return the kind of an array of targets y (rows,).
 
-    kinds: kinds that the estimator can learn from.
-    decided: kind that the caller or an earlier batch has decided, or None.
+    allowed_kinds: kinds that the estimator can learn from.
+    settled_kind: kind that the caller or an earlier batch has decided, or None.
     """
     if y.dtype.kind == "c":
         raise InvalidTargets("Complex data not supported: targets are complex numbers.")
-    if y.dtype.kind == "f" and _floats_are_measurements(y[~np.isnan(y)], kinds, decided):
+    if y.dtype.kind == "f" and _floats_are_measurements(y[~np.isnan(y)], allowed_kinds, settled_kind):
         return "continuous"
-    if decided == "multilabel":
+    if settled_kind == "multilabel":
         raise TargetKindMismatch(
             "one label a row was given; this model was started with multilabel targets. Pass a list of labels a row."
         )
-    return "continuous" if decided == "continuous" else "class"
+    return "continuous" if settled_kind == "continuous" else "class"
 
 
-def _floats_are_measurements(y: np.ndarray, kinds: Sequence[str], decided: str | None) -> bool:
+def _floats_are_measurements(y: np.ndarray, allowed_kinds: Sequence[str], settled_kind: str | None) -> bool:
     """Return True if floats are measurements, False if they are labels.
 
     Floats can be labels only if all are whole. Raises InvalidTargets or TargetKindMismatch.
 
     y: (rows,) floats without NaN.
-    kinds: kinds that the estimator can learn from.
-    decided: kind that the caller or an earlier batch has decided, or None.
+    allowed_kinds: kinds that the estimator can learn from.
+    settled_kind: kind that the caller or an earlier batch has decided, or None.
     """
     # Floats can be labels only if all are whole, and if the estimator reads one label per row.
     values = y.astype(np.float64, copy=False)
     if not np.all(np.abs(values) <= LARGEST):
         raise InvalidTargets("Input y contains NaN or infinity; targets must be finite.")
     whole = bool(np.all(values == np.floor(values)))
-    one_label = "class" in kinds and not {"multilabel", "continuous"} <= set(kinds)
+    one_label = "class" in allowed_kinds and not {"multilabel", "continuous"} <= set(allowed_kinds)
 
     # Floats are measurements if that is decided, or if they cannot be labels.
-    if decided == "continuous" or (decided is None and not (one_label and whole)):
-        if decided is None and "continuous" not in kinds:
+    if settled_kind == "continuous" or (settled_kind is None and not (one_label and whole)):
+        if settled_kind is None and "continuous" not in allowed_kinds:
             raise InvalidTargets(
                 "Unknown label type: continuous. Targets are numbers that are not whole; this estimator needs "
                 "labels: pass str, int or bool."
@@ -175,5 +185,5 @@ def _floats_are_measurements(y: np.ndarray, kinds: Sequence[str], decided: str |
             "Unknown label type: continuous. Targets are numbers that are not whole; this model takes labels: "
             "pass str, int, bool or whole numbers, or start a new model."
         )
-    check_exact(y)
+    check_float_labels_exact(y)
     return False

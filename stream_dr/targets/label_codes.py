@@ -25,7 +25,7 @@ INTEGERS = (-(2**63), 2**64 - 1)
 Arrow columns and JSON readers cannot represent other integers.
 """
 
-SEVERAL, NARROW = 100, 1 << 12
+MIN_LABELS_FOR_TABLE, MAX_TABLE_RANGE = 100, 1 << 12
 """Limits for encoding integer labels by a table of all integers in their range.
 
 SEVERAL: smallest number of rows for which a table is used.
@@ -79,19 +79,24 @@ def encode_labels(labels: Any) -> EncodedLabels:
 
     labels: sequence or 1-D array of one label per row.
     """
-    if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind in "iu" and len(labels) >= SEVERAL:
+    if (
+        isinstance(labels, np.ndarray)
+        and labels.ndim == 1
+        and labels.dtype.kind in "iu"
+        and len(labels) >= MIN_LABELS_FOR_TABLE
+    ):
         low, high = int(labels.min()), int(labels.max())
-        if high - low <= NARROW:
-            return EncodedLabels(*_encode_narrow(labels, low, high), None)
+        if high - low <= MAX_TABLE_RANGE:
+            return EncodedLabels(*_encode_integers_by_table(labels, low, high), None)
 
     items = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     types = set(map(type, items))
     if len(types) == 1 and types <= {str, int, bool}:
-        return EncodedLabels(*_encode_plain(items), None)
-    return _encode_any(items)
+        return EncodedLabels(*_encode_labels_of_one_type(items), None)
+    return _encode_labels_of_any_type(items)
 
 
-def encode_sets(label_sets: Sequence[Any]) -> EncodedSets | None:
+def encode_label_sets_fast(label_sets: Sequence[Any]) -> EncodedSets | None:
     """Encode one collection of labels per row, if this is fast.
 
     Returns None unless every row is a list or tuple, and all labels are of one type (str, int or
@@ -105,11 +110,11 @@ def encode_sets(label_sets: Sequence[Any]) -> EncodedSets | None:
     types = set(map(type, flat))
     if len(types) > 1 or not types <= {str, int, bool}:
         return None
-    table, codes = _encode_plain(flat)
-    return EncodedSets(table, *distinct_within(codes, np.cumsum([0, *map(len, label_sets)])))
+    table, codes = _encode_labels_of_one_type(flat)
+    return EncodedSets(table, *sort_distinct_codes_in_rows(codes, np.cumsum([0, *map(len, label_sets)])))
 
 
-def distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sort_distinct_codes_in_rows(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sort the codes of each row and remove repeated codes.
 
     Returns the new codes int32 and the new indptr int64.
@@ -126,19 +131,19 @@ def distinct_within(codes: np.ndarray, indptr: np.ndarray) -> tuple[np.ndarray, 
     return codes.astype(np.int32), np.searchsorted(row, np.arange(rows + 1))
 
 
-def renumber_by_appearance(codes: np.ndarray, labels: int) -> tuple[np.ndarray, np.ndarray]:
+def renumber_by_appearance(codes: np.ndarray, n_labels: int) -> tuple[np.ndarray, np.ndarray]:
     """Renumber codes in the order in which they first appear.
 
     Returns two arrays: the old codes in order of appearance, and the new code int32 of each row. A
     new code is an index into the first array. The code −1 does not change.
 
-    codes: (rows,) old code of each row, below `labels`.
-    labels: number of labels.
+    codes: (rows,) old code of each row, below `n_labels`.
+    n_labels: number of labels.
     """
     used, first = np.unique(codes, return_index=True)
     used = used[np.argsort(first)]
     used = used[used >= 0]
-    number = np.full(labels + 1, -1, dtype=np.int32)
+    number = np.full(n_labels + 1, -1, dtype=np.int32)
     number[used] = np.arange(len(used), dtype=np.int32)
     return used, number[codes]
 
@@ -152,13 +157,13 @@ def plain_labels(labels: Any) -> tuple[Label, ...]:
     labels: Python or numpy values.
     """
     plain = tuple(item.item() if isinstance(item, np.generic) else item for item in labels)
-    check_exact([v for v in plain if isinstance(v, float) and v.is_integer()])
+    check_float_labels_exact([v for v in plain if isinstance(v, float) and v.is_integer()])
     plain = tuple(int(v) if isinstance(v, float) and v.is_integer() else v for v in plain)
     types = {type(v) for v in plain}
     if not types <= {str, int, bool} or len(types) > 1:
         names = ", ".join(sorted(t.__name__ for t in types))
         raise InvalidTargets(f"labels are of type {names}; labels must be all str, all int or all bool.")
-    _check_range(plain)
+    _check_label_range(plain)
     return plain
 
 
@@ -177,7 +182,7 @@ def label_array(labels: Sequence[Label]) -> np.ndarray:
     return np.array(labels, dtype=object if any(label < 0 for label in labels if type(label) is int) else np.uint64)
 
 
-def check_exact(numbers: ArrayLike) -> None:
+def check_float_labels_exact(numbers: ArrayLike) -> None:
     """Raise InvalidTargets for floats too large to be exact labels.
 
     A whole float from 2^53 on (2^24 for float32) may stand for more than one integer.
@@ -195,83 +200,87 @@ def check_exact(numbers: ArrayLike) -> None:
         )
 
 
-def _check_range(table: Sequence[Any]) -> None:
+def _check_label_range(distinct_labels: Sequence[Any]) -> None:
     """Raise InvalidTargets for a label that Arrow cannot represent.
 
     Arrow cannot represent integers out of range, and strings with half a character.
 
-    table: distinct labels of one type.
+    distinct_labels: distinct labels of one type.
     """
-    if table and type(table[0]) is str:
-        _check_text(table)
-    if not table or type(table[0]) is not int or (INTEGERS[0] <= min(table) and max(table) <= INTEGERS[1]):
+    if distinct_labels and type(distinct_labels[0]) is str:
+        _check_no_lone_surrogates(distinct_labels)
+    if (
+        not distinct_labels
+        or type(distinct_labels[0]) is not int
+        or (INTEGERS[0] <= min(distinct_labels) and max(distinct_labels) <= INTEGERS[1])
+    ):
         return
-    odd = next(v for v in table if not INTEGERS[0] <= v <= INTEGERS[1])
+    odd = next(v for v in distinct_labels if not INTEGERS[0] <= v <= INTEGERS[1])
     raise InvalidTargets(f"label {odd} is outside the integers from -2**63 to 2**64 - 1; pass such labels as strings.")
 
 
-def _check_text(table: Sequence[str]) -> None:
+def _check_no_lone_surrogates(distinct_labels: Sequence[str]) -> None:
     """Raise InvalidTargets for a string label with half a character.
 
     Half a character is a lone surrogate of Unicode.
 
-    table: distinct labels.
+    distinct_labels: distinct labels.
     """
     try:
-        "".join(table).encode()
+        "".join(distinct_labels).encode()
     except UnicodeEncodeError:
-        odd = next(label for label in table if any("\ud800" <= letter <= "\udfff" for letter in label))
+        odd = next(label for label in distinct_labels if any("\ud800" <= letter <= "\udfff" for letter in label))
         raise InvalidTargets(f"label {odd!r} holds half a character (a lone surrogate); pass whole text.") from None
 
 
-def _encode_plain(items: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
+def _encode_labels_of_one_type(labels_of_rows: list[Any]) -> tuple[tuple[Label, ...], np.ndarray]:
     """Return the distinct labels and a code for each row.
 
-    items: label of each row, all str, all int or all bool.
+    labels_of_rows: label of each row, all str, all int or all bool.
     """
-    table = {label: code for code, label in enumerate(dict.fromkeys(items))}
-    _check_range(tuple(table))
-    return tuple(table), np.fromiter(map(table.__getitem__, items), dtype=np.int32, count=len(items))
+    table = {label: code for code, label in enumerate(dict.fromkeys(labels_of_rows))}
+    _check_label_range(tuple(table))
+    return tuple(table), np.fromiter(map(table.__getitem__, labels_of_rows), dtype=np.int32, count=len(labels_of_rows))
 
 
-def _encode_narrow(labels: np.ndarray, low: int, high: int) -> tuple[tuple[Label, ...], np.ndarray]:
+def _encode_integers_by_table(labels: np.ndarray, smallest: int, largest: int) -> tuple[tuple[Label, ...], np.ndarray]:
     """Return the distinct labels and a code for each row.
 
     The codes are found in a table with an entry for each integer from low to high.
 
     labels: (rows,) integers.
-    low, high: smallest and largest label.
+    smallest, largest: smallest and largest label.
     """
     # Labels of every integer type can be subtracted modulo 2**64.
-    offsets = (labels.astype(np.uint64) - np.uint64(low % 2**64)).astype(np.intp)
+    offsets = (labels.astype(np.uint64) - np.uint64(smallest % 2**64)).astype(np.intp)
     rows = len(labels)
-    first = np.full(high - low + 1, rows)
+    first = np.full(largest - smallest + 1, rows)
     # The first row of each label. Rows are written from last to first, so the first row remains.
     first[offsets[::-1]] = np.arange(rows - 1, -1, -1)
     used = np.flatnonzero(first < rows)
     used = used[np.argsort(first[used])]
 
     # Number the labels in the order of their first rows.
-    number = np.empty(high - low + 1, dtype=np.int32)
+    number = np.empty(largest - smallest + 1, dtype=np.int32)
     number[used] = np.arange(len(used), dtype=np.int32)
-    return tuple(low + offset for offset in used.tolist()), number[offsets]
+    return tuple(smallest + offset for offset in used.tolist()), number[offsets]
 
 
-def _encode_any(items: list[Any]) -> EncodedLabels:
+def _encode_labels_of_any_type(labels_of_rows: list[Any]) -> EncodedLabels:
     """Encode one label per row, for labels of any type.
 
-    items: label of each row.
+    labels_of_rows: label of each row.
     """
     table: dict[Label, int] = {}
-    codes = np.empty(len(items), dtype=np.int32)
-    for i, item in enumerate(items):
+    codes = np.empty(len(labels_of_rows), dtype=np.int32)
+    for i, item in enumerate(labels_of_rows):
         try:
             codes[i] = -1 if item is None else table.setdefault(item, len(table))
         except TypeError as e:
             raise InvalidTargets(
                 f"the label of row {i} is of type {type(item).__name__}; labels must be all str, all int or all bool."
             ) from e
-    if len({type(item) for item in items}) > 1:
-        plain_labels(item for item in items if item is not None)
+    if len({type(item) for item in labels_of_rows}) > 1:
+        plain_labels(item for item in labels_of_rows if item is not None)
     present = codes >= 0
     return EncodedLabels(plain_labels(table), codes, None if present.all() else present)

@@ -37,28 +37,28 @@ _PLAIN = {str, int, bool, type(None)}
 """Types of labels that are not converted."""
 
 
-def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
+def normalise_targets(y: Any, column_is_one_label: bool, lists_are_numbers: bool) -> Form:
     """Convert the targets y to a list of collections or an array.
 
     A list has a collection of labels for each row. An array is (rows, k) for numbers, and (rows,)
     for one label or number per row. Raises InvalidTargets if y is not one target per row. Raises
     TargetKindMismatch if numbers are needed but lists differ in length.
 
-    one_label: True to read y (rows, 1) as one label per row. A single column of text is always
-        read as one label per row.
-    numeric: True to read lists of lists as a table of numbers. Lists of equal length that have
-        only floats are always read as a table.
+    column_is_one_label: True to read y (rows, 1) as one label per row. A single column of text is
+        always read as one label per row.
+    lists_are_numbers: True to read lists of lists as a table of numbers. Lists of equal length
+        that have only floats are always read as a table.
     """
     # Arrays, and containers that can be converted to an array.
     if type(y) is np.ndarray:
-        return _from_array(y, one_label)
+        return _from_array(y, column_is_one_label)
     if not isinstance(y, Sized | Shaped | NumpyArrayLike | NumpyConvertible) or isinstance(
         y, str | bytes | Mapping | Set
     ):
         raise InvalidTargets(f"y is of type {type(y).__name__}; pass a list or an array of one target a row.")
     y = _unwrap_container(y)
     if isinstance(y, np.ndarray):
-        return _from_array(y, one_label)
+        return _from_array(y, column_is_one_label)
 
     # Sequences of labels or numbers, and of label collections.
     try:
@@ -68,9 +68,9 @@ def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
     types = set(map(type, items))
     if types <= _PLAIN:
         return _object_array(items)
-    if not _any_are_collections(types):
-        return _from_scalars(items, types)
-    if not numeric and not _is_numeric_table(items):
+    if not _any_type_is_collection(types):
+        return _array_from_scalars(items, types)
+    if not lists_are_numbers and not _is_numeric_table(items):
         return [None if _is_missing(v) else v for v in items]
 
     # Sequences that are a table of numbers.
@@ -80,10 +80,10 @@ def normalise_targets(y: Any, one_label: bool, numeric: bool) -> Form:
         raise TargetKindMismatch(
             "lists of several lengths were given; this model was started with numbers. Pass a row of numbers a row."
         ) from e
-    return _from_array(table, one_label)
+    return _from_array(table, column_is_one_label)
 
 
-def is_text(y: np.ndarray) -> bool:
+def has_strings(y: np.ndarray) -> bool:
     """Return True if the array has at least one string.
 
     Bytes count as strings.
@@ -123,23 +123,23 @@ def _has_missing_of_pandas(y: object) -> bool:
     return own_type and bool(np.asarray(y.isna()).any())
 
 
-def _from_array(y: np.ndarray, one_label: bool) -> Form:
+def _from_array(y: np.ndarray, column_is_one_label: bool) -> Form:
     """Return an array of targets in one of the three forms.
 
     Label collections are returned as a list, and other targets as an array. A single column (rows,
     1) of labels is returned as an array (rows,).
 
     y: array of labels, numbers or objects.
-    one_label: True to read y (rows, 1) as one label per row.
+    column_is_one_label: True to read y (rows, 1) as one label per row.
     """
-    if y.ndim == 2 and y.shape[1] == 1 and (one_label or is_text(y)):
+    if y.ndim == 2 and y.shape[1] == 1 and (column_is_one_label or has_strings(y)):
         y = y[:, 0]
     if y.ndim not in (1, 2):
         raise InvalidTargets(f"y has {y.ndim} dimensions; pass (rows,) or (rows, k).")
     return _from_objects(y.tolist()) if y.ndim == 1 and y.dtype == object else y
 
 
-def _from_scalars(items: list[Any], types: set[type]) -> Form:
+def _array_from_scalars(items: list[Any], types: set[type]) -> Form:
     """Return labels or numbers as an array (rows,).
 
     No label or number is changed. If no other numpy type represents all items exactly, the array
@@ -159,7 +159,7 @@ def _from_scalars(items: list[Any], types: set[type]) -> Form:
     return _from_objects(items)
 
 
-def _from_objects(items: list[Any]) -> Form:
+def _from_objects(row_targets: list[Any]) -> Form:
     """Return the targets of rows in one of three forms.
 
     - If some rows have a collection of labels, the result is a list with one item for each row.
@@ -168,17 +168,17 @@ def _from_objects(items: list[Any]) -> Form:
     - For other targets, the result is an array (rows,) of objects in which missing targets are
       None.
 
-    items: target of each row.
+    row_targets: target of each row.
     """
-    if set(map(type, items)) <= _PLAIN:
-        return _object_array(items)
-    items = [None if _is_missing(v) else v for v in items]
-    types = set(map(type, items)) - {type(None)}
-    if _any_are_collections(types):
-        return items
+    if set(map(type, row_targets)) <= _PLAIN:
+        return _object_array(row_targets)
+    row_targets = [None if _is_missing(v) else v for v in row_targets]
+    types = set(map(type, row_targets)) - {type(None)}
+    if _any_type_is_collection(types):
+        return row_targets
     if types and all(issubclass(kind, float | np.floating) for kind in types):
-        return np.array([np.nan if v is None else v for v in items], dtype=np.float64)
-    return _object_array(items)
+        return np.array([np.nan if v is None else v for v in row_targets], dtype=np.float64)
+    return _object_array(row_targets)
 
 
 def _object_array(items: list[Any]) -> np.ndarray:
@@ -194,7 +194,7 @@ def _is_missing(value: object) -> bool:
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
-def _any_are_collections(types: set[type]) -> bool:
+def _any_type_is_collection(types: set[type]) -> bool:
     """Return True if any of the types is a collection."""
     return any(issubclass(kind, list | tuple | set | frozenset | np.ndarray) for kind in types)
 

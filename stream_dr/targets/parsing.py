@@ -9,12 +9,14 @@ from typing import Any
 
 from stream_dr.errors import InvalidTargets
 from stream_dr.targets.build import build_targets
-from stream_dr.targets.kind import check_kind, decided_kind, targets_kind
+from stream_dr.targets.kind import check_target_kind, infer_targets_kind, reconcile_target_kind
 from stream_dr.targets.normalise import normalise_targets
 from stream_dr.targets.targets import Targets
 
 
-def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto", known: str | None = None) -> Targets:
+def parse_targets(
+    y: Any, n_rows: int, allowed_kinds: Sequence[str], requested_kind: str = "auto", earlier_kind: str | None = None
+) -> Targets:
     """Convert the caller's targets y to a Targets object.
 
     Raises InvalidTargets if y cannot be read, or does not have one target per row. Raises
@@ -24,26 +26,30 @@ def parse_targets(y: Any, rows: int, kinds: Sequence[str], target: str = "auto",
     ----------
     y : array-like or Targets
         Labels or numbers (rows,), indicators or numbers (rows, k), or a list of label collections.
-    rows : int
+    n_rows : int
         Number of rows.
-    kinds : sequence of str
+    allowed_kinds : sequence of str
         Kinds that the estimator can learn from.
-    target : str
+    requested_kind : str
         Kind that the caller passed, one of KINDS, or "auto" to infer the kind.
-    known : str or None
+    earlier_kind : str or None
         Kind of the targets of earlier batches.
     """
-    wanted = decided_kind(target, known)
+    wanted = reconcile_target_kind(requested_kind, earlier_kind)
     if isinstance(y, Targets):
         targets = y
     else:
-        form = normalise_targets(y, one_label=kinds == ("class",) or wanted == "class", numeric=wanted == "continuous")
-        targets = build_targets(form, targets_kind(form, kinds, wanted))
+        form = normalise_targets(
+            y,
+            column_is_one_label=allowed_kinds == ("class",) or wanted == "class",
+            lists_are_numbers=wanted == "continuous",
+        )
+        targets = build_targets(form, infer_targets_kind(form, allowed_kinds, wanted))
 
-    if targets.rows != rows:
+    if targets.rows != n_rows:
         raise InvalidTargets(
-            f"Found input variables with inconsistent numbers of samples: {rows} rows but {targets.rows} targets; "
+            f"Found input variables with inconsistent numbers of samples: {n_rows} rows but {targets.rows} targets; "
             "pass one target a row."
         )
-    check_kind(targets.kind, kinds, wanted)
+    check_target_kind(targets.kind, allowed_kinds, wanted)
     return targets

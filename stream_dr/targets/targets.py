@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch, did_you_mean
 from stream_dr.rows.block import LARGEST, Block
-from stream_dr.targets.label_codes import Label, distinct_within, encode_labels, encode_sets
+from stream_dr.targets.label_codes import Label, encode_label_sets_fast, encode_labels, sort_distinct_codes_in_rows
 
 TargetsKind = Literal["class", "multilabel", "continuous"]
 """Kind of targets: one label, a set of labels, or numbers for each row."""
@@ -80,7 +80,7 @@ class Targets(NamedTuple):
         if self.indptr is None:
             return self._replace(codes=self.codes[rows], present=present)
 
-        indptr, places = taken_entries(self.indptr, rows)
+        indptr, places = select_csr_entries(self.indptr, rows)
         return self._replace(codes=self.codes[places], indptr=indptr, present=present)
 
     def row_labels(self) -> list[Any]:
@@ -102,18 +102,18 @@ class Targets(NamedTuple):
         return rows
 
 
-def taken_entries(indptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def select_csr_entries(indptr: np.ndarray, row_indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the indptr and the entry indices of selected rows.
 
     The first array is the indptr of the selected rows alone. The second array has the index of
     each entry of the selected rows in the original arrays.
 
     indptr: (all rows + 1,) int64. Row i has the entries indptr[i]:indptr[i + 1].
-    rows: int64 indices of the rows.
+    row_indices: int64 indices of the rows.
     """
-    counts = np.diff(indptr)[rows]
+    counts = np.diff(indptr)[row_indices]
     taken = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    return taken, np.repeat(indptr[rows] - taken[:-1], counts) + np.arange(taken[-1])
+    return taken, np.repeat(indptr[row_indices] - taken[:-1], counts) + np.arange(taken[-1])
 
 
 def class_targets(labels: Any) -> Targets:
@@ -125,9 +125,9 @@ def class_targets(labels: Any) -> Targets:
     return Targets("class", table, codes, present=present)
 
 
-def no_labels(rows: int) -> Targets:
+def targets_without_labels(n_rows: int) -> Targets:
     """Return targets of kind "class" in which no row has a label."""
-    return Targets("class", (), np.full(rows, -1, dtype=np.int32), present=np.zeros(rows, dtype=bool))
+    return Targets("class", (), np.full(n_rows, -1, dtype=np.int32), present=np.zeros(n_rows, dtype=bool))
 
 
 def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
@@ -140,13 +140,13 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
         target without labels.
     """
     # The fast way, for collections that are lists or tuples of labels of one type.
-    plain = encode_sets(label_sets)
+    plain = encode_label_sets_fast(label_sets)
     if plain is not None:
         return Targets("multilabel", *plain)
 
     # The slow way encodes the labels of all rows together.
     present = np.fromiter((s is not None for s in label_sets), dtype=bool, count=len(label_sets))
-    sets = [_distinct_labels(s, i) if s is not None else [] for i, s in enumerate(label_sets)]
+    sets = [_distinct_row_labels(s, i) if s is not None else [] for i, s in enumerate(label_sets)]
     table, codes, named = encode_labels([label for s in sets for label in s])
     indptr = np.concatenate(([0], np.cumsum([len(s) for s in sets]))).astype(np.int64)
     if named is not None:
@@ -154,7 +154,7 @@ def multilabel_targets(label_sets: Sequence[Any]) -> Targets:
         raise InvalidTargets(
             f"row {row} has the label None in its list; leave it out, or give None for the row.", row=row
         )
-    codes, indptr = distinct_within(codes, indptr)
+    codes, indptr = sort_distinct_codes_in_rows(codes, indptr)
     return Targets("multilabel", table, codes, indptr, present=None if present.all() else present)
 
 
@@ -179,11 +179,11 @@ def continuous_targets(values: ArrayLike) -> Targets:
     return Targets("continuous", (), np.empty(0, dtype=np.int32), values=array)
 
 
-def refuse_kind(kind: str, kinds: Sequence[str]) -> NoReturn:
+def raise_unsupported_kind(kind: str, allowed_kinds: Sequence[str]) -> NoReturn:
     """Raise TargetKindMismatch for targets that an estimator cannot learn.
 
     kind: kind of the targets ("class", "multilabel" or "continuous").
-    kinds: kinds that the estimator can learn from.
+    allowed_kinds: kinds that the estimator can learn from.
     """
     if kind == "multilabel":
         raise TargetKindMismatch(
@@ -191,7 +191,7 @@ def refuse_kind(kind: str, kinds: Sequence[str]) -> NoReturn:
             "Use OPLS, CCA or HSL for several labels a row."
         )
     raise TargetKindMismatch(
-        f"{kind} targets were given; this estimator learns from {' or '.join(kinds)} targets. "
+        f"{kind} targets were given; this estimator learns from {' or '.join(allowed_kinds)} targets. "
         'Pass such targets (target="class" reads whole numbers as classes), or use OPLS, CCA or PLSDA for continuous ones.'
     )
 
@@ -211,7 +211,7 @@ class LabelledRows(NamedTuple):
     n_skipped: int
 
 
-def labelled_rows(block: Block) -> LabelledRows:
+def drop_rows_without_target(block: Block) -> LabelledRows:
     """Return a block without the rows that have no target.
 
     Also returns the number of rows without a target. If all rows have a target, the block itself
@@ -226,22 +226,23 @@ def labelled_rows(block: Block) -> LabelledRows:
     return LabelledRows(block.take(keep), block.rows - len(keep))
 
 
-def _distinct_labels(labels: object, row: int) -> list[Any]:
+def _distinct_row_labels(labels: object, row_number: int) -> list[Any]:
     """Return the distinct labels of one row.
 
     Raises TargetKindMismatch if `labels` is a single label instead of a collection.
 
     labels: collection of labels.
-    row: number of the row, for the error message.
+    row_number: number of the row, for the error message.
     """
     if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
         raise TargetKindMismatch(
-            f"row {row} has the single label {labels!r} where a list of labels is needed (multilabel targets).", row=row
+            f"row {row_number} has the single label {labels!r} where a list of labels is needed (multilabel targets).",
+            row=row_number,
         )
     return list(dict.fromkeys(labels.tolist() if isinstance(labels, np.ndarray) else labels))
 
 
-def all_absent(targets: Targets) -> bool:
+def no_row_has_target(targets: Targets) -> bool:
     """Return True if no row has a target.
 
     If the result is True, the kind of the targets has no meaning.
@@ -249,33 +250,34 @@ def all_absent(targets: Targets) -> bool:
     return targets.present is not None and not targets.present.any()
 
 
-def check_label_type(known: Sequence[Label], new: Sequence[Label]) -> None:
+def check_label_type(known_labels: Sequence[Label], new_labels: Sequence[Label]) -> None:
     """Raise InvalidTargets if labels differ in type.
 
-    known: labels of earlier batches, all of one type.
-    new: labels of a batch, all of one type.
+    known_labels: labels of earlier batches, all of one type.
+    new_labels: labels of a batch, all of one type.
     """
-    if known and new and type(known[0]) is not type(new[0]):
+    if known_labels and new_labels and type(known_labels[0]) is not type(new_labels[0]):
         raise InvalidTargets(
-            f"labels are {type(new[0]).__name__} ({new[0]!r}); rows so far had "
-            f"{type(known[0]).__name__} labels ({known[0]!r}). Pass those, or start anew."
+            f"labels are {type(new_labels[0]).__name__} ({new_labels[0]!r}); rows so far had "
+            f"{type(known_labels[0]).__name__} labels ({known_labels[0]!r}). Pass those, or start anew."
         )
 
 
-def check_allowed(allowed: Sequence[Label], new: Sequence[Label]) -> None:
+def check_labels_allowed(allowed_labels: Sequence[Label], new_labels: Sequence[Label]) -> None:
     """Raise InvalidTargets for a new label that is not allowed.
 
     The message names the allowed label that is most similar.
 
-    allowed: the allowed labels. If empty, every label is allowed.
-    new: labels of a batch.
+    allowed_labels: the allowed labels. If empty, every label is allowed.
+    new_labels: labels of a batch.
     """
-    known = set(allowed)
-    others = [label for label in new if label not in known]
-    if allowed and others:
-        named = ", ".join(map(repr, allowed[:5])) + (" …" if len(allowed) > 5 else "")
+    known = set(allowed_labels)
+    others = [label for label in new_labels if label not in known]
+    if allowed_labels and others:
+        named = ", ".join(map(repr, allowed_labels[:5])) + (" …" if len(allowed_labels) > 5 else "")
         raise InvalidTargets(
-            f"the batch has the label {others[0]!r}{did_you_mean(others[0], allowed)}; this stream's labels are {named} "
+            f"the batch has the label {others[0]!r}{did_you_mean(others[0], allowed_labels)}; this "
+            f"stream's labels are {named} "
             "(allowed_labels). Correct it, or allow it as well.",
             labels=others[:5],
         )

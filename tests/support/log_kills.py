@@ -36,7 +36,7 @@ def rewritten(position: int) -> bytes:
 def append_for_ever(folder: str, seed: int) -> None:
     """Append random groups, print each last position, and drop old events."""
     chance = random.Random(seed)
-    with Log(folder, file_bytes=FILE_BYTES) as log:
+    with Log(folder, max_file_bytes=FILE_BYTES) as log:
         while True:
             start = log.last + 1
             span = range(start, start + chance.choice((1, 1, 3, 17)))
@@ -69,7 +69,7 @@ def kill_one(folder: str, seed: int, after: float) -> tuple[int, int]:
 
 def check(folder: str, acknowledged: int) -> int:
     """Compare the log with what must be there. Return its last position."""
-    with Log(folder, file_bytes=FILE_BYTES) as log:
+    with Log(folder, max_file_bytes=FILE_BYTES) as log:
         if log.last < acknowledged:
             raise AssertionError(f"position {acknowledged} was acknowledged; the log ends at {log.last}")
         log.verify()

@@ -17,7 +17,7 @@ def bodies(folder):
 
 
 def filled(folder, count=50, **options):
-    log = Log(folder, **{"file_bytes": 10_000, **options})
+    log = Log(folder, **{"max_file_bytes": 10_000, **options})
     for start in range(0, count, 5):
         log.append(drafts(start, 5))
     return log

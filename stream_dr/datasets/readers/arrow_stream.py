@@ -21,14 +21,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.lines import open_bytes
+from stream_dr.datasets.readers.lines import open_decompressed
 from stream_dr.errors import MalformedInput
 
 _COMPRESSION = {".gz": "gzip", ".bz2": "bz2"}
 """Suffix of a compressed file → Arrow's name of the compression."""
 
 
-class _Utf8(io.RawIOBase):
+class _Utf8EncodedStream(io.RawIOBase):
     """Binary stream that encodes a text stream as UTF-8."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
@@ -52,7 +52,7 @@ class _Utf8(io.RawIOBase):
 
 
 @contextmanager
-def _open_as_utf8(path: FileName, encoding: str) -> Iterator[io.RawIOBase]:
+def _open_decompressed_as_utf8(path: FileName, encoding: str) -> Iterator[io.RawIOBase]:
     """Open a file as a binary stream of UTF-8 text.
 
     The stream decompresses the file and converts its text to UTF-8.
@@ -62,12 +62,12 @@ def _open_as_utf8(path: FileName, encoding: str) -> Iterator[io.RawIOBase]:
     Raises MalformedInput if the file cannot be decompressed.
     """
     try:
-        with open_bytes(path) as file:
+        with open_decompressed(path) as file:
             if _is_utf8(encoding):
                 yield file  # type: ignore[misc]
             else:
                 with io.TextIOWrapper(file, encoding=encoding, newline="") as text:
-                    yield _Utf8(text)
+                    yield _Utf8EncodedStream(text)
     except (zlib.error, zipfile.BadZipFile) as e:
         raise MalformedInput(f"{path} cannot be unpacked ({e}).", file=str(path)) from e
 
@@ -77,7 +77,7 @@ def _is_utf8(encoding: str) -> bool:
 
 
 @contextmanager
-def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.NativeFile]:
+def open_text_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.NativeFile]:
     """Open a file as an Arrow stream of UTF-8 text.
 
     The text is decompressed and converted to UTF-8. Arrow cannot open xz files, members of zip
@@ -95,12 +95,12 @@ def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.Nativ
     """
     suffix = Path(str(path)).suffix.lower()
     if _is_utf8(encoding) and "!" not in str(path) and suffix not in (".xz", ".zip"):
-        open_bytes(path).close()
+        open_decompressed(path).close()
         with pa.input_stream(str(path), compression=_COMPRESSION.get(suffix)) as stream:
             yield stream
         return
 
-    with _open_as_utf8(path, encoding) as file, tempfile.NamedTemporaryFile() as copy:
+    with _open_decompressed_as_utf8(path, encoding) as file, tempfile.NamedTemporaryFile() as copy:
         shutil.copyfileobj(file, copy)  # type: ignore[misc]
         copy.flush()
         stream = pa.OSFile(copy.name)
@@ -108,15 +108,15 @@ def open_for_arrow(path: FileName, encoding: str = "utf-8") -> Iterator[pa.Nativ
         yield stream
 
 
-def read_head(path: FileName, encoding: str, size: int) -> pa.BufferReader:
+def read_first_bytes_as_utf8(path: FileName, encoding: str, n_bytes: int) -> pa.BufferReader:
     """Return the first bytes of a file as UTF-8 text.
 
     The bytes are decompressed and converted to UTF-8.
 
     encoding: encoding of the file's text.
-    size: approximate number of bytes to return.
+    n_bytes: approximate number of bytes to return.
 
-    Raises the errors of `open_for_arrow`.
+    Raises the errors of `open_text_for_arrow`.
     """
-    with _open_as_utf8(path, encoding) as file:
-        return pa.BufferReader(file.read(size))
+    with _open_decompressed_as_utf8(path, encoding) as file:
+        return pa.BufferReader(file.read(n_bytes))

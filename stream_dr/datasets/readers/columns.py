@@ -35,7 +35,7 @@ _ROLES_BY_NAME = {"id": "id", "label": "label", "labels": "label", "target": "ta
 """Name of a column → role that the column probably has, which error messages suggest."""
 
 
-class Roles(NamedTuple):
+class ColumnRoles(NamedTuple):
     """What the columns of a table are: labels, targets, weights, ids or features.
 
     Columns without a role are features.
@@ -73,7 +73,7 @@ class Roles(NamedTuple):
     raw: bool | None = False
     kinds: tuple[tuple[str, str], ...] = ()
 
-    def non_features(self) -> tuple[str, ...]:
+    def non_feature_columns(self) -> tuple[str, ...]:
         """Return the names of all columns that are not features.
 
         Raises InvalidTargets if more than one of `label`, `labels` and `target` names columns.
@@ -83,17 +83,17 @@ class Roles(NamedTuple):
         single = tuple(c for c in (self.label, self.weight, self.id) if c is not None)
         return single + self.labels + self.target + self.drop
 
-    def number_columns(self) -> tuple[str, ...]:
+    def numeric_target_columns(self) -> tuple[str, ...]:
         """Return the names of the numeric target and weight columns.
 
         These are the columns of `labels`, `target` and `weight`, whose values must be numbers.
         """
         return (*self.labels, *self.target, *((self.weight,) if self.weight is not None else ()))
 
-    def features(self, columns: Sequence[str]) -> list[str]:
+    def features(self, all_columns: Sequence[str]) -> list[str]:
         """Return the names of the feature columns.
 
-        columns: names of all columns of the file.
+        all_columns: names of all columns of the file.
 
         Raises SchemaMismatch in these cases:
 
@@ -101,13 +101,15 @@ class Roles(NamedTuple):
         - No column is a feature.
         - A feature has a reserved name, such as "label" or "id".
         """
-        excluded = set(self.non_features())
-        missing = sorted((excluded | set(dict(self.kinds))) - set(columns))
+        excluded = set(self.non_feature_columns())
+        missing = sorted((excluded | set(dict(self.kinds))) - set(all_columns))
         if missing:
-            listed = ", ".join(f"{name!r}{did_you_mean(name, columns)}" for name in missing)
-            raise SchemaMismatch(f"there is no column {listed}; there are {list(columns)[:10]} …", column=missing[0])
+            listed = ", ".join(f"{name!r}{did_you_mean(name, all_columns)}" for name in missing)
+            raise SchemaMismatch(
+                f"there is no column {listed}; there are {list(all_columns)[:10]} …", column=missing[0]
+            )
 
-        features = [c for c in columns if c not in excluded]
+        features = [c for c in all_columns if c not in excluded]
         if not features:
             raise SchemaMismatch("no column is left for the features.")
         for name in features:
@@ -120,49 +122,57 @@ class Roles(NamedTuple):
         return features
 
 
-def feature_columns(names: Sequence[str], roles: Roles) -> list[str] | None:
+def feature_columns_unless_shard(column_names: Sequence[str], roles: ColumnRoles) -> list[str] | None:
     """Return the names of a file's feature columns.
 
     None is returned if the file is read as a shard. This is the case if the file has a shard's
     columns and `roles` names no column. A shard has a column `features`, or the columns `indices`
-    and `values`. Raises the errors of `Roles.features`.
+    and `values`. Raises the errors of `ColumnRoles.features`.
 
-    names: names of all columns of the file.
+    column_names: names of all columns of the file.
     """
-    return None if roles._replace(raw=False) == Roles() and is_layout(names) else roles.features(names)
+    return (
+        None if roles._replace(raw=False) == ColumnRoles() and is_layout(column_names) else roles.features(column_names)
+    )
 
 
-def blocks_of(
+def split_batch_into_blocks(
     batch: pa.RecordBatch,
-    features: Sequence[str] | None,
-    roles: Roles,
-    rows: int,
-    fail: RaiseLocated,
+    feature_names: Sequence[str] | None,
+    roles: ColumnRoles,
+    rows_per_block: int,
+    raise_with_line: RaiseLocated,
 ) -> Iterator[Block]:
     """Yield the rows of an Arrow batch in blocks.
 
-    features: names of the feature columns. None if the batch has the columns of a shard.
-    rows: maximum number of rows in a block.
-    fail: function that raises an error with the file and the line. It is called with the error of
-        a block, and the number of the batch's rows before this block.
+    feature_names: names of the feature columns. None if the batch has the columns of a shard.
+    rows_per_block: maximum number of rows in a block.
+    raise_with_line: function that raises an error with the file and the line. It is called with
+        the error of a block, and the number of the batch's rows before this block.
     """
-    for start in range(0, batch.num_rows, rows):
-        part = batch.slice(start, rows)
+    for start in range(0, batch.num_rows, rows_per_block):
+        part = batch.slice(start, rows_per_block)
         try:
-            block = block_from_arrow(part) if features is None else block_of(part, features, roles)
+            block = (
+                block_from_arrow(part) if feature_names is None else convert_batch_to_block(part, feature_names, roles)
+            )
         except StreamDRError as e:
-            fail(e, start)
+            raise_with_line(e, start)
         yield block
 
 
-def blocks_of_batches(
-    path: FileName, batches: Iterable[pa.RecordBatch], features: list[str] | None, roles: Roles, rows: int
+def split_batches_into_blocks(
+    path: FileName,
+    batches: Iterable[pa.RecordBatch],
+    feature_names: list[str] | None,
+    roles: ColumnRoles,
+    rows_per_block: int,
 ) -> Iterator[Block]:
     """Yield the rows of a file's Arrow batches in blocks.
 
     path: path of the file, for error messages.
-    features: names of the feature columns. None if the batches have the columns of a shard.
-    rows: maximum number of rows in a block.
+    feature_names: names of the feature columns. None if the batches have the columns of a shard.
+    rows_per_block: maximum number of rows in a block.
 
     Raises LimitExceeded. Raises MalformedInput, which names the file and the row.
     """
@@ -175,8 +185,8 @@ def blocks_of_batches(
     try:
         for batch in batches:
             batch.validate(full=True)
-            roles = roles._replace(raw=needs_raw(batch, features, roles))
-            yield from blocks_of(batch, features, roles, rows, fail)
+            roles = roles._replace(raw=must_read_as_table(batch, feature_names, roles))
+            yield from split_batch_into_blocks(batch, feature_names, roles, rows_per_block, fail)
             row += batch.num_rows
     except (pa.ArrowException, OSError, EOFError) as e:
         raise MalformedInput(f"{path}, after row {row}: {e}", file=str(path)) from e
@@ -184,39 +194,41 @@ def blocks_of_batches(
         raise LimitExceeded(f"{path}, after row {row}: {e}", **e.details) from e
 
 
-def block_of(batch: pa.RecordBatch, features: Sequence[str], roles: Roles) -> Block:
+def convert_batch_to_block(batch: pa.RecordBatch, feature_names: Sequence[str], roles: ColumnRoles) -> Block:
     """Return the rows of an Arrow batch as one Block.
 
-    features: names of the feature columns.
+    feature_names: names of the feature columns.
 
     Raises NotFinite. Raises SchemaMismatch, which names the column, if a column of numbers has
     missing values or values that are not numbers.
     """
     X: Rows
     if roles.raw:
-        X = raw_from_arrow(batch.select(list(features)))
+        X = raw_from_arrow(batch.select(list(feature_names)))
         names = X.names
     else:
-        X, names = _number_rows(batch, features)
+        X, names = _feature_matrix_and_names(batch, feature_names)
 
-    targets = targets_of(batch, roles)
-    weights = None if roles.weight is None else float_column(batch.column(roles.weight), roles.weight)
-    ids = None if roles.id is None else ids_of(batch.column(roles.id), roles.id)
+    targets = targets_from_batch(batch, roles)
+    weights = None if roles.weight is None else convert_column_to_float64(batch.column(roles.weight), roles.weight)
+    ids = None if roles.id is None else convert_ids_to_list(batch.column(roles.id), roles.id)
     return Block(X, targets, weights, ids, names)
 
 
-def _number_rows(batch: pa.RecordBatch, features: Sequence[str]) -> tuple[Rows, tuple[str, ...] | None]:
+def _feature_matrix_and_names(
+    batch: pa.RecordBatch, feature_names: Sequence[str]
+) -> tuple[Rows, tuple[str, ...] | None]:
     """Return the features of an Arrow batch as a matrix.
 
     Also returns the names of the matrix's columns, or None if the columns have no names.
 
-    features: names of the feature columns.
+    feature_names: names of the feature columns.
 
     Raises NotFinite. Raises SchemaMismatch if a feature has missing values or is not numeric.
     """
-    table = pa.Table.from_batches([batch.select(list(features))])
-    for name, column in zip(features, table.columns, strict=True):
-        _refuse_null(column, name)
+    table = pa.Table.from_batches([batch.select(list(feature_names))])
+    for name, column in zip(feature_names, table.columns, strict=True):
+        _raise_if_missing_values(column, name)
     try:
         X, names = as_matrix(table)
     # `as_matrix` raises NotNumeric, which is a TypeError, for a column that is not numeric.
@@ -226,72 +238,73 @@ def _number_rows(batch: pa.RecordBatch, features: Sequence[str]) -> tuple[Rows, 
     return X, names
 
 
-def needs_raw(first: pa.RecordBatch, features: Sequence[str] | None, roles: Roles) -> bool:
+def must_read_as_table(first_batch: pa.RecordBatch, feature_names: Sequence[str] | None, roles: ColumnRoles) -> bool:
     """Return True if features must be read as a table.
 
     False is returned if the features are read as a matrix of numbers. `roles.raw` decides. If
     `roles.raw` is None, the first rows decide. A matrix needs features that are all numbers
     without missing values.
 
-    first: first rows of the file.
-    features: names of the feature columns. None if the file has the columns of a shard, which is
-        never read as a table.
+    first_batch: first rows of the file.
+    feature_names: names of the feature columns. None if the file has the columns of a shard, which
+        is never read as a table.
     """
-    if roles.raw is not None or features is None:
+    if roles.raw is not None or feature_names is None:
         return bool(roles.raw)
     return any(kind != "number" for _, kind in roles.kinds) or any(
-        not _is_numeric(first.schema.field(name).type) or first.column(name).null_count for name in features
+        not _is_numeric_type(first_batch.schema.field(name).type) or first_batch.column(name).null_count
+        for name in feature_names
     )
 
 
-def type_of(column: pa.Array, declared: str | None) -> pa.DataType:
+def choose_feature_type(first_values: pa.Array, declared_kind: str | None) -> pa.DataType:
     """Return the Arrow type for reading a table's feature.
 
-    column: first values of the feature.
-    declared: kind of the feature that the caller has declared. None: decide by the values.
+    first_values: first values of the feature.
+    declared_kind: kind of the feature that the caller has declared. None: decide by the values.
     """
-    kind = column.type
-    if declared in ("category", "text") or pa.types.is_null(kind) or pa.types.is_time(kind):
+    kind = first_values.type
+    if declared_kind in ("category", "text") or pa.types.is_null(kind) or pa.types.is_time(kind):
         return pa.string()
-    if declared in ("date", "time"):
+    if declared_kind in ("date", "time"):
         return kind if pa.types.is_date(kind) else pa.timestamp("us")
-    if declared == "number":
+    if declared_kind == "number":
         return pa.float64()
 
     # Integers are read as floats, because later values may have fractions.
     # If the first integers all differ, they may be ids, which are read as integers.
-    distinct = pa.types.is_integer(kind) and pc.count_distinct(column).as_py() == len(column) > 1
+    distinct = pa.types.is_integer(kind) and pc.count_distinct(first_values).as_py() == len(first_values) > 1
     return pa.float64() if pa.types.is_integer(kind) and not distinct else kind
 
 
-def _is_numeric(kind: pa.DataType) -> bool:
+def _is_numeric_type(arrow_type: pa.DataType) -> bool:
     """Return True if an Arrow type is numeric.
 
     Lists of numbers, booleans and extension types count as numeric.
     """
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        kind = kind.value_type
-    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return bool(numbers or pa.types.is_boolean(kind) or isinstance(kind, pa.BaseExtensionType))
+    if pa.types.is_list(arrow_type) or pa.types.is_large_list(arrow_type) or pa.types.is_fixed_size_list(arrow_type):
+        arrow_type = arrow_type.value_type
+    numbers = pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type)
+    return bool(numbers or pa.types.is_boolean(arrow_type) or isinstance(arrow_type, pa.BaseExtensionType))
 
 
-def ids_of(column: pa.Array, name: str) -> Ids:
+def convert_ids_to_list(column: pa.Array, column_name: str) -> Ids:
     """Return a column of ids as integers or strings.
 
     Values of other types are converted to strings. Raises SchemaMismatch if a row has no id.
     """
-    _refuse_null(column, name)
+    _raise_if_missing_values(column, column_name)
     if pa.types.is_integer(column.type) or is_string_type(column.type):
         return column.to_pylist()
     return [str(v) for v in column.to_pylist()]
 
 
-def blanks_to_nulls(texts: pa.Array) -> pa.Array:
+def replace_empty_strings_by_null(texts: pa.Array) -> pa.Array:
     """Return an array with empty strings replaced by null."""
     return pc.replace_with_mask(texts, pc.equal(texts, ""), pa.scalar(None, pa.string()))
 
 
-def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
+def targets_from_batch(batch: pa.RecordBatch, roles: ColumnRoles) -> Targets | None:
     """Return the targets of an Arrow batch.
 
     The result is None if `roles` names no column of targets. A row whose label is empty has no
@@ -300,14 +313,14 @@ def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
     if roles.label is not None:
         column = batch.column(roles.label)
         if pa.types.is_string(column.type):
-            column = blanks_to_nulls(column)
+            column = replace_empty_strings_by_null(column)
         if pa.types.is_string(column.type) or pa.types.is_integer(column.type):
             return targets_from_arrow(pa.record_batch([column], ["label"]))
         return class_targets([None if v == "" else v for v in batch.column(roles.label).to_pylist()])
 
     # Each column with 0 and 1 is one label.
     if roles.labels:
-        Y = np.column_stack([float_column(batch.column(name), name) for name in roles.labels])
+        Y = np.column_stack([convert_column_to_float64(batch.column(name), name) for name in roles.labels])
         if not np.all((Y == 0) | (Y == 1)):
             column = roles.labels[int(np.argwhere((Y != 0) & (Y != 1))[0][1])]
             raise InvalidTargets(f"label column {column!r} has values other than 0 and 1; give it as target.")
@@ -315,35 +328,40 @@ def targets_of(batch: pa.RecordBatch, roles: Roles) -> Targets | None:
         return Targets("multilabel", roles.labels, np.nonzero(Y)[1].astype(np.int32), indptr)
 
     if roles.target:
-        return continuous_targets(np.column_stack([float_column(batch.column(name), name) for name in roles.target]))
+        return continuous_targets(
+            np.column_stack([convert_column_to_float64(batch.column(name), name) for name in roles.target])
+        )
     return None
 
 
-def float_column(column: pa.Array, name: str) -> np.ndarray:
+def convert_column_to_float64(column: pa.Array, column_name: str) -> np.ndarray:
     """Return a column as a float64 array (rows,).
 
-    name: name of the column, for the error message.
+    column_name: name of the column, for the error message.
 
     Raises SchemaMismatch if the column has missing values or is not numeric.
     """
-    _refuse_null(column, name)
+    _raise_if_missing_values(column, column_name)
     try:
         return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
         raise SchemaMismatch(
-            f"column {name!r} is {column.type}, not numbers ({e}); name it as label or drop it.", column=name
+            f"column {column_name!r} is {column.type}, not numbers ({e}); name it as label or drop it.",
+            column=column_name,
         ) from e
 
 
-def _refuse_null(column: pa.Array | pa.ChunkedArray, name: str) -> None:
+def _raise_if_missing_values(column: pa.Array | pa.ChunkedArray, column_name: str) -> None:
     """Raise SchemaMismatch if a column has missing values.
 
     The error names the column, and the first row without a value.
 
-    name: name of the column.
+    column_name: name of the column.
     """
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
         raise SchemaMismatch(
-            f"column {name!r} has no value in row {row} of the batch; fill or drop it.", row=row, column=name
+            f"column {column_name!r} has no value in row {row} of the batch; fill or drop it.",
+            row=row,
+            column=column_name,
         )

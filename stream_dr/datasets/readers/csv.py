@@ -26,9 +26,15 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.arrow_stream import open_for_arrow, read_head
-from stream_dr.datasets.readers.columns import Roles, blanks_to_nulls, blocks_of, needs_raw, type_of
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, MARK, open_bytes
+from stream_dr.datasets.readers.arrow_stream import open_text_for_arrow, read_first_bytes_as_utf8
+from stream_dr.datasets.readers.columns import (
+    ColumnRoles,
+    choose_feature_type,
+    must_read_as_table,
+    replace_empty_strings_by_null,
+    split_batch_into_blocks,
+)
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, MARK, open_decompressed
 from stream_dr.errors import MalformedInput, NotFinite, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
 
@@ -80,29 +86,28 @@ class CsvFormat(NamedTuple):
 
 def read_csv(
     path: FileName,
-    roles: Roles = Roles(),
+    roles: ColumnRoles = ColumnRoles(),
     *,
     delimiter: str = ",",
     header: bool | None = None,
     decimal: str = ".",
     encoding: str = "utf-8",
-    rows: int = BLOCK_ROWS,
+    rows_per_block: int = BLOCK_ROWS,
     head_only: bool = False,
 ) -> Iterator[Block]:
     """Yield the rows of a CSV file in blocks.
 
-    The rows are a dense float64 matrix, or a table if `roles.raw` says so. If the file has no
-    header, the columns are called f0, f1 and so on.
+    Rows are dense float64, or a table if `roles.raw` is set. Columns without names are f0, f1, ….
 
     Parameters
     ----------
     path : path
         File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
     roles : Roles
-        What each column is: a label, target, weight, id or feature.
+        Role of each column: label, target, weight, id or feature.
     delimiter, header, decimal, encoding
         Format of the file, as in `CsvFormat`.
-    rows : int
+    rows_per_block : int
         Maximum number of rows in a block.
     head_only : bool
         True to read only the first rows of the file.
@@ -112,11 +117,11 @@ def read_csv(
     """
     file = CsvFile(path, CsvFormat(delimiter, header, decimal, encoding))
     features = roles.features(file.names)
-    file.refuse_unnamed(features)
-    file.refuse_decimal_commas([name for name in features if name not in dict(roles.kinds)])
-    roles = roles._replace(raw=needs_raw(file.first, features, roles))
+    file.raise_if_unnamed_feature(features)
+    file.raise_if_decimal_commas([name for name in features if name not in dict(roles.kinds)])
+    roles = roles._replace(raw=must_read_as_table(file.first, features, roles))
     file.has_gaps = bool(roles.raw)
-    types = _column_types(file, features, roles)
+    types = _choose_column_types(file, features, roles)
     text_columns = {name for name in features if types[name] == pa.string()}
 
     # If a quote is not closed, the rest of the file becomes part of the last field.
@@ -129,27 +134,30 @@ def read_csv(
     ids_are_integers: bool | None = None
 
     def fail(error: StreamDRError, rows_before: int) -> NoReturn:
-        file.raise_located(error, types, line + rows_before)
+        file.raise_malformed_with_line(error, types, line + rows_before)
 
     with closing(file.batches(types, columns, head_only)) as batches:
         for batch in batches:
             if roles.id is not None and ids_are_integers is not False:
-                fail_at_line = partial(file.raise_located, types=types, line=line)
-                batch, ids_are_integers = _with_integer_ids(batch, roles.id, ids_are_integers, fail_at_line)
-            yield from blocks_of(_blanks_to_nulls(batch, text_columns), features, roles, rows, fail)
+                fail_at_line = partial(file.raise_malformed_with_line, type_by_column=types, approximate_line=line)
+                batch, ids_are_integers = _ids_to_integers_if_possible(batch, roles.id, ids_are_integers, fail_at_line)
+            batch = _replace_empty_strings_by_null(batch, text_columns)
+            yield from split_batch_into_blocks(batch, features, roles, rows_per_block, fail)
             line += batch.num_rows
 
 
-def _column_types(file: "CsvFile", features: list[str], roles: Roles) -> dict[str, pa.DataType]:
+def _choose_column_types(file: "CsvFile", feature_names: list[str], roles: ColumnRoles) -> dict[str, pa.DataType]:
     """Return the Arrow types of columns, by column name.
 
     Columns with a type of their own are features, targets, weights, ids and labels.
 
-    features: names of the feature columns.
+    feature_names: names of the feature columns.
     """
-    types = dict.fromkeys((*features, *roles.number_columns()), pa.float64())
+    types = dict.fromkeys((*feature_names, *roles.numeric_target_columns()), pa.float64())
     if roles.raw:
-        types |= {name: type_of(file.first.column(name), dict(roles.kinds).get(name)) for name in features}
+        types |= {
+            name: choose_feature_type(file.first.column(name), dict(roles.kinds).get(name)) for name in feature_names
+        }
     types |= {name: pa.string() for name in (roles.id, roles.label) if name is not None}
 
     # Labels have the type that Arrow infers from the first labels.
@@ -171,42 +179,46 @@ class _BatchWithIds(NamedTuple):
     ids_are_integers: bool
 
 
-def _with_integer_ids(
-    batch: pa.RecordBatch, name: str, are_integers: bool | None, fail: Callable[[StreamDRError], NoReturn]
+def _ids_to_integers_if_possible(
+    batch: pa.RecordBatch,
+    id_column: str,
+    were_integers_before: bool | None,
+    raise_with_line: Callable[[StreamDRError], NoReturn],
 ) -> _BatchWithIds:
     """Convert a batch's ids from strings to integers if possible.
 
     The ids of the first batch decide for the whole file. Ids such as 007 stay strings.
 
-    name: name of the column of ids.
-    are_integers: True if the ids of earlier batches are integers. None for the first batch.
-    fail: function that raises its argument, an error, with the line added. It is called if the ids
-        of earlier batches are integers and an id of this batch is no integer.
+    id_column: name of the column of ids.
+    were_integers_before: True if the ids of earlier batches are integers. None for the first
+        batch.
+    raise_with_line: function that raises its argument, an error, with the line added. It is called
+        if the ids of earlier batches are integers and an id of this batch is no integer.
     """
-    texts = batch.column(name)
+    texts = batch.column(id_column)
     try:
         integers = texts.cast(pa.int64())
     except pa.ArrowInvalid:
         integers = None
 
     if integers is None or not integers.cast(pa.string()).equals(texts):
-        if are_integers:
-            fail(
+        if were_integers_before:
+            raise_with_line(
                 SchemaMismatch(
-                    f"ids of column {name!r} are no longer whole numbers, as the first ones are.", column=name
+                    f"ids of column {id_column!r} are no longer whole numbers, as the first ones are.", column=id_column
                 )
             )
         return _BatchWithIds(batch, False)
-    return _BatchWithIds(batch.set_column(batch.schema.get_field_index(name), name, integers), True)
+    return _BatchWithIds(batch.set_column(batch.schema.get_field_index(id_column), id_column, integers), True)
 
 
-def _blanks_to_nulls(batch: pa.RecordBatch, text_columns: set[str]) -> pa.RecordBatch:
+def _replace_empty_strings_by_null(batch: pa.RecordBatch, text_columns: set[str]) -> pa.RecordBatch:
     """Return a batch with empty strings replaced by null.
 
     text_columns: names of the columns in which empty strings are replaced.
     """
     columns = [
-        blanks_to_nulls(column) if name in text_columns else column
+        replace_empty_strings_by_null(column) if name in text_columns else column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
@@ -230,8 +242,8 @@ class CsvFile:
     def __init__(self, path: FileName, form: CsvFormat) -> None:
         self.path = str(path)
         self.form = form
-        number, record = next(self._records(), (1, []))
-        self.names = self._column_names(record, number)
+        number, record = next(self._read_records(), (1, []))
+        self.names = self._parse_column_names(record, number)
         self.first_line = number + 1 if form.header is not False else 1
         self.has_gaps = False
 
@@ -240,87 +252,91 @@ class CsvFile:
         piece = max(PIECE, min(LONGEST, 4 * sum(len(field) + 3 for field in record)))
         self._read = pacsv.ReadOptions(block_size=piece, column_names=self.names, skip_rows=self.first_line - 1)
         self._parse = pacsv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
-        with self._opened({}, None, head_only=True) as reader:
+        with self._open_arrow_reader({}, None, head_only=True) as reader:
             self.first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=reader.schema)
 
         # Arrow infers a binary type if a column is not valid UTF-8. Such a file is refused.
         if any(pa.types.is_binary(field.type) for field in self.first.schema):
-            self._raise_for_first_bad_line({})
+            self._raise_if_any_bad_line({})
 
     def batches(
-        self, types: dict[str, pa.DataType], columns: list[str], head_only: bool
+        self, type_by_column: dict[str, pa.DataType], column_names: list[str], first_batch_only: bool
     ) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of the file in Arrow batches.
 
-        types: Arrow types by name of the column. The type of any other column is inferred.
-        columns: names of the columns to read.
-        head_only: True to yield only the first batch.
+        type_by_column: Arrow types by name of the column. The type of any other column is
+            inferred.
+        column_names: names of the columns to read.
+        first_batch_only: True to yield only the first batch.
 
         Raises MalformedInput, which names the line with the error.
         """
-        with self._opened(types, columns, head_only) as reader:
+        with self._open_arrow_reader(type_by_column, column_names, first_batch_only) as reader:
             batch = None
-            for batch in itertools.islice(reader, 1 if head_only else None):
+            for batch in itertools.islice(reader, 1 if first_batch_only else None):
                 yield batch
-            if batch is not None and not head_only:
-                self._check_last_field(batch)
+            if batch is not None and not first_batch_only:
+                self._raise_if_last_field_unclosed(batch)
 
     @contextmanager
-    def _opened(
-        self, types: dict[str, pa.DataType], columns: list[str] | None, head_only: bool = False
+    def _open_arrow_reader(
+        self, type_by_column: dict[str, pa.DataType], column_names: list[str] | None, head_only: bool = False
     ) -> Iterator[pa.RecordBatchReader]:
         """Return a context manager that opens Arrow's CSV reader.
 
-        types: Arrow types by name of the column. The type of any other column is inferred.
-        columns: names of the columns to read. None: all columns.
+        type_by_column: Arrow types by name of the column. The type of any other column is
+            inferred.
+        column_names: names of the columns to read. None: all columns.
         head_only: True to read only the first bytes of the file.
 
         An error of reading in the with-block is replaced by MalformedInput.
         """
-        convert = pacsv.ConvertOptions(column_types=types, include_columns=columns, decimal_point=self.form.decimal)
+        convert = pacsv.ConvertOptions(
+            column_types=type_by_column, include_columns=column_names, decimal_point=self.form.decimal
+        )
         encoding = self.form.encoding
         try:
             source: AbstractContextManager[pa.NativeFile]
             if head_only:
-                source = nullcontext(read_head(self.path, encoding, 2 * self._read.block_size))
+                source = nullcontext(read_first_bytes_as_utf8(self.path, encoding, 2 * self._read.block_size))
             else:
-                source = open_for_arrow(self.path, encoding)
+                source = open_text_for_arrow(self.path, encoding)
             with source as stream, pacsv.open_csv(stream, self._read, self._parse, convert) as reader:
                 yield reader
 
         except (pa.ArrowException, UnicodeError, OSError, EOFError) as e:
-            self._raise_for_first_bad_line(types)
+            self._raise_if_any_bad_line(type_by_column)
             raise MalformedInput(f"{self.path}: {e}", file=self.path) from e
 
-    def _check_last_field(self, batch: pa.RecordBatch) -> None:
+    def _raise_if_last_field_unclosed(self, last_batch: pa.RecordBatch) -> None:
         """Raise MalformedInput if the last quote is not closed.
 
         A field with an open quote includes the rest of the file. So only a last field with line
         breaks can have an open quote.
 
-        batch: last Arrow batch of the file.
+        last_batch: last Arrow batch of the file.
         """
-        last = batch.column(batch.num_columns - 1)
+        last = last_batch.column(last_batch.num_columns - 1)
         if pa.types.is_string(last.type) and "\n" in (last[-1].as_py() or ""):
-            self._refuse_open_quote()
+            self._raise_if_file_ends_quoted()
 
-    def refuse_decimal_commas(self, names: list[str]) -> None:
+    def raise_if_decimal_commas(self, column_names: list[str]) -> None:
         """Raise MalformedInput if numbers have a decimal comma.
 
         Numbers such as 0,5 would be read as strings. Only the first rows are checked. Nothing is
         checked if the caller has set another decimal separator than ".".
 
-        names: names of the columns to check.
+        column_names: names of the columns to check.
         """
-        for name in names if self.form.decimal == "." else ():
+        for name in column_names if self.form.decimal == "." else ():
             column = self.first.column(name)
             if pa.types.is_string(column.type):
                 texts = column.filter(pc.not_equal(column, ""))
                 are_numbers = pc.all(pc.match_substring_regex(texts, r"^\s*[-+]?\d[\d.]*(,\d+)?\s*$")).as_py()
                 if are_numbers and pc.any(pc.match_substring(texts, ",")).as_py():
-                    self._raise_for_first_bad_line({name: pa.float64()})
+                    self._raise_if_any_bad_line({name: pa.float64()})
 
-    def _refuse_open_quote(self) -> None:
+    def _raise_if_file_ends_quoted(self) -> None:
         """Raise MalformedInput if the file ends within a quote.
 
         The error names the line at which the last row begins.
@@ -328,76 +344,88 @@ class CsvFile:
         start = 1
         end = 0
         record = [""]
-        for line, fields in self._records():
+        for line, fields in self._read_records():
             start = end + 1
             end = line
             record = fields
         if end > start or record[-1].endswith("\n"):
-            self._fail(start, "a quote begins in this row that does not end; close or remove it.")
+            self._raise_malformed(start, "a quote begins in this row that does not end; close or remove it.")
 
-    def raise_located(self, error: StreamDRError, types: dict[str, pa.DataType], line: int) -> NoReturn:
+    def raise_malformed_with_line(
+        self, error: StreamDRError, type_by_column: dict[str, pa.DataType], approximate_line: int
+    ) -> NoReturn:
         """Raise MalformedInput with the line of another error.
 
         error: the other error, which was raised when the rows of a block were converted.
-        types: Arrow types by name of the column. They are needed to find the line.
-        line: approximate line number of the block's first row. The error names this line if the
-            exact line is not found.
+        type_by_column: Arrow types by name of the column. They are needed to find the line.
+        approximate_line: approximate line number of the block's first row. The error names this
+            line if the exact line is not found.
         """
         if isinstance(error, SchemaMismatch | NotFinite):
-            self._raise_for_first_bad_line(types)
-        raise MalformedInput(f"{self.path}, after line {line - 1}: {error}", file=self.path, line=line) from error
+            self._raise_if_any_bad_line(type_by_column)
+        raise MalformedInput(
+            f"{self.path}, after line {approximate_line - 1}: {error}", file=self.path, line=approximate_line
+        ) from error
 
-    def _column_names(self, first: list[str], line: int) -> list[str]:
+    def _parse_column_names(self, first_record: list[str], record_line: int) -> list[str]:
         """Return the names of the columns.
 
-        first: fields of the first record of the file.
-        line: line number at which the first record ends.
+        first_record: fields of the first record of the file.
+        record_line: line number at which the first record ends.
 
         Raises MalformedInput if there are no columns or too many, if a name occurs twice, or if
         all names look like numbers.
         """
-        if not first:
-            self._fail(1, "no row in it. Give a file that holds rows.")
-        if len(first) > MOST_COLUMNS:
-            self._fail(
-                line,
-                f"{len(first)} columns, and at most {MOST_COLUMNS} are read from a table. Write rows that wide as libsvm.",
+        if not first_record:
+            self._raise_malformed(1, "no row in it. Give a file that holds rows.")
+        if len(first_record) > MOST_COLUMNS:
+            self._raise_malformed(
+                record_line,
+                f"{len(first_record)} columns, and at most {MOST_COLUMNS} are read from a table. Write "
+                "rows that wide as libsvm.",
             )
         if self.form.header is False:
-            return [f"f{j}" for j in range(len(first))]
+            return [f"f{j}" for j in range(len(first_record))]
 
         seen: dict[str, int] = {}
-        for j, name in enumerate(first, 1):
+        for j, name in enumerate(first_record, 1):
             if not name.strip() and "" in seen:
-                self._fail(line, f"columns {seen['']} and {j} have no name; give them names.", j)
+                self._raise_malformed(record_line, f"columns {seen['']} and {j} have no name; give them names.", j)
             if name in seen:
-                self._fail(line, f"columns {seen[name]} and {j} are both called {name!r}; rename one.", j)
+                self._raise_malformed(
+                    record_line, f"columns {seen[name]} and {j} are both called {name!r}; rename one.", j
+                )
             seen[name] = j
 
-        if self.form.header is None and all(map(_is_number, first)) and not _are_default_names(first):
-            self._fail(
-                line, f"the columns' names are numbers ({first[0]}, …), as of a row; say --no-header or --header."
+        if (
+            self.form.header is None
+            and all(map(_is_number, first_record))
+            and not _are_consecutive_integers(first_record)
+        ):
+            self._raise_malformed(
+                record_line,
+                f"the columns' names are numbers ({first_record[0]}, …), as of a row; say --no-header or --header.",
             )
-        return [name or f"Unnamed: {j}" for j, name in enumerate(first)]
+        return [name or f"Unnamed: {j}" for j, name in enumerate(first_record)]
 
-    def refuse_unnamed(self, features: list[str]) -> None:
+    def raise_if_unnamed_feature(self, feature_names: list[str]) -> None:
         """Raise MalformedInput if a feature column has no name.
 
         pandas writes the index of the rows as a column without a name.
 
-        features: names of the feature columns.
+        feature_names: names of the feature columns.
         """
-        feature_set = set(features)
+        feature_set = set(feature_names)
         for j, name in enumerate(self.names, 1):
             if name in feature_set and name == f"Unnamed: {j - 1}":
-                self._fail(
+                self._raise_malformed(
                     self.first_line - 1,
                     f"column {j} has no name, as an index that pandas wrote; leave it out (--drop {name!r}), or take it for "
                     f"the rows' ids (--id {name!r}).",
                     j,
                 )
 
-    def _records(self) -> Iterator[tuple[int, list[str]]]:
+    def _read_records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the line number and the fields of each record.
 
         A record is a row or the header. The line number is the number of the line at which the
@@ -405,20 +433,26 @@ class CsvFile:
 
         Raises MalformedInput if a record is too long or has a quote that is not closed.
         """
-        with open_bytes(self.path) as file:
-            lines = self._utf8_lines(file) if self.form.encoding == "utf-8" else self._decoded_lines(file)
+        with open_decompressed(self.path) as file:
+            lines = (
+                self._decode_utf8_lines(file)
+                if self.form.encoding == "utf-8"
+                else self._decode_lines_with_replacement(file)
+            )
             size = 0
             line = 0
 
-            def limited() -> Iterator[str]:
+            def lines_within_size_limit() -> Iterator[str]:
                 nonlocal size
                 for text in lines:
                     size += len(text)
                     if size > LONGEST:
-                        self._fail(line + 1, f"a row begins here of more than {LONGEST} bytes; is a quote left open?")
+                        self._raise_malformed(
+                            line + 1, f"a row begins here of more than {LONGEST} bytes; is a quote left open?"
+                        )
                     yield text
 
-            reader = csv.reader(limited(), delimiter=self.form.delimiter)
+            reader = csv.reader(lines_within_size_limit(), delimiter=self.form.delimiter)
             try:
                 for fields in reader:
                     size = 0
@@ -426,9 +460,11 @@ class CsvFile:
                     if fields:
                         yield line, fields
             except csv.Error as e:
-                self._fail(line + 1, f"a row begins here that does not end well ({e}); is a quote left open?")
+                self._raise_malformed(
+                    line + 1, f"a row begins here that does not end well ({e}); is a quote left open?"
+                )
 
-    def _utf8_lines(self, file: IO[bytes]) -> Iterator[str]:
+    def _decode_utf8_lines(self, file: IO[bytes]) -> Iterator[str]:
         """Yield the lines of a UTF-8 file as strings.
 
         Raises MalformedInput if a line is too long or is not valid UTF-8.
@@ -436,18 +472,20 @@ class CsvFile:
         try:
             for number, line in enumerate(iter(partial(file.readline, LONGEST + 1), b""), 1):
                 if len(line) > LONGEST:
-                    self._fail(number, f"longer than {LONGEST} bytes; is this a text file?")
+                    self._raise_malformed(number, f"longer than {LONGEST} bytes; is this a text file?")
                 if b"\0" in line or (number == 1 and line.startswith((b"\xff\xfe", b"\xfe\xff"))):
-                    self._fail(number, "a NUL byte; this is no text, or text in UTF-16: say --encoding utf-16.")
+                    self._raise_malformed(
+                        number, "a NUL byte; this is no text, or text in UTF-16: say --encoding utf-16."
+                    )
                 yield (line.removeprefix(MARK) if number == 1 else line).decode()
 
         except UnicodeDecodeError as e:
             position = f"byte 0x{line[e.start]:02x} at {e.start + 1} is no UTF-8"
-            self._fail(number, f"{position}; say the file's encoding, such as --encoding latin-1.")
+            self._raise_malformed(number, f"{position}; say the file's encoding, such as --encoding latin-1.")
         except (OSError, EOFError) as e:
             raise MalformedInput(f"{self.path} cannot be unpacked ({e}).", file=self.path) from e
 
-    def _decoded_lines(self, file: IO[bytes]) -> Iterator[str]:
+    def _decode_lines_with_replacement(self, file: IO[bytes]) -> Iterator[str]:
         """Yield the lines of a file as strings.
 
         The file is decoded from `form.encoding`, which is not UTF-8. Bytes that cannot be decoded
@@ -456,19 +494,19 @@ class CsvFile:
         with io.TextIOWrapper(file, encoding=self.form.encoding, errors="replace", newline="") as text:
             yield from iter(partial(text.readline, LONGEST // 4), "")
 
-    def _raise_for_first_bad_line(self, types: dict[str, pa.DataType]) -> None:
+    def _raise_if_any_bad_line(self, type_by_column: dict[str, pa.DataType]) -> None:
         """Raise MalformedInput for the first row with an error.
 
         The error names the line. A row has an error if its number of fields is wrong, or if a
         field does not have its column's type. Nothing is raised if no row has an error.
 
-        types: Arrow types by name of the column.
+        type_by_column: Arrow types by name of the column.
         """
-        records = itertools.islice(self._records(), int(self.form.header is not False), None)
+        records = itertools.islice(self._read_records(), int(self.form.header is not False), None)
         checked = [
-            _TypedColumn(j, name, types[name])
+            _TypedColumn(j, name, type_by_column[name])
             for j, name in enumerate(self.names)
-            if name in types and types[name] != pa.string()
+            if name in type_by_column and type_by_column[name] != pa.string()
         ]
 
         # A group of many rows is checked at once, column by column, which is fast.
@@ -477,13 +515,13 @@ class CsvFile:
         while group := list(itertools.islice(records, group_rows)):
             is_rectangular = all(len(fields) == len(self.names) for _, fields in group)
             if is_rectangular and all(
-                self._all_parse([fields[j] for _, fields in group], kind) for j, _, kind in checked
+                self._can_parse_all_fields([fields[j] for _, fields in group], kind) for j, _, kind in checked
             ):
                 continue
             for line, fields in group:
                 self._check_record(line, fields, checked)
 
-    def _check_record(self, line: int, fields: list[str], checked: "list[_TypedColumn]") -> None:
+    def _check_record(self, line: int, fields: list[str], typed_columns: "list[_TypedColumn]") -> None:
         """Raise MalformedInput if a row has an error.
 
         A row has an error if its number of fields is wrong, or if a field does not have its
@@ -491,35 +529,37 @@ class CsvFile:
 
         line: line number at which the row ends.
         fields: fields of the row.
-        checked: the columns whose values are not strings.
+        typed_columns: the columns whose values are not strings.
         """
         if len(fields) != len(self.names):
-            self._fail(line, f"{len(fields)} fields where {len(self.names)} are needed.")
-        for j, name, kind in checked:
+            self._raise_malformed(line, f"{len(fields)} fields where {len(self.names)} are needed.")
+        for j, name, kind in typed_columns:
             if not fields[j].strip() or (self.has_gaps and fields[j] in GAPS):
                 if kind == pa.float64() and not self.has_gaps:
-                    self._fail(line, f"column {name!r} has no value; fill it or leave the row out.", j + 1)
-            elif not self._all_parse([fields[j]], kind):
-                self._fail(line, f"{fields[j]!r} in column {name!r} is no {_type_hint(fields[j], kind)}.", j + 1)
+                    self._raise_malformed(line, f"column {name!r} has no value; fill it or leave the row out.", j + 1)
+            elif not self._can_parse_all_fields([fields[j]], kind):
+                self._raise_malformed(
+                    line, f"{fields[j]!r} in column {name!r} is no {_describe_expected_type(fields[j], kind)}.", j + 1
+                )
 
-    def _all_parse(self, fields: list[str], kind: pa.DataType) -> bool:
+    def _can_parse_all_fields(self, fields: list[str], arrow_type: pa.DataType) -> bool:
         """Return True if all fields can be parsed.
 
         A field that stands for a missing value can be parsed if missing values are allowed.
 
         fields: fields of one column.
-        kind: Arrow type of the column.
+        arrow_type: Arrow type of the column.
         """
         texts = [field.strip().replace(self.form.decimal, ".") for field in fields]
-        gaps = GAPS if self.has_gaps else frozenset({""}) - ({""} if kind == pa.float64() else set())
+        gaps = GAPS if self.has_gaps else frozenset({""}) - ({""} if arrow_type == pa.float64() else set())
         try:
-            values = pa.array([text for text in texts if text not in gaps], pa.string()).cast(kind)
+            values = pa.array([text for text in texts if text not in gaps], pa.string()).cast(arrow_type)
         except pa.ArrowException:
             return False
-        return kind != pa.float64() or bool((np.abs(values.to_numpy(zero_copy_only=False)) <= LARGEST).all())
+        return arrow_type != pa.float64() or bool((np.abs(values.to_numpy(zero_copy_only=False)) <= LARGEST).all())
 
-    def _fail(self, line: int, message: str, column: int | None = None) -> NoReturn:
-        raise MalformedInput(f"{self.path}, line {line}: {message}", file=self.path, line=line, column=column)
+    def _raise_malformed(self, line: int, message: str, column_number: int | None = None) -> NoReturn:
+        raise MalformedInput(f"{self.path}, line {line}: {message}", file=self.path, line=line, column=column_number)
 
 
 class _TypedColumn(NamedTuple):
@@ -533,17 +573,17 @@ class _TypedColumn(NamedTuple):
     kind: pa.DataType
 
 
-def _type_hint(field: str, kind: pa.DataType) -> str:
+def _describe_expected_type(field: str, arrow_type: pa.DataType) -> str:
     """Return the end of an error message on a wrong type.
 
     The message begins with "FIELD in column NAME is no".
 
     field: field that does not have the type.
-    kind: Arrow type that the field should have.
+    arrow_type: Arrow type that the field should have.
     """
-    if kind == pa.float64() and _is_number(field.replace(",", ".")):
+    if arrow_type == pa.float64() and _is_number(field.replace(",", ".")):
         return "number; where a comma stands before the fraction, say --decimal ,"
-    return _TYPE_WORDS.get(kind, str(kind))
+    return _TYPE_WORDS.get(arrow_type, str(arrow_type))
 
 
 def _is_number(text: str) -> bool:
@@ -554,7 +594,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _are_default_names(names: list[str]) -> bool:
+def _are_consecutive_integers(names: list[str]) -> bool:
     """Return True if column names are consecutive whole numbers.
 
     A line of consecutive whole numbers is probably a header. Programs write 0, 1, 2 … for columns

@@ -20,7 +20,13 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.columns import Roles, blocks_of_batches, feature_columns, needs_raw, type_of
+from stream_dr.datasets.readers.columns import (
+    ColumnRoles,
+    choose_feature_type,
+    feature_columns_unless_shard,
+    must_read_as_table,
+    split_batches_into_blocks,
+)
 from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST
 from stream_dr.errors import InvalidParameter, MalformedInput, SourceMissing
 from stream_dr.rows.block import Block
@@ -28,64 +34,71 @@ from stream_dr.rows.block import Block
 _SqliteRow = tuple[int | float | str | bytes | None, ...]
 
 
-def read_sqlite(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
+def read_sqlite(
+    path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS
+) -> Iterator[Block]:
     """Yield the rows of an SQLite table in blocks.
 
     The table may be a view.
 
     path: FILE!TABLE, or FILE if the file has only one table.
-    rows: maximum number of rows in a block.
+    rows_per_block: maximum number of rows in a block.
 
     Raises SourceMissing if the file or the table does not exist. Raises SchemaMismatch. Raises
     MalformedInput, which names the file.
     """
-    file, table = _split_table_name(path)
-    with _readable(path, sqlite3.Error), closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as database:
+    file, table = _split_file_and_table(path)
+    with (
+        _errors_as_malformed_input(path, sqlite3.Error),
+        closing(sqlite3.connect(f"file:{quote(file)}?mode=ro", uri=True)) as database,
+    ):
         # The file may not be trusted, so its views must not call functions with side effects.
         database.execute("PRAGMA trusted_schema = OFF")
         tables = database.execute("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')").fetchall()
-        name = _choose_table(path, table, [name for (name,) in tables if not name.startswith("sqlite_")])
+        name = _choose_table_to_read(path, table, [name for (name,) in tables if not name.startswith("sqlite_")])
         cursor = database.execute(f"SELECT * FROM {_quote_identifier(name)}")
-        yield from _sqlite_blocks(path, cursor, roles, rows)
+        yield from _read_cursor_in_blocks(path, cursor, roles, rows_per_block)
 
 
-def _sqlite_blocks(path: FileName, cursor: sqlite3.Cursor, roles: Roles, rows: int) -> Iterator[Block]:
+def _read_cursor_in_blocks(
+    path: FileName, cursor: sqlite3.Cursor, roles: ColumnRoles, rows_per_block: int
+) -> Iterator[Block]:
     """Yield the rows of an SQLite query in blocks.
 
     path: path of the table, for error messages.
     cursor: cursor of the executed query.
-    rows: maximum number of rows in a block.
+    rows_per_block: maximum number of rows in a block.
     """
     names = [column[0] for column in cursor.description]
-    features = feature_columns(names, roles)
+    features = feature_columns_unless_shard(names, roles)
 
     # The first rows decide the type of each column.
-    pieces = _pieces(cursor, rows)
+    pieces = _fetch_row_groups(cursor, rows_per_block)
     if (piece := next(pieces, None)) is None:
         return
 
-    first = _record_batch(path, names, piece, {})
-    roles = roles._replace(raw=needs_raw(first, features, roles))
-    types = dict.fromkeys((*(features or ()), *roles.number_columns()), pa.float64())
+    first = _convert_rows_to_batch(path, names, piece, {})
+    roles = roles._replace(raw=must_read_as_table(first, features, roles))
+    types = dict.fromkeys((*(features or ()), *roles.numeric_target_columns()), pa.float64())
     if roles.raw:
-        types |= {name: type_of(first.column(name), dict(roles.kinds).get(name)) for name in features or ()}
+        types |= {name: choose_feature_type(first.column(name), dict(roles.kinds).get(name)) for name in features or ()}
     types = {name: types.get(name, first.schema.field(name).type) for name in names}
 
-    batches = (_record_batch(path, names, piece, types) for piece in chain([piece], pieces))
-    yield from blocks_of_batches(path, batches, features, roles, rows)
+    batches = (_convert_rows_to_batch(path, names, piece, types) for piece in chain([piece], pieces))
+    yield from split_batches_into_blocks(path, batches, features, roles, rows_per_block)
 
 
-def _pieces(cursor: sqlite3.Cursor, rows: int) -> Iterator[list[_SqliteRow]]:
+def _fetch_row_groups(cursor: sqlite3.Cursor, max_rows: int) -> Iterator[list[_SqliteRow]]:
     """Yield the rows of a query in lists.
 
-    rows: maximum number of rows in a list. A list has fewer rows if the rows are long.
+    max_rows: maximum number of rows in a list. A list has fewer rows if the rows are long.
     """
     piece: list[_SqliteRow] = []
     size = 0
     for row in cursor:
         piece.append(row)
         size += sum(len(value) for value in row if isinstance(value, str | bytes))
-        if len(piece) == rows or size > LONGEST:
+        if len(piece) == max_rows or size > LONGEST:
             yield piece
             piece = []
             size = 0
@@ -93,39 +106,41 @@ def _pieces(cursor: sqlite3.Cursor, rows: int) -> Iterator[list[_SqliteRow]]:
         yield piece
 
 
-def _record_batch(
-    path: FileName, names: Sequence[str], rows: list[_SqliteRow], types: dict[str, pa.DataType]
+def _convert_rows_to_batch(
+    path: FileName, column_names: Sequence[str], rows: list[_SqliteRow], type_by_column: dict[str, pa.DataType]
 ) -> pa.RecordBatch:
     """Convert rows of SQLite to an Arrow batch.
 
     path: path of the table, for error messages.
-    names: names of the columns.
-    types: Arrow types by name of the column. The type of any other column is inferred.
+    column_names: names of the columns.
+    type_by_column: Arrow types by name of the column. The type of any other column is inferred.
 
     Raises MalformedInput if a column cannot be converted to its type.
     """
     arrays = []
-    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+    for name, values in zip(column_names, zip(*rows, strict=True), strict=True):
         try:
             inferred = pa.array(values)
-            arrays.append(inferred.cast(types.get(name, inferred.type)))
+            arrays.append(inferred.cast(type_by_column.get(name, inferred.type)))
         except pa.ArrowException as e:
             raise MalformedInput(
-                f"{path}, column {name!r}: {e}; its first rows are {types.get(name, 'of several types')}. Say --as "
+                f"{path}, column {name!r}: {e}; its first rows are {type_by_column.get(name, 'of several types')}. Say --as "
                 f"{name}=category (or number), or --drop {name}.",
                 file=str(path),
                 column=name,
             ) from e
-    return pa.record_batch(arrays, names=list(names))
+    return pa.record_batch(arrays, names=list(column_names))
 
 
-def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
+def read_duckdb(
+    path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS
+) -> Iterator[Block]:
     """Yield the rows of a DuckDB table in blocks.
 
     The table may be a view.
 
     path: FILE!TABLE, or FILE if the file has only one table.
-    rows: maximum number of rows in a block.
+    rows_per_block: maximum number of rows in a block.
 
     Raises InvalidParameter if duckdb is not installed, and the errors of `read_sqlite`.
     """
@@ -136,21 +151,23 @@ def read_duckdb(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROW
             f"{path} is read by duckdb, which is not installed: pip install 'stream-dr[duckdb]'."
         ) from e
 
-    file, table = _split_table_name(path)
+    file, table = _split_file_and_table(path)
     with (
-        _readable(path, duckdb.Error),
+        _errors_as_malformed_input(path, duckdb.Error),
         duckdb.connect(file, read_only=True, config={"enable_external_access": False}) as database,
     ):
         listed = database.sql("SELECT table_schema, table_name FROM information_schema.tables").fetchall()
         tables = {name if schema == "main" else f"{schema}.{name}": (schema, name) for schema, name in listed}
-        schema, name = tables[_choose_table(path, table, list(tables))]
+        schema, name = tables[_choose_table_to_read(path, table, list(tables))]
         relation = database.sql(f"SELECT * FROM {_quote_identifier(schema)}.{_quote_identifier(name)}")
 
-        features = feature_columns(relation.columns, roles)
-        yield from blocks_of_batches(path, relation.to_arrow_reader(rows), features, roles, rows)
+        features = feature_columns_unless_shard(relation.columns, roles)
+        yield from split_batches_into_blocks(
+            path, relation.to_arrow_reader(rows_per_block), features, roles, rows_per_block
+        )
 
 
-def _split_table_name(path: FileName) -> tuple[str, str]:
+def _split_file_and_table(path: FileName) -> tuple[str, str]:
     """Split a path FILE!TABLE into FILE and TABLE.
 
     TABLE is "" if the path has no "!". Raises SourceMissing if FILE does not exist.
@@ -161,24 +178,25 @@ def _split_table_name(path: FileName) -> tuple[str, str]:
     return file, table
 
 
-def _choose_table(path: FileName, name: str, tables: list[str]) -> str:
+def _choose_table_to_read(path: FileName, requested_table: str, existing_tables: list[str]) -> str:
     """Return the name of the table to read.
 
     path: path FILE!TABLE, for the error message.
-    name: name of the requested table. "" means the only table of the file.
-    tables: names of all tables of the file.
+    requested_table: name of the requested table. "" means the only table of the file.
+    existing_tables: names of all tables of the file.
 
-    Raises SourceMissing if the table does not exist, or if `name` is "" and the file has several
-    tables.
+    Raises SourceMissing if the table does not exist, or if `requested_table` is "" and the file
+    has several tables.
     """
-    if not name and len(tables) == 1:
-        return tables[0]
-    if name not in tables:
+    if not requested_table and len(existing_tables) == 1:
+        return existing_tables[0]
+    if requested_table not in existing_tables:
         raise SourceMissing(
-            f"{path} names no table of the file; write {str(path).partition('!')[0]}!TABLE with one of {tables[:10]}.",
+            f"{path} names no table of the file; write {str(path).partition('!')[0]}!TABLE with one of "
+            f"{existing_tables[:10]}.",
             file=str(path),
         )
-    return name
+    return requested_table
 
 
 def _quote_identifier(name: str) -> str:
@@ -186,7 +204,7 @@ def _quote_identifier(name: str) -> str:
 
 
 @contextmanager
-def _readable(path: FileName, database_error: type[Exception]) -> Iterator[None]:
+def _errors_as_malformed_input(path: FileName, database_error: type[Exception]) -> Iterator[None]:
     """Replace database errors in the with-block by MalformedInput.
 
     path: path of the file, for the error message.

@@ -18,9 +18,16 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.arrow_stream import open_for_arrow
-from stream_dr.datasets.readers.columns import RaiseLocated, Roles, blocks_of, feature_columns, needs_raw, type_of
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_lines
+from stream_dr.datasets.readers.arrow_stream import open_text_for_arrow
+from stream_dr.datasets.readers.columns import (
+    ColumnRoles,
+    RaiseLocated,
+    choose_feature_type,
+    feature_columns_unless_shard,
+    must_read_as_table,
+    split_batch_into_blocks,
+)
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_line_groups
 from stream_dr.errors import MalformedInput, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import LARGEST, Block
 
@@ -39,31 +46,36 @@ _JSON_TYPES = {int: "number", float: "number", str: "string", bool: "boolean", l
 _SECONDS_A_DAY = 86_400
 
 
-def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
+def read_jsonl(
+    path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS
+) -> Iterator[Block]:
     """Yield the rows of a JSON lines file in blocks.
 
-    rows: maximum number of rows in a block.
+    rows_per_block: maximum number of rows in a block.
 
     Raises SourceMissing. Raises SchemaMismatch if none of the first lines has a column that
     `roles` names. Raises MalformedInput, which names the file and the line.
     """
-    _check_keys(path)
-    with _open_reader(path, None, {}) as reader:
+    _raise_if_too_many_keys(path)
+    with _open_json_reader(path, None, {}) as reader:
         schema = reader.schema
         first = next(reader, None) or pa.RecordBatch.from_pylist([], schema=schema)
 
-    features = feature_columns(schema.names, roles)
-    floats = {name: _float_type(schema.field(name).type) for name in (*(features or ()), *roles.number_columns())}
+    features = feature_columns_unless_shard(schema.names, roles)
+    floats = {
+        name: _replace_integer_by_float_type(schema.field(name).type)
+        for name in (*(features or ()), *roles.numeric_target_columns())
+    }
 
     # Choose the Arrow type of each column. In a table, each feature has its own type. In a matrix,
     # all features are floats.
     day_columns: list[str] = []
-    if needs_raw(first, features, roles):
+    if must_read_as_table(first, features, roles):
         roles = roles._replace(raw=True)
         floats = {}
         kinds = dict(roles.kinds)
-        day_columns = [name for name in features or () if name not in kinds and _are_days(first.column(name))]
-        table = {name: type_of(first.column(name), kinds.get(name)) for name in features or ()}
+        day_columns = [name for name in features or () if name not in kinds and _has_only_midnights(first.column(name))]
+        table = {name: choose_feature_type(first.column(name), kinds.get(name)) for name in features or ()}
         schema = pa.schema([pa.field(f.name, table.get(f.name, f.type)) for f in schema])
     schema = pa.schema([pa.field(f.name, floats.get(f.name, f.type)) for f in schema])
 
@@ -71,29 +83,31 @@ def read_jsonl(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS
 
     def fail(error: StreamDRError, rows_before: int) -> NoReturn:
         number = row + rows_before + int(error.details.get("row", 0))
-        _raise_for_first_bad_line(path, floats)
+        _raise_if_any_bad_line(path, floats)
         raise MalformedInput(f"{path}, row {number}: {error}", file=str(path), row=number) from error
 
-    with _open_reader(path, schema, floats) as reader:
+    with _open_json_reader(path, schema, floats) as reader:
         for batch in reader:
             for name in day_columns:
-                batch = _midnights_as_days(batch, name, fail)
-            yield from blocks_of(batch, features, roles, rows, fail)
+                batch = _convert_midnights_to_days(batch, name, fail)
+            yield from split_batch_into_blocks(batch, features, roles, rows_per_block, fail)
             row += batch.num_rows
 
 
-def _are_days(column: pa.Array) -> bool:
+def _has_only_midnights(column: pa.Array) -> bool:
     """Return True if all timestamps of a column are at midnight.
 
     The column then has days, which are dates without a time. Arrow reads days as timestamps at
     midnight.
     """
     return (
-        pa.types.is_timestamp(column.type) and len(column) > column.null_count and not len(_rows_after_midnight(column))
+        pa.types.is_timestamp(column.type)
+        and len(column) > column.null_count
+        and not len(_rows_not_at_midnight(column))
     )
 
 
-def _rows_after_midnight(column: pa.Array) -> np.ndarray:
+def _rows_not_at_midnight(column: pa.Array) -> np.ndarray:
     """Return the rows whose timestamp is not at midnight.
 
     The result has the indices of these rows. A missing timestamp counts as midnight.
@@ -104,29 +118,32 @@ def _rows_after_midnight(column: pa.Array) -> np.ndarray:
     return np.flatnonzero(seconds % _SECONDS_A_DAY)
 
 
-def _midnights_as_days(batch: pa.RecordBatch, name: str, fail: RaiseLocated) -> pa.RecordBatch:
+def _convert_midnights_to_days(
+    batch: pa.RecordBatch, column_name: str, raise_with_line: RaiseLocated
+) -> pa.RecordBatch:
     """Return a batch with a column's timestamps converted to days.
 
     Arrow reads days as timestamps at midnight.
 
-    name: name of the column.
-    fail: function that raises an error with the line. Its arguments are the error and the index of
-        the row in the batch. It is called if a timestamp is not at midnight.
+    column_name: name of the column.
+    raise_with_line: function that raises an error with the line. Its arguments are the error and
+        the index of the row in the batch. It is called if a timestamp is not at midnight.
     """
-    column = batch.column(name)
-    if len(others := _rows_after_midnight(column)):
+    column = batch.column(column_name)
+    if len(others := _rows_not_at_midnight(column)):
         row = int(others[0])
-        fail(
+        raise_with_line(
             SchemaMismatch(
-                f"column {name!r} is {column[row]}, and the first rows have days without a time. Say --as {name}=time.",
-                column=name,
+                f"column {column_name!r} is {column[row]}, and the first rows have days without a time. "
+                f"Say --as {column_name}=time.",
+                column=column_name,
             ),
             row,
         )
-    return batch.set_column(batch.schema.get_field_index(name), name, column.cast(pa.date32()))
+    return batch.set_column(batch.schema.get_field_index(column_name), column_name, column.cast(pa.date32()))
 
 
-def _check_keys(path: FileName) -> None:
+def _raise_if_too_many_keys(path: FileName) -> None:
     """Raise MalformedInput if the first lines have too many keys.
 
     Arrow allocates a value for each row and each different key, so a file with many different keys
@@ -135,82 +152,88 @@ def _check_keys(path: FileName) -> None:
     rows = 0
     size = 0
     names: set[str] = set()
-    for lines in read_lines(path, comment=b""):
+    for lines in read_line_groups(path, comment_byte=b""):
         size += len(lines.data)
         for i in range(lines.rows):
-            rows += _add_keys(_parse_line(lines, i), "", names)
+            rows += _collect_keys_count_objects(_parse_json_line(lines, i), "", names)
             if rows * len(names) > _MOST_CELLS:
                 lines.fail(i, f"{rows} rows so far have {len(names)} keys; give rows the same ones.")
         if size > PIECE:
             return
 
 
-def _parse_line(lines: Lines, i: int) -> object:
-    """Parse line `i` as JSON, and return its value.
+def _parse_json_line(lines: Lines, line_index: int) -> object:
+    """Parse line `line_index` as JSON, and return its value.
 
     Raises MalformedInput if the line is not JSON.
     """
     try:
-        return orjson.loads(lines.text(i))
+        return orjson.loads(lines.text(line_index))
     except orjson.JSONDecodeError as e:
-        lines.fail(i, f"no JSON ({e}).")
+        lines.fail(line_index, f"no JSON ({e}).")
 
 
-def _add_keys(value: object, path: str, names: set[str]) -> int:
-    """Add the keys of a JSON value to `names`.
+def _collect_keys_count_objects(value: object, key_prefix: str, keys: set[str]) -> int:
+    """Add the keys of a JSON value to `keys`.
 
     The keys of all nested objects are added, too.
 
     value: parsed JSON value. A value without objects has no keys.
-    path: keys that lead to the object within its line, joined by dots. A key is added as
+    key_prefix: keys that lead to the object within its line, joined by dots. A key is added as
         "path.key".
-    names: set to which the keys are added.
+    keys: set to which the keys are added.
 
     Returns the number of objects, nested objects included.
     """
     if isinstance(value, list):
-        return sum(_add_keys(inner, path, names) for inner in value if isinstance(inner, dict | list))
+        return sum(
+            _collect_keys_count_objects(inner, key_prefix, keys) for inner in value if isinstance(inner, dict | list)
+        )
     if not isinstance(value, dict):
         return 0
-    names.update(f"{path}.{name}" for name in value)
-    return 1 + sum(_add_keys(v, f"{path}.{name}", names) for name, v in value.items() if isinstance(v, dict | list))
+    keys.update(f"{key_prefix}.{name}" for name in value)
+    return 1 + sum(
+        _collect_keys_count_objects(v, f"{key_prefix}.{name}", keys)
+        for name, v in value.items()
+        if isinstance(v, dict | list)
+    )
 
 
-def _float_type(inferred: pa.DataType) -> pa.DataType:
+def _replace_integer_by_float_type(inferred_type: pa.DataType) -> pa.DataType:
     """Return the Arrow type for reading a numeric feature.
 
     Integers are read as floats.
 
-    inferred: type that Arrow has inferred from the first values.
+    inferred_type: type that Arrow has inferred from the first values.
     """
-    if pa.types.is_list(inferred):
-        return pa.list_(_float_type(inferred.value_type))
-    return pa.float64() if pa.types.is_integer(inferred) or pa.types.is_null(inferred) else inferred
+    if pa.types.is_list(inferred_type):
+        return pa.list_(_replace_integer_by_float_type(inferred_type.value_type))
+    return pa.float64() if pa.types.is_integer(inferred_type) or pa.types.is_null(inferred_type) else inferred_type
 
 
 @contextmanager
-def _open_reader(
-    path: FileName, schema: pa.Schema | None, floats: dict[str, pa.DataType]
+def _open_json_reader(
+    path: FileName, schema: pa.Schema | None, number_types: dict[str, pa.DataType]
 ) -> Iterator[pa.RecordBatchReader]:
     """Return a context manager that opens Arrow's JSON reader.
 
     schema: Arrow types of the columns. None: Arrow infers them from the first lines.
-    floats: Arrow types of the columns whose values must be numbers, by name of the column. After
-        an error, they are used to find the line with the error.
+    number_types: Arrow types of the columns whose values must be numbers, by name of the column.
+        After an error, they are used to find the line with the error.
 
     An error of opening the file, or of reading in the with-block, is replaced by MalformedInput.
     """
     read = pajson.ReadOptions(block_size=PIECE)
     parse = pajson.ParseOptions(explicit_schema=schema, newlines_in_values=False)
     try:
-        with open_for_arrow(path) as stream, pajson.open_json(stream, read, parse) as reader:
+        with open_text_for_arrow(path) as stream, pajson.open_json(stream, read, parse) as reader:
             yield reader
     except (pa.ArrowException, OSError, EOFError) as e:
-        _raise_for_first_bad_line(path, floats)
+        _raise_if_any_bad_line(path, number_types)
         raise MalformedInput(f"{path}: {e}", file=str(path)) from e
 
 
-def _raise_for_first_bad_line(path: FileName, floats: dict[str, pa.DataType]) -> None:
+def _raise_if_any_bad_line(path: FileName, number_types: dict[str, pa.DataType]) -> None:
     """Raise MalformedInput for the first line with an error.
 
     The error names the number of the line. A line has an error in these cases:
@@ -221,12 +244,12 @@ def _raise_for_first_bad_line(path: FileName, floats: dict[str, pa.DataType]) ->
 
     Nothing is raised if no line has an error.
 
-    floats: Arrow types of the columns whose values must be numbers, by name of the column.
+    number_types: Arrow types of the columns whose values must be numbers, by name of the column.
     """
     json_types: dict[str, str] = {}
-    for lines in read_lines(path, comment=b""):
+    for lines in read_line_groups(path, comment_byte=b""):
         for i in range(lines.rows):
-            parsed = _parse_line(lines, i)
+            parsed = _parse_json_line(lines, i)
             if not isinstance(parsed, dict):
                 lines.fail(i, "no JSON object; a line is an object of one row's columns.")
 
@@ -238,8 +261,8 @@ def _raise_for_first_bad_line(path: FileName, floats: dict[str, pa.DataType]) ->
                         i, f"{value!r} in column {name!r} is a {json_type}, and was a {was} in the lines before."
                     )
 
-            for name, arrow_type in floats.items():
-                if arrow_type == pa.float64() and not _is_number(parsed.get(name)):
+            for name, arrow_type in number_types.items():
+                if arrow_type == pa.float64() and not _is_number_within_limit(parsed.get(name)):
                     lines.fail(
                         i,
                         f"{parsed.get(name)!r} in column {name!r} is no number (finite, at most 1e100 in size); fill it, or "
@@ -247,5 +270,5 @@ def _raise_for_first_bad_line(path: FileName, floats: dict[str, pa.DataType]) ->
                     )
 
 
-def _is_number(value: object) -> bool:
+def _is_number_within_limit(value: object) -> bool:
     return isinstance(value, int | float) and abs(value) <= LARGEST

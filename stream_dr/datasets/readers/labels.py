@@ -16,7 +16,7 @@ from typing import Literal, NoReturn
 from stream_dr.targets.label_codes import EXACT
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
-Fail = Callable[[int, str], NoReturn]
+RaiseForRow = Callable[[int, str], NoReturn]
 """Function that raises an error and names the line of a row.
 
 Its arguments are the index of the row among the rows that are parsed together, and the message.
@@ -34,55 +34,61 @@ class LabelParser:
         self._kind = None if target == "auto" else target
         self._numeric: bool | None = None
 
-    def parse(self, fields: Sequence[str], fail: Fail) -> Targets:
+    def parse(self, label_fields: Sequence[str], raise_for_row: RaiseForRow) -> Targets:
         """Return the targets of some rows.
 
-        fields: label field of each row.
-        fail: function that raises an error for a row. It is called if a field does not have the
-            file's kind of targets.
+        label_fields: label field of each row.
+        raise_for_row: function that raises an error for a row. It is called if a field does not
+            have the file's kind of targets.
         """
         if self._kind is None:
-            self._kind = _infer_kind(fields)
+            self._kind = _infer_target_kind(label_fields)
         if self._kind == "continuous":
-            return continuous_targets([self._parse_number(field, i, fail) for i, field in enumerate(fields)])
+            return continuous_targets(
+                [self._parse_number(field, i, raise_for_row) for i, field in enumerate(label_fields)]
+            )
         if self._kind == "multilabel":
-            return multilabel_targets([self._parse_set(field, i, fail) for i, field in enumerate(fields)])
-        return class_targets([self._parse_label(field, i, fail) for i, field in enumerate(fields)])
+            return multilabel_targets(
+                [self._parse_comma_separated_labels(field, i, raise_for_row) for i, field in enumerate(label_fields)]
+            )
+        return class_targets([self._parse_label(field, i, raise_for_row) for i, field in enumerate(label_fields)])
 
-    def _parse_set(self, field: str, row: int, fail: Fail) -> list[str | int]:
-        return [self._parse_label(part, row, fail) for part in field.split(",") if part]
+    def _parse_comma_separated_labels(self, field: str, row: int, raise_for_row: RaiseForRow) -> list[str | int]:
+        return [self._parse_label(part, row, raise_for_row) for part in field.split(",") if part]
 
-    def _parse_label(self, field: str, row: int, fail: Fail) -> str | int:
+    def _parse_label(self, field: str, row: int, raise_for_row: RaiseForRow) -> str | int:
         """Return the label in a field.
 
         The label is an int if the file's labels are whole numbers. The first label of the file
-        decides this. `fail` is called if the field is not one label of this type.
+        decides this. `raise_for_row` is called if the field is not one label of this type.
         """
         if not field or "," in field:
-            fail(row, f"label {field!r} where one label is needed; give target=multilabel for several labels a row.")
+            raise_for_row(
+                row, f"label {field!r} where one label is needed; give target=multilabel for several labels a row."
+            )
 
-        number = _whole_number(field)
+        number = _parse_whole_number_or_none(field)
         if self._numeric is None:
             self._numeric = number is not None
         if not self._numeric:
             return field
 
         if number is None:
-            fail(
+            raise_for_row(
                 row,
                 f"label {field!r} is not a whole number, as the first label was; give target=continuous for numbers.",
             )
         return number
 
     @staticmethod
-    def _parse_number(field: str, row: int, fail: Fail) -> float:
+    def _parse_number(field: str, row: int, raise_for_row: RaiseForRow) -> float:
         try:
             return float(field)
         except ValueError:
-            fail(row, f"target {field!r} is not a number.")
+            raise_for_row(row, f"target {field!r} is not a number.")
 
 
-def _whole_number(field: str) -> int | None:
+def _parse_whole_number_or_none(field: str) -> int | None:
     """Return the integer in a field.
 
     None is returned if the field is not an integer. "3.0" and "3e0" are integers, too. If they are
@@ -102,15 +108,15 @@ def _whole_number(field: str) -> int | None:
     return int(number) if number.is_integer() and abs(number) < EXACT else None
 
 
-def _infer_kind(fields: Sequence[str]) -> Literal["class", "multilabel", "continuous"]:
+def _infer_target_kind(label_fields: Sequence[str]) -> Literal["class", "multilabel", "continuous"]:
     """Return the kind of targets of a file.
 
-    fields: label fields of the first rows.
+    label_fields: label fields of the first rows.
     """
-    if any(not field or "," in field for field in fields):
+    if any(not field or "," in field for field in label_fields):
         return "multilabel"
     try:
-        numbers = [float(field) for field in fields]
+        numbers = [float(field) for field in label_fields]
     except ValueError:
         return "class"
     return "class" if all(number.is_integer() for number in numbers) else "continuous"

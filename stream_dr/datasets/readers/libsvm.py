@@ -15,8 +15,8 @@ import numpy as np
 
 from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.labels import LabelParser
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_lines
-from stream_dr.datasets.readers.pairs import parse_pairs
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_line_groups
+from stream_dr.datasets.readers.pairs import parse_index_value_pairs
 from stream_dr.rows.block import Block, Rows
 
 _BLANK = re.compile(rb"[ \t]")
@@ -28,7 +28,7 @@ def read_libsvm(
     target: str = "auto",
     zero_based: bool = False,
     n_features: int | None = None,
-    rows: int = BLOCK_ROWS,
+    rows_per_block: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
     """Yield blocks of sparse float64 rows with their targets.
 
@@ -42,22 +42,22 @@ def read_libsvm(
         True if the file numbers columns from 0.
     n_features : int or None
         Number of columns. None: a block has as many columns as have occurred so far in the file.
-    rows : int
+    rows_per_block : int
         Number of rows in a block.
 
     Raises SourceMissing, and MalformedInput, which names the file and the line.
     """
     parser = LabelParser(target)
     width = n_features or 0
-    for lines in read_lines(path, rows):
-        fields, pair_starts = split_labels(lines)
-        X = parse_pairs(lines, pair_starts, 0 if zero_based else 1, width)
-        refuse_undeclared_columns(lines, X, n_features)
+    for lines in read_line_groups(path, rows_per_block):
+        fields, pair_starts = split_labels_from_pairs(lines)
+        X = parse_index_value_pairs(lines, pair_starts, 0 if zero_based else 1, width)
+        raise_if_too_many_columns(lines, X, n_features)
         width = X.shape[1]
         yield Block(X, parser.parse(fields, lines.fail), width_stated=n_features is not None)
 
 
-def split_labels(lines: Lines) -> tuple[list[str], np.ndarray]:
+def split_labels_from_pairs(lines: Lines) -> tuple[list[str], np.ndarray]:
     """Split each line into its label field and its pairs.
 
     Returns two values:
@@ -73,7 +73,8 @@ def split_labels(lines: Lines) -> tuple[list[str], np.ndarray]:
         stop = blank.start() if blank else end
         field = data[start:stop]
 
-        # A line that begins with index:value has no label. A field qid:… after the label is skipped.
+        # A line that begins with index:value has no label. A field qid:… after the label is
+        # skipped.
         if b":" in field:
             field = b""
             stop = start
@@ -86,7 +87,7 @@ def split_labels(lines: Lines) -> tuple[list[str], np.ndarray]:
     return fields, pair_starts
 
 
-def refuse_undeclared_columns(lines: Lines, X: Rows, n_features: int | None) -> None:
+def raise_if_too_many_columns(lines: Lines, X: Rows, n_features: int | None) -> None:
     """Raise MalformedInput if a row has an undeclared column.
 
     The index of an undeclared column is at least n_features. The error names the first line with

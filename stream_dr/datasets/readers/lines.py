@@ -67,24 +67,24 @@ class Lines(NamedTuple):
         """Number of lines. Each line is one row of the data set."""
         return len(self.numbers)
 
-    def text(self, i: int) -> str:
-        """Return line `i` as a string.
+    def text(self, line_index: int) -> str:
+        """Return line `line_index` as a string.
 
         The lines are counted from 0 among the lines of this object.
         """
-        return self.data[self.starts[i] : self.ends[i]].tobytes().decode("utf-8", "replace")
+        return self.data[self.starts[line_index] : self.ends[line_index]].tobytes().decode("utf-8", "replace")
 
-    def fail(self, i: int, message: str) -> NoReturn:
-        """Raise MalformedInput for line `i`.
+    def fail(self, line_index: int, message: str) -> NoReturn:
+        """Raise MalformedInput for line `line_index`.
 
         The lines are counted from 0 among the lines of this object. The error names the file and
         the number of the line in the file.
         """
-        number = int(self.numbers[i])
+        number = int(self.numbers[line_index])
         raise MalformedInput(f"{self.path}, line {number}: {message}", file=self.path, line=number)
 
 
-def open_bytes(path: FileName) -> IO[bytes]:
+def open_decompressed(path: FileName) -> IO[bytes]:
     """Open a file as a stream of decompressed bytes.
 
     path: path of the file, or archive.zip!member.
@@ -95,7 +95,7 @@ def open_bytes(path: FileName) -> IO[bytes]:
     if not Path(archive).is_file():
         raise SourceMissing(f"there is no file {archive}; give the path of a file that is there.", file=archive)
     if archive.lower().endswith(".zip") or (member and archive.lower().endswith(".npz")):
-        return _open_member(archive, member)
+        return _open_zip_member(archive, member)
 
     match Path(archive).suffix.lower():
         case ".gz":
@@ -108,7 +108,7 @@ def open_bytes(path: FileName) -> IO[bytes]:
             return open(archive, "rb")
 
 
-def _open_member(archive: str, member: str) -> IO[bytes]:
+def _open_zip_member(archive: str, member: str) -> IO[bytes]:
     """Open a member of a zip archive as decompressed bytes.
 
     archive: path of the archive.
@@ -128,7 +128,9 @@ def _open_member(archive: str, member: str) -> IO[bytes]:
     return packed.open(member)
 
 
-def read_lines(path: FileName, rows: int = BLOCK_ROWS, comment: bytes = b"#", first_line: int = 1) -> Iterator[Lines]:
+def read_line_groups(
+    path: FileName, lines_per_group: int = BLOCK_ROWS, comment_byte: bytes = b"#", first_line: int = 1
+) -> Iterator[Lines]:
     """Yield the lines of a file, many at a time.
 
     Blank lines, comment lines and a byte order mark are skipped.
@@ -137,9 +139,9 @@ def read_lines(path: FileName, rows: int = BLOCK_ROWS, comment: bytes = b"#", fi
     ----------
     path : path
         File to read, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
-    rows : int
+    lines_per_group : int
         Maximum number of lines in one Lines object. Skipped lines count.
-    comment : bytes
+    comment_byte : bytes
         Byte that starts a comment line. b"" means that there are no comments.
     first_line : int
         Number of the first line to yield. Earlier lines are skipped.
@@ -148,27 +150,27 @@ def read_lines(path: FileName, rows: int = BLOCK_ROWS, comment: bytes = b"#", fi
     line is too long or has a NUL byte.
     """
     number = 1
-    with open_bytes(path) as file:
-        lines = _raw_lines(path, file)
-        while group := list(_next_lines(lines, rows)):
-            yield from _parse_group(str(path), b"".join(group), number, comment, first_line)
+    with open_decompressed(path) as file:
+        lines = _read_raw_lines(path, file)
+        while group := list(_take_line_group(lines, lines_per_group)):
+            yield from _locate_lines_in_bytes(str(path), b"".join(group), number, comment_byte, first_line)
             number += len(group)
 
 
-def _next_lines(lines: Iterator[bytes], rows: int) -> Iterator[bytes]:
+def _take_line_group(lines: Iterator[bytes], max_lines: int) -> Iterator[bytes]:
     """Yield the next lines that are to be parsed together.
 
-    rows: maximum number of lines. Fewer lines are yielded if the lines are long.
+    max_lines: maximum number of lines. Fewer lines are yielded if the lines are long.
     """
     size = 0
-    for line in islice(lines, rows):
+    for line in islice(lines, max_lines):
         yield line
         size += len(line)
         if size > LONGEST // 2:
             return
 
 
-def _raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
+def _read_raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file as bytes.
 
     The lines include their line breaks. A byte order mark is removed. Raises MalformedInput if the
@@ -188,7 +190,9 @@ def _raw_lines(path: FileName, file: IO[bytes]) -> Iterator[bytes]:
         raise MalformedInput(message, file=str(path), line=number) from e
 
 
-def _parse_group(path: str, data: bytes, number: int, comment: bytes, first_line: int) -> Iterator[Lines]:
+def _locate_lines_in_bytes(
+    path: str, data: bytes, data_line_number: int, comment_byte: bytes, skip_before_line: int
+) -> Iterator[Lines]:
     """Yield the lines in `data` as one Lines object.
 
     Blank lines and comments are left out. Nothing is yielded if no line remains. Raises
@@ -196,12 +200,12 @@ def _parse_group(path: str, data: bytes, number: int, comment: bytes, first_line
 
     path: path of the file, for the error message.
     data: bytes of some consecutive lines of the file.
-    number: number in the file of the first line in `data`, from 1.
-    comment: byte that starts a comment line. b"" means that there are no comments.
-    first_line: number in the file of the first line to yield. Earlier lines are left out.
+    data_line_number: number in the file of the first line in `data`, from 1.
+    comment_byte: byte that starts a comment line. b"" means that there are no comments.
+    skip_before_line: number in the file of the first line to yield. Earlier lines are left out.
     """
     if (nul := data.find(b"\0")) >= 0:
-        line = number + data.count(b"\n", 0, nul)
+        line = data_line_number + data.count(b"\n", 0, nul)
         raise MalformedInput(
             f"{path}, line {line}: a NUL byte; this is no text, or text in UTF-16: write it as UTF-8.",
             file=path,
@@ -214,15 +218,15 @@ def _parse_group(path: str, data: bytes, number: int, comment: bytes, first_line
     if not data.endswith(b"\n"):
         ends = np.append(ends, len(array))
     starts = np.concatenate(([0], ends[:-1] + 1))
-    numbers = number + np.arange(len(starts))
+    numbers = data_line_number + np.arange(len(starts))
 
     # Files from Windows have a carriage return before the line break. Remove it from the line.
     ends = ends - ((ends > starts) & (array[np.maximum(ends - 1, 0)] == ord("\r")))
 
     # Leave out early lines, lines of blanks, and comments.
-    keep = numbers >= first_line
+    keep = numbers >= skip_before_line
     keep &= np.logical_or.reduceat(array > ord(" "), starts)
-    if comment:
-        keep &= array[np.minimum(starts, len(array) - 1)] != comment[0]
+    if comment_byte:
+        keep &= array[np.minimum(starts, len(array) - 1)] != comment_byte[0]
     if keep.any():
         yield Lines(path, array, numbers[keep], starts[keep], ends[keep])

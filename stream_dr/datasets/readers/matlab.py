@@ -26,7 +26,7 @@ from stream_dr.errors import (
     did_you_mean,
 )
 from stream_dr.rows.block import Block, Rows, check_finite
-from stream_dr.targets.label_codes import check_exact
+from stream_dr.targets.label_codes import check_float_labels_exact
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets
 
@@ -37,7 +37,7 @@ def read_matlab(
     features: str = "fea",
     labels: str | None = "gnd",
     subset: str | None = None,
-    rows: int = BLOCK_ROWS,
+    rows_per_block: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
     """Yield blocks of rows, sparse or dense, with their targets.
 
@@ -53,7 +53,7 @@ def read_matlab(
     subset : str or None
         Name of the variable with the numbers of the rows to yield, in this order, from 1. None:
         all rows.
-    rows : int
+    rows_per_block : int
         Number of rows in a block.
 
     Raises SourceMissing and MalformedInput. Raises SchemaMismatch if a variable does not exist or
@@ -61,13 +61,13 @@ def read_matlab(
     """
     names = [name for name in (features, labels, subset) if name is not None]
     variables = _load_variables(path, names)
-    X = _as_rows(path, features, variables[features])
+    X = _convert_to_float64_rows(path, features, variables[features])
     if X.ndim != 2:
         raise SchemaMismatch(f"{path}: {features!r} has {X.ndim} dimensions; rows are (n, d).")
 
     try:
         check_finite(X)
-        targets = None if labels is None else _parse_labels(variables[labels], X.shape[0])
+        targets = None if labels is None else _parse_targets_variable(variables[labels], X.shape[0])
         if targets is not None and targets.rows != X.shape[0]:
             raise InvalidTargets(
                 f"{labels!r} has {targets.rows} rows, {features!r} {X.shape[0]}; give one target a row."
@@ -75,16 +75,16 @@ def read_matlab(
     except StreamDRError as e:
         raise MalformedInput(f"{path}: {e}", file=str(path)) from e
 
-    order = np.arange(X.shape[0]) if subset is None else _row_order(path, variables[subset], X.shape[0])
-    for start in range(0, len(order), rows):
-        block_rows = order[start : start + rows]
+    order = np.arange(X.shape[0]) if subset is None else _zero_based_row_numbers(path, variables[subset], X.shape[0])
+    for start in range(0, len(order), rows_per_block):
+        block_rows = order[start : start + rows_per_block]
         yield Block(X[block_rows], None if targets is None else targets.take(block_rows))
 
 
-def _load_variables(path: FileName, names: list[str]) -> dict[str, Rows]:
+def _load_variables(path: FileName, variable_names: list[str]) -> dict[str, Rows]:
     """Return variables of a MATLAB file, by name.
 
-    names: names of the variables to read.
+    variable_names: names of the variables to read.
 
     Raises SourceMissing if the file does not exist, MalformedInput if the file cannot be read, and
     SchemaMismatch if a variable does not exist.
@@ -94,7 +94,7 @@ def _load_variables(path: FileName, names: list[str]) -> dict[str, Rows]:
 
     try:
         listed = scipy.io.whosmat(path)
-        variables = scipy.io.loadmat(path, variable_names=names)
+        variables = scipy.io.loadmat(path, variable_names=variable_names)
     except NotImplementedError as e:
         raise MalformedInput(f"{path} is of MATLAB version 7.3 (HDF5); save it again with -v7.", file=str(path)) from e
     # scipy may raise an error of any type if bytes are damaged.
@@ -102,9 +102,9 @@ def _load_variables(path: FileName, names: list[str]) -> dict[str, Rows]:
         raise MalformedInput(f"{path} is not a MATLAB file ({e}).", file=str(path)) from e
 
     for value in filter(sp.issparse, variables.values()):
-        _check_indices(path, value)
+        _raise_if_damaged_indices(path, value)
 
-    missing = [name for name in names if name not in variables]
+    missing = [name for name in variable_names if name not in variables]
     if missing:
         existing = [name for name, _, _ in listed]
         meant = did_you_mean(missing[0], existing)
@@ -115,7 +115,7 @@ def _load_variables(path: FileName, names: list[str]) -> dict[str, Rows]:
     return variables
 
 
-def _check_indices(path: FileName, matrix: Rows) -> None:
+def _raise_if_damaged_indices(path: FileName, matrix: Rows) -> None:
     """Raise MalformedInput if a sparse matrix has wrong indices.
 
     An index is wrong if it is outside the matrix's shape. The check is needed because compiled
@@ -129,24 +129,24 @@ def _check_indices(path: FileName, matrix: Rows) -> None:
         raise MalformedInput(f"{path} has a sparse variable that is damaged ({e}).", file=str(path)) from e
 
 
-def _as_rows(path: FileName, name: str, values: Rows) -> Rows:
+def _convert_to_float64_rows(path: FileName, variable_name: str, values: Rows) -> Rows:
     """Return a variable as float64 rows.
 
     A sparse variable becomes a CSR matrix, and a dense variable an array.
 
-    name: name of the variable, for the error message.
+    variable_name: name of the variable, for the error message.
     values: the variable.
 
     Raises SchemaMismatch if the values are not numbers.
     """
     if (not isinstance(values, np.ndarray) and not sp.issparse(values)) or values.dtype.kind not in "biufc":
-        raise SchemaMismatch(f"{path}: {name!r} holds no numbers; name the variable that does.")
+        raise SchemaMismatch(f"{path}: {variable_name!r} holds no numbers; name the variable that does.")
     if sp.issparse(values):
         return sp.csr_matrix(values, dtype=np.float64)
     return np.ascontiguousarray(values, dtype=np.float64)
 
 
-def _parse_labels(values: Rows, rows: int) -> Targets:
+def _parse_targets_variable(values: Rows, n_rows: int) -> Targets:
     """Convert a variable to Targets.
 
     The shape and the values of the variable decide the kind of targets:
@@ -158,7 +158,7 @@ def _parse_labels(values: Rows, rows: int) -> Targets:
     - Any other matrix (n, k): k numeric targets for each row.
 
     values: the variable.
-    rows: number of rows of the data set.
+    n_rows: number of rows of the data set.
     """
     Y = values.toarray() if sp.issparse(values) else np.asarray(values)
 
@@ -178,21 +178,21 @@ def _parse_labels(values: Rows, rows: int) -> Targets:
         if np.issubdtype(flat.dtype, np.floating) and not np.all(flat == np.floor(flat)):
             return continuous_targets(flat)
         if flat.dtype.kind == "f":
-            check_exact(flat)
+            check_float_labels_exact(flat)
         return class_targets(flat if flat.dtype.kind == "u" else flat.astype(np.int64))
 
-    return parse_targets(Y, rows, ("multilabel", "continuous"))
+    return parse_targets(Y, n_rows, ("multilabel", "continuous"))
 
 
-def _row_order(path: FileName, numbers: Rows, rows: int) -> np.ndarray:
+def _zero_based_row_numbers(path: FileName, one_based_numbers: Rows, n_rows: int) -> np.ndarray:
     """Return the indices of a subset's rows, from 0.
 
-    numbers: numbers of the subset's rows in the file, from 1.
-    rows: number of rows of the data set.
+    one_based_numbers: numbers of the subset's rows in the file, from 1.
+    n_rows: number of rows of the data set.
 
     Raises SchemaMismatch for a number outside the data set.
     """
-    order = np.asarray(numbers).ravel().astype(np.int64) - 1
-    if len(order) and (order.min() < 0 or order.max() >= rows):
-        raise SchemaMismatch(f"{path}: the subset names rows outside 1 … {rows}.")
+    order = np.asarray(one_based_numbers).ravel().astype(np.int64) - 1
+    if len(order) and (order.min() < 0 or order.max() >= n_rows):
+        raise SchemaMismatch(f"{path}: the subset names rows outside 1 … {n_rows}.")
     return order

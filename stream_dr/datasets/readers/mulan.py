@@ -26,7 +26,7 @@ import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.labels import LabelParser
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, Lines, read_lines
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, LONGEST, Lines, read_line_groups
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing, did_you_mean
 from stream_dr.rows.block import Block
 from stream_dr.targets.targets import Targets
@@ -34,7 +34,7 @@ from stream_dr.targets.targets import Targets
 _ATTRIBUTE = re.compile(r"""@attribute\s+(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|(\S+))\s+(.*)""", re.IGNORECASE)
 
 
-class Header(NamedTuple):
+class ArffHeader(NamedTuple):
     """Names and types of the attributes of an ARFF file.
 
     Attributes
@@ -52,26 +52,27 @@ class Header(NamedTuple):
     first_line: int
 
 
-def label_names(xml: FileName) -> list[str]:
+def read_mulan_label_names(xml_path: FileName) -> list[str]:
     """Return the label names in an XML file of MULAN.
 
     The names are in the file's order. Labels that are nested in other labels are included. Raises
     SourceMissing or MalformedInput.
 
-    xml: path of the file.
+    xml_path: path of the file.
     """
-    if not Path(xml).is_file():
-        raise SourceMissing(f"there is no file {xml}; give MULAN's XML of label names.")
+    if not Path(xml_path).is_file():
+        raise SourceMissing(f"there is no file {xml_path}; give MULAN's XML of label names.")
     try:
-        tree = ElementTree.parse(xml)
+        tree = ElementTree.parse(xml_path)
     except ElementTree.ParseError as e:
-        raise MalformedInput(f"{xml} is not XML ({e}).", file=str(xml)) from e
+        raise MalformedInput(f"{xml_path} is not XML ({e}).", file=str(xml_path)) from e
 
     # ElementTree writes a tag with a namespace as {namespace}label.
     names = [e.get("name", "") for e in tree.iter() if e.tag.rpartition("}")[2] == "label"]
     if not names or "" in names:
         raise MalformedInput(
-            f"{xml} names no label, or has one without a name; it needs <label name=…> elements.", file=str(xml)
+            f"{xml_path} names no label, or has one without a name; it needs <label name=…> elements.",
+            file=str(xml_path),
         )
     return names
 
@@ -81,7 +82,7 @@ def read_arff(
     *,
     labels: str | Path | Sequence[str] | None = None,
     label: str | None = None,
-    rows: int = BLOCK_ROWS,
+    rows_per_block: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
     """Yield the rows and targets of an ARFF file in blocks.
 
@@ -96,14 +97,14 @@ def read_arff(
         attribute with the values 0 and 1.
     label : str or None
         Name of the attribute whose value is the label of a row.
-    rows : int
+    rows_per_block : int
         Maximum number of rows in a block.
 
     Raises SourceMissing. Raises SchemaMismatch if an attribute does not exist. Raises
     MalformedInput, which names the file and the line.
     """
-    header = read_header(path)
-    names = label_names(labels) if isinstance(labels, str | Path) else list(labels or [])
+    header = read_arff_header(path)
+    names = read_mulan_label_names(labels) if isinstance(labels, str | Path) else list(labels or [])
     chosen = names or ([label] if label is not None else [])
     for name in chosen:
         if name not in header.names:
@@ -112,26 +113,26 @@ def read_arff(
             raise SchemaMismatch(f"{path} has no attribute {name!r}{meant}; it has {existing}.")
 
     columns = np.array([header.names.index(name) for name in chosen], dtype=np.int64)
-    parser = _RowParser(header, columns, names, LabelParser() if label is not None else None)
+    parser = _ArffRowParser(header, columns, names, LabelParser() if label is not None else None)
 
     # A parsed row takes 8 bytes for each label. If there are many labels, read fewer rows at once.
-    rows = max(1, min(rows, LONGEST // (8 * max(1, len(chosen)))))
-    for lines in read_lines(path, rows, comment=b"%", first_line=header.first_line):
+    rows_per_block = max(1, min(rows_per_block, LONGEST // (8 * max(1, len(chosen)))))
+    for lines in read_line_groups(path, rows_per_block, comment_byte=b"%", first_line=header.first_line):
         is_sparse = np.all(lines.data[lines.starts] == ord("{"))
         yield parser.parse_sparse(lines) if is_sparse else parser.parse_dense(lines)
 
 
-def read_header(path: FileName) -> Header:
+def read_arff_header(path: FileName) -> ArffHeader:
     """Return the header of an ARFF file.
 
     Raises MalformedInput if there is no @data line or an attribute cannot be parsed.
     """
     names: list[str] = []
     types: list[str] = []
-    for lines in read_lines(path, 1, comment=b"%"):
+    for lines in read_line_groups(path, 1, comment_byte=b"%"):
         text = lines.text(0).strip()
         if text.lower() == "@data":
-            return Header(names, types, int(lines.numbers[0]) + 1)
+            return ArffHeader(names, types, int(lines.numbers[0]) + 1)
         if not text.lower().startswith("@attribute"):
             continue
 
@@ -144,7 +145,7 @@ def read_header(path: FileName) -> Header:
     raise MalformedInput(f"{path} has no @data line; is it an ARFF file?", file=str(path))
 
 
-class _RowParser:
+class _ArffRowParser:
     """Converts lines of an ARFF file to Blocks.
 
     Parameters
@@ -161,7 +162,9 @@ class _RowParser:
         or rows have no labels.
     """
 
-    def __init__(self, header: Header, columns: np.ndarray, names: list[str], class_parser: LabelParser | None) -> None:
+    def __init__(
+        self, header: ArffHeader, columns: np.ndarray, names: list[str], class_parser: LabelParser | None
+    ) -> None:
         self._header = header
         self._columns = columns
         self._names = tuple(names)
@@ -193,7 +196,7 @@ class _RowParser:
         indptr = [0]
         labels: list[list[str]] = []
         for i in range(lines.rows):
-            row = self._split_pairs(lines, i)
+            row = self._parse_sparse_row(lines, i)
             # A missing label attribute has the value 0.
             labels.append([row.pop(int(c), "0") for c in self._columns])
             attributes = sorted(row)
@@ -205,51 +208,53 @@ class _RowParser:
         X = sp.csr_matrix((np.array(values), np.array(indices, np.int32), np.array(indptr, np.int32)), shape=shape)
         return Block(X, self._parse_targets(lines, labels))
 
-    def _split_pairs(self, lines: Lines, i: int) -> dict[int, str]:
+    def _parse_sparse_row(self, lines: Lines, line_index: int) -> dict[int, str]:
         """Return the values of a sparse row, by attribute index.
 
-        i: index of the row in `lines`.
+        line_index: index of the row in `lines`.
         """
         row: dict[int, str] = {}
-        for pair in lines.text(i).strip().strip("{}").split(","):
+        for pair in lines.text(line_index).strip().strip("{}").split(","):
             if not pair.strip():
                 continue
             index, _, value = pair.strip().partition(" ")
             if not index.isdecimal() or not value or int(index) >= len(self._header.names) or int(index) in row:
                 n_attributes = len(self._header.names)
-                lines.fail(i, f"{pair.strip()!r} is not `index value` of one of {n_attributes} attributes, once.")
+                lines.fail(
+                    line_index, f"{pair.strip()!r} is not `index value` of one of {n_attributes} attributes, once."
+                )
             row[int(index)] = value.strip()
         return row
 
-    def _parse_number(self, lines: Lines, i: int, text: str, column: int) -> float:
+    def _parse_number(self, lines: Lines, line_index: int, text: str, attribute_index: int) -> float:
         try:
             value = float(text.strip().strip("'\""))
         except ValueError:
             value = np.nan
         if not np.isfinite(value):
-            name = self._header.names[column]
-            kind = self._header.types[column]
-            lines.fail(i, f"{text.strip()!r} of attribute {name!r} ({kind[:40]}) is not a finite number.")
+            name = self._header.names[attribute_index]
+            kind = self._header.types[attribute_index]
+            lines.fail(line_index, f"{text.strip()!r} of attribute {name!r} ({kind[:40]}) is not a finite number.")
         return value
 
-    def _parse_targets(self, lines: Lines, labels: list[list[str]]) -> Targets | None:
+    def _parse_targets(self, lines: Lines, label_values: list[list[str]]) -> Targets | None:
         """Return the targets of some lines.
 
         The result is None if rows have no labels.
 
         lines: the lines, for error messages.
-        labels: for each line, the values of the attributes with labels.
+        label_values: for each line, the values of the attributes with labels.
         """
-        labels = [[word.strip().strip("'\"") for word in row] for row in labels]
+        label_values = [[word.strip().strip("'\"") for word in row] for row in label_values]
         if self._class_parser is not None:
-            return self._class_parser.parse([row[0] for row in labels], lines.fail)
+            return self._class_parser.parse([row[0] for row in label_values], lines.fail)
         if not self._names:
             return None
 
-        for i, row in enumerate(labels):
+        for i, row in enumerate(label_values):
             for word in row:
                 if word not in ("0", "1", "0.0", "1.0"):
                     lines.fail(i, f"{word!r} of a label is neither 0 nor 1.")
-        Y = np.array([[word[0] == "1" for word in row] for row in labels])
+        Y = np.array([[word[0] == "1" for word in row] for row in label_values])
         indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(Y, axis=1)))).astype(np.int64)
         return Targets("multilabel", self._names, np.nonzero(Y)[1].astype(np.int32), indptr)

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_bytes
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, open_decompressed
 from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, StreamDRError
 from stream_dr.rows.block import Block, Rows, check_finite
 from stream_dr.targets.parsing import parse_targets
@@ -33,7 +33,7 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 """Version of the .npy format → numpy's function that reads the header of a file."""
 
 
-class _ArrayReader:
+class _NpyArrayReader:
     """Reader of one array in a .npy file.
 
     Attributes
@@ -55,45 +55,45 @@ class _ArrayReader:
         self._by_columns = by_columns and len(self.shape) > 1
         self._row_bytes = max(8, self.dtype.itemsize) * math.prod(self.shape[1:])
 
-    def pieces(self, rows: int) -> Iterator[np.ndarray]:
-        """Yield the array in parts of `rows` rows each.
+    def pieces(self, rows_per_piece: int) -> Iterator[np.ndarray]:
+        """Yield the array in parts of `rows_per_piece` rows each.
 
         The last part may have fewer rows. Raises MalformedInput if the file is too short.
         """
         if self._by_columns:
-            whole = self._read(self.shape[0]).reshape(self.shape[::-1]).T
-            yield from (whole[start : start + rows] for start in range(0, len(whole), rows))
+            whole = self._read_next_rows_flat(self.shape[0]).reshape(self.shape[::-1]).T
+            yield from (whole[start : start + rows_per_piece] for start in range(0, len(whole), rows_per_piece))
             return
 
-        for start in range(0, self.shape[0], rows):
-            count = min(rows, self.shape[0] - start)
-            yield self._read(count).reshape(count, *self.shape[1:])
+        for start in range(0, self.shape[0], rows_per_piece):
+            count = min(rows_per_piece, self.shape[0] - start)
+            yield self._read_next_rows_flat(count).reshape(count, *self.shape[1:])
 
-    def check_shape(self, *dimensions: int) -> None:
+    def check_type_and_dimensions(self, *allowed_dimensions: int) -> None:
         """Raise SchemaMismatch if the array cannot be rows or targets.
 
         The array must consist of numbers or strings, and must have at least one column.
 
-        dimensions: allowed numbers of dimensions.
+        allowed_dimensions: allowed numbers of dimensions.
         """
         if self.dtype.kind not in "biufU":
             raise SchemaMismatch(f"{self._path} holds {self.dtype}, no plain numbers or strings; save X.astype(…).")
-        if len(self.shape) not in dimensions or 0 in self.shape[1:]:
+        if len(self.shape) not in allowed_dimensions or 0 in self.shape[1:]:
             raise SchemaMismatch(
                 f"{self._path} has the shape {self.shape}; rows are (n, d), targets (n,) or (n, k): reshape(n, -1)."
             )
 
-    def rows_at_once(self, rows: int) -> int:
+    def limit_rows_to_piece_bytes(self, max_rows: int) -> int:
         """Return the number of rows to read at a time.
 
         These rows take at most PIECE bytes, unless one row takes more. The number is at least 1.
 
-        rows: largest number to return.
+        max_rows: largest number to return.
         """
-        return max(1, min(rows, PIECE // self._row_bytes))
+        return max(1, min(max_rows, PIECE // self._row_bytes))
 
-    def _read(self, rows: int) -> np.ndarray:
-        size = rows * self.dtype.itemsize * math.prod(self.shape[1:])
+    def _read_next_rows_flat(self, n_rows: int) -> np.ndarray:
+        size = n_rows * self.dtype.itemsize * math.prod(self.shape[1:])
         data = self._file.read(size)
         if len(data) < size:
             raise MalformedInput(f"{self._path} ends before its {self.shape[0]} rows do.", file=str(self._path))
@@ -101,7 +101,7 @@ class _ArrayReader:
 
 
 def read_npy(
-    path: FileName, *, labels: str | None = None, target: str = "auto", rows: int = BLOCK_ROWS
+    path: FileName, *, labels: str | None = None, target: str = "auto", rows_per_block: int = BLOCK_ROWS
 ) -> Iterator[Block]:
     """Yield the rows of an array (n, d) in blocks.
 
@@ -113,17 +113,17 @@ def read_npy(
         Path of a .npy file with the targets, (n,) or (n, k). None if rows have no targets.
     target : str
         Kind of the targets. "auto": the type and the values of the targets decide.
-    rows : int
+    rows_per_block : int
         Maximum number of rows in a block.
 
     Raises SourceMissing, SchemaMismatch, InvalidTargets, MalformedInput.
     """
-    with ExitStack() as files, _readable(path):
-        X = _ArrayReader(files.enter_context(open_bytes(path)), path)
-        X.check_shape(2)
-        Y = None if labels is None else _open_targets(files, labels)
-        rows = min(array.rows_at_once(rows) for array in (X, Y) if array is not None)
-        yield from _blocks(path, X.pieces(rows), X.shape[0], Y, target, rows)
+    with ExitStack() as files, _errors_as_malformed_input(path):
+        X = _NpyArrayReader(files.enter_context(open_decompressed(path)), path)
+        X.check_type_and_dimensions(2)
+        Y = None if labels is None else _open_target_reader(files, labels)
+        rows_per_block = min(array.limit_rows_to_piece_bytes(rows_per_block) for array in (X, Y) if array is not None)
+        yield from _combine_into_blocks(path, X.pieces(rows_per_block), X.shape[0], Y, target, rows_per_block)
 
 
 def read_npz(
@@ -132,7 +132,7 @@ def read_npz(
     features: str = "X",
     labels: str | None = None,
     target: str = "auto",
-    rows: int = BLOCK_ROWS,
+    rows_per_block: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
     """Yield the rows of a .npz archive in blocks.
 
@@ -149,12 +149,12 @@ def read_npz(
         targets if the archive has no array "y".
     target : str
         Kind of the targets, as in `read_npy`.
-    rows : int
+    rows_per_block : int
         Maximum number of rows in a block.
 
     Raises the errors of `read_npy`.
     """
-    with _readable(path), open_bytes(path) as file, zipfile.ZipFile(file) as archive:
+    with _errors_as_malformed_input(path), open_decompressed(path) as file, zipfile.ZipFile(file) as archive:
         arrays = [name.removesuffix(".npy") for name in archive.namelist()]
 
     is_sparse = {"format", "shape", "data"} <= set(arrays)
@@ -168,31 +168,31 @@ def read_npz(
 
     targets_path = labels if labels is None or labels.endswith(".npy") else f"{path}!{labels}.npy"
     if not is_sparse:
-        yield from read_npy(f"{path}!{features}.npy", labels=targets_path, target=target, rows=rows)
+        yield from read_npy(f"{path}!{features}.npy", labels=targets_path, target=target, rows_per_block=rows_per_block)
         return
 
-    with ExitStack() as files, _readable(path):
-        X = _load_sparse(path)
-        Y = None if targets_path is None else _open_targets(files, targets_path)
-        rows = rows if Y is None else Y.rows_at_once(rows)
-        pieces = (X[start : start + rows] for start in range(0, X.shape[0], rows))
-        yield from _blocks(path, pieces, X.shape[0], Y, target, rows)
+    with ExitStack() as files, _errors_as_malformed_input(path):
+        X = _load_sparse_npz(path)
+        Y = None if targets_path is None else _open_target_reader(files, targets_path)
+        rows_per_block = rows_per_block if Y is None else Y.limit_rows_to_piece_bytes(rows_per_block)
+        pieces = (X[start : start + rows_per_block] for start in range(0, X.shape[0], rows_per_block))
+        yield from _combine_into_blocks(path, pieces, X.shape[0], Y, target, rows_per_block)
 
 
-def _open_targets(files: ExitStack, path: str) -> _ArrayReader:
+def _open_target_reader(exit_stack: ExitStack, path: str) -> _NpyArrayReader:
     """Open a file of targets, and return a reader.
 
     Raises SchemaMismatch if the array cannot be targets.
 
-    files: stack of the caller's open files. The opened file is closed with this stack.
+    exit_stack: stack of the caller's open files. The opened file is closed with this stack.
     path: path of a .npy file, or archive.npz!member.
     """
-    Y = _ArrayReader(files.enter_context(open_bytes(path)), path)
-    Y.check_shape(1, 2)
+    Y = _NpyArrayReader(exit_stack.enter_context(open_decompressed(path)), path)
+    Y.check_type_and_dimensions(1, 2)
     return Y
 
 
-def _load_sparse(path: FileName) -> sp.csr_matrix:
+def _load_sparse_npz(path: FileName) -> sp.csr_matrix:
     """Return the sparse matrix in a .npz file as float64 CSR.
 
     scipy.sparse.save_npz has written the file. All indices are checked, because compiled code uses
@@ -205,30 +205,39 @@ def _load_sparse(path: FileName) -> sp.csr_matrix:
     return sp.csr_matrix(X, dtype=np.float64)
 
 
-def _blocks(
-    path: FileName, pieces: Iterator[Rows], n: int, Y: _ArrayReader | None, target: str, rows: int
+def _combine_into_blocks(
+    path: FileName,
+    row_pieces: Iterator[Rows],
+    n_rows: int,
+    target_reader: _NpyArrayReader | None,
+    target_kind: str,
+    rows_per_piece: int,
 ) -> Iterator[Block]:
     """Combine rows and targets, and yield them as Blocks.
 
     Raises InvalidTargets if the numbers of rows and targets differ.
 
     path: path of the file, for error messages.
-    pieces: the rows, `rows` at a time.
-    n: total number of rows.
-    Y: reader of the targets, or None.
-    target: kind of the targets. "auto": the first targets decide.
-    rows: number of rows in each of the pieces.
+    row_pieces: the rows, `rows_per_piece` at a time.
+    n_rows: total number of rows.
+    target_reader: reader of the targets, or None.
+    target_kind: kind of the targets. "auto": the first targets decide.
+    rows_per_piece: number of rows in each of the pieces.
     """
-    if Y is not None and Y.shape[0] != n:
-        raise InvalidTargets(f"{path} has {n} rows and {Y.shape[0]} targets; give one target a row.")
+    if target_reader is not None and target_reader.shape[0] != n_rows:
+        raise InvalidTargets(f"{path} has {n_rows} rows and {target_reader.shape[0]} targets; give one target a row.")
 
-    kind = target
+    kind = target_kind
     row = 0
-    for X, y in zip(pieces, itertools.repeat(None) if Y is None else Y.pieces(rows), strict=False):
+    for X, y in zip(
+        row_pieces,
+        itertools.repeat(None) if target_reader is None else target_reader.pieces(rows_per_piece),
+        strict=False,
+    ):
         try:
             X = X if sp.issparse(X) or X.dtype in (np.float32, np.float64) else _as_float64(X)
             check_finite(X)
-            targets = None if y is None else _parse_piece(y, kind)
+            targets = None if y is None else _parse_target_array(y, kind)
         except StreamDRError as e:
             raise MalformedInput(f"{path}, in the {X.shape[0]} rows from {row} on: {e}", file=str(path)) from e
 
@@ -245,18 +254,18 @@ def _as_float64(X: np.ndarray) -> np.ndarray:
     return X.astype(np.float64)
 
 
-def _parse_piece(y: np.ndarray, target: str) -> Targets:
+def _parse_target_array(y: np.ndarray, target_kind: str) -> Targets:
     """Convert some rows of an array to Targets.
 
-    target: kind of the targets. "auto" means that the type and the values decide the kind. With
-        "auto", a vector of floats is read as labels if all floats are whole numbers.
+    target_kind: kind of the targets. "auto" means that the type and the values decide the kind.
+        With "auto", a vector of floats is read as labels if all floats are whole numbers.
     """
-    is_whole = y.ndim == 1 and y.dtype.kind == "f" and target == "auto" and bool(np.all(y == np.floor(y)))
-    return parse_targets(y, len(y), ("class",) if is_whole else KINDS, target)
+    is_whole = y.ndim == 1 and y.dtype.kind == "f" and target_kind == "auto" and bool(np.all(y == np.floor(y)))
+    return parse_targets(y, len(y), ("class",) if is_whole else KINDS, target_kind)
 
 
 @contextmanager
-def _readable(path: FileName) -> Iterator[None]:
+def _errors_as_malformed_input(path: FileName) -> Iterator[None]:
     """Replace errors of reading in the with-block by MalformedInput.
 
     path: path of the file, for the error message.

@@ -34,7 +34,9 @@ whose columns are numbered from 1.
 """
 
 
-def parse_pairs(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int = 0) -> sp.csr_matrix:
+def parse_index_value_pairs(
+    lines: Lines, pair_starts: np.ndarray, index_base: int, min_width: int = 0
+) -> sp.csr_matrix:
     """Parse the index:value pairs of lines into a matrix.
 
     The matrix is CSR float64 (lines, columns). The column indices of each row are sorted.
@@ -45,17 +47,17 @@ def parse_pairs(lines: Lines, pair_starts: np.ndarray, first_index: int, width: 
         Lines whose pairs are separated by blanks.
     pair_starts : ndarray (lines,)
         Offset in `lines.data` at which the pairs of each line start.
-    first_index : 0 or 1
+    index_base : 0 or 1
         Number of the first column in the file.
-    width : int
+    min_width : int
         Minimum number of columns of the returned matrix.
 
     Raises MalformedInput, which names the line.
     """
     try:
-        return _parse(lines, pair_starts, first_index, width)
+        return _parse_all_lines(lines, pair_starts, index_base, min_width)
     except (pa.ArrowInvalid, _NotPairsError):
-        _raise_for_first_bad_line(lines, pair_starts, first_index)
+        _raise_if_any_bad_line(lines, pair_starts, index_base)
         raise
 
 
@@ -63,18 +65,18 @@ class _NotPairsError(Exception):
     """Raised if some line has anything but valid index:value pairs."""
 
 
-def _parse(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int) -> sp.csr_matrix:
+def _parse_all_lines(lines: Lines, pair_starts: np.ndarray, index_base: int, min_width: int) -> sp.csr_matrix:
     """Parse the index:value pairs of all lines at once.
 
     Returns a CSR matrix (lines, columns). Raises ArrowInvalid or _NotPairsError if some line has
     an error. These errors do not name the line.
 
     pair_starts: (lines,). Offset in `lines.data` at which the pairs of each line start.
-    first_index: number of the first column in the file, 0 or 1.
-    width: minimum number of columns of the matrix.
+    index_base: number of the first column in the file, 0 or 1.
+    min_width: minimum number of columns of the matrix.
     """
     # Each pair has two tokens, the index and the value, with a colon between them.
-    n_tokens, text = _count_tokens(lines, pair_starts)
+    n_tokens, text = _count_tokens_and_blank_text(lines, pair_starts)
     colons_before = np.concatenate(([0], np.cumsum(text == COLON)))
     n_pairs = colons_before[lines.ends] - colons_before[pair_starts]
     if np.any(n_tokens != 2 * n_pairs):
@@ -82,11 +84,11 @@ def _parse(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int) 
 
     # Parse all tokens as numbers. Every second number is an index.
     text[text == COLON] = SPACE
-    numbers = _parse_numbers(text)
+    numbers = _parse_blank_separated_numbers(text)
     if len(numbers) != n_tokens.sum():
         raise _NotPairsError
 
-    indices = numbers[0::2] - first_index
+    indices = numbers[0::2] - index_base
     values = np.ascontiguousarray(numbers[1::2])
     if not np.all((indices >= 0) & (indices < _WIDEST) & (indices == np.floor(indices))):
         raise _NotPairsError
@@ -95,7 +97,7 @@ def _parse(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int) 
         raise _NotPairsError
 
     indptr = np.concatenate(([0], np.cumsum(n_pairs)))
-    columns = max(width, int(indices.max(initial=-1)) + 1)
+    columns = max(min_width, int(indices.max(initial=-1)) + 1)
     X = sp.csr_matrix((values, indices.astype(np.int32), indptr.astype(np.int32)), shape=(lines.rows, columns))
     if not X.has_sorted_indices:
         X.sort_indices()
@@ -105,7 +107,7 @@ def _parse(lines: Lines, pair_starts: np.ndarray, first_index: int, width: int) 
     return X
 
 
-def _count_tokens(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _count_tokens_and_blank_text(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Count the tokens of each line.
 
     A token is an index or a value. Returns two values:
@@ -126,7 +128,7 @@ def _count_tokens(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np
 
     comments = np.flatnonzero(text == COMMENT)
     if len(comments):
-        _blank_comments(text, comments, lines)
+        _blank_comments_in_place(text, comments, lines)
 
     # A token starts at a byte that follows a blank or a colon.
     solid = (text > SPACE) & (text != COLON)
@@ -136,25 +138,25 @@ def _count_tokens(lines: Lines, pair_starts: np.ndarray) -> tuple[np.ndarray, np
     return tokens_before[lines.ends] - tokens_before[pair_starts], text
 
 
-def _blank_comments(text: np.ndarray, comments: np.ndarray, lines: Lines) -> None:
+def _blank_comments_in_place(text_bytes: np.ndarray, comment_offsets: np.ndarray, lines: Lines) -> None:
     """Replace comments by blanks, in place.
 
-    text: bytes of the lines. This array is changed.
-    comments: offsets of the "#" characters in `text`.
+    text_bytes: bytes of the lines. This array is changed.
+    comment_offsets: offsets of the "#" characters in `text_bytes`.
     """
-    for start in comments.tolist():
+    for start in comment_offsets.tolist():
         line = int(np.searchsorted(lines.starts, start, side="right")) - 1
-        text[start : lines.ends[line]] = SPACE
+        text_bytes[start : lines.ends[line]] = SPACE
 
 
-def _parse_numbers(text: np.ndarray) -> np.ndarray:
+def _parse_blank_separated_numbers(text_bytes: np.ndarray) -> np.ndarray:
     """Parse numbers that are separated by blanks, as float64.
 
-    text: bytes of the numbers.
+    text_bytes: bytes of the numbers.
     """
     # Build an Arrow array with one string from the bytes, without a copy.
-    offsets = pa.py_buffer(np.array([0, len(text)], np.int64))
-    strings = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(text)])
+    offsets = pa.py_buffer(np.array([0, len(text_bytes)], np.int64))
+    strings = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(text_bytes)])
     tokens = pc.ascii_split_whitespace(pc.ascii_trim_whitespace(strings)).values
 
     if len(tokens) == 1 and tokens[0].as_py() == "":
@@ -162,13 +164,13 @@ def _parse_numbers(text: np.ndarray) -> np.ndarray:
     return tokens.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
-def _raise_for_first_bad_line(lines: Lines, pair_starts: np.ndarray, first_index: int) -> None:
+def _raise_if_any_bad_line(lines: Lines, pair_starts: np.ndarray, index_base: int) -> None:
     """Raise MalformedInput for the first line with a wrong pair.
 
     Nothing is raised if the pairs of all lines are valid.
 
     pair_starts: (lines,). Offset in `lines.data` at which the pairs of each line start.
-    first_index: number of the first column in the file, 0 or 1.
+    index_base: number of the first column in the file, 0 or 1.
     """
     for i in range(lines.rows):
         text = lines.data[pair_starts[i] : lines.ends[i]].tobytes().decode("utf-8", "replace").partition("#")[0]
@@ -183,8 +185,8 @@ def _raise_for_first_bad_line(lines: Lines, pair_starts: np.ndarray, first_index
 
             if not colon or not abs(number) <= LARGEST:
                 lines.fail(i, f"{token!r}: the value must be finite and at most 1e100 in size.")
-            if not 0 <= column - first_index < _WIDEST:
-                lines.fail(i, f"index {column} is out of range; {_RANGE_MESSAGES[first_index]}")
+            if not 0 <= column - index_base < _WIDEST:
+                lines.fail(i, f"index {column} is out of range; {_RANGE_MESSAGES[index_base]}")
             if column in columns:
                 lines.fail(i, f"index {column} stands twice in this row.")
             columns.add(column)

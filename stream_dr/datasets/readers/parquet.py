@@ -19,66 +19,74 @@ import pyarrow.parquet as pq
 
 from stream_dr.aliases import FileName
 from stream_dr.arrow.messages import check_messages, ipc_stream
-from stream_dr.datasets.readers.columns import Roles, blocks_of_batches, feature_columns
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, PACKED, open_bytes
+from stream_dr.datasets.readers.columns import ColumnRoles, feature_columns_unless_shard, split_batches_into_blocks
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, PACKED, open_decompressed
 from stream_dr.errors import MalformedInput, SourceMissing
 from stream_dr.rows.block import Block
 
 
-def read_parquet(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
+def read_parquet(
+    path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS
+) -> Iterator[Block]:
     """Yield the rows of a Parquet file in blocks.
 
     The rows are a dense float64 matrix, or a table if `roles.raw` says so. If the file has the
     columns of a shard, they are the rows of the shard.
 
-    rows: maximum number of rows in a block.
+    rows_per_block: maximum number of rows in a block.
 
     Raises SourceMissing, SchemaMismatch, and MalformedInput, which names the file and the row.
     """
     if not Path(path).is_file():
         raise SourceMissing(f"there is no file {path}; give the path of a file that is there.")
-    with _readable(path, "a Parquet file"):
+    with _errors_as_malformed_input(path, "a Parquet file"):
         file = pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True)
 
     with file:
         names = file.schema_arrow.names
         columns = [name for name in names if name not in roles.drop]
-        with _readable(path, "to be read"):
-            batches = file.iter_batches(rows, columns=columns)
-        yield from blocks_of_batches(path, batches, feature_columns(names, roles), roles, rows)
+        with _errors_as_malformed_input(path, "to be read"):
+            batches = file.iter_batches(rows_per_block, columns=columns)
+        yield from split_batches_into_blocks(
+            path, batches, feature_columns_unless_shard(names, roles), roles, rows_per_block
+        )
 
 
-def read_ipc(path: FileName, roles: Roles = Roles(), *, rows: int = BLOCK_ROWS) -> Iterator[Block]:
+def read_arrow_ipc(
+    path: FileName, roles: ColumnRoles = ColumnRoles(), *, rows_per_block: int = BLOCK_ROWS
+) -> Iterator[Block]:
     """Yield the rows of an Arrow IPC file in blocks.
 
     The file has the file format or the stream format of Arrow IPC.
 
     path: path of the file, which may be compressed (.gz, .bz2, .xz, archive.zip!member).
-    rows: maximum number of rows in a block.
+    rows_per_block: maximum number of rows in a block.
 
     Raises the errors of `read_parquet`.
     """
-    with open_bytes(path) as packed:
-        with _readable(path, "an Arrow file"):
-            reader = _open_stream(_checked_file(path, packed))
-        yield from blocks_of_batches(path, reader, feature_columns(reader.schema.names, roles), roles, rows)
+    with open_decompressed(path) as packed:
+        with _errors_as_malformed_input(path, "an Arrow file"):
+            reader = _open_batch_stream(_open_checked_ipc_file(path, packed))
+        yield from split_batches_into_blocks(
+            path, reader, feature_columns_unless_shard(reader.schema.names, roles), roles, rows_per_block
+        )
 
 
-def _checked_file(path: FileName, packed: IO[bytes]) -> IO[bytes]:
+def _open_checked_ipc_file(path: FileName, unpacked_stream: IO[bytes]) -> IO[bytes]:
     """Open an Arrow IPC file and check its messages.
 
     The file has the file format or the stream format of Arrow IPC. Returns the uncompressed file.
     Raises the errors of `check_messages`.
 
     path: path of the file, which may be compressed.
-    packed: stream of the file's uncompressed bytes. If the file is compressed, the stream is
-        copied to a temporary file.
+    unpacked_stream: stream of the file's uncompressed bytes. If the file is compressed, the stream
+        is copied to a temporary file.
     """
     if Path(path).suffix.lower() not in PACKED and "!" not in str(path):
         file = pa.memory_map(str(path))
     else:
         with tempfile.NamedTemporaryFile() as copy:
-            shutil.copyfileobj(packed, copy)
+            shutil.copyfileobj(unpacked_stream, copy)
             copy.flush()
             file = pa.memory_map(copy.name)
 
@@ -87,7 +95,7 @@ def _checked_file(path: FileName, packed: IO[bytes]) -> IO[bytes]:
     return file
 
 
-def _open_stream(file: IO[bytes]) -> pa.RecordBatchReader:
+def _open_batch_stream(file: IO[bytes]) -> pa.RecordBatchReader:
     """Open an Arrow IPC file as a stream of batches.
 
     The file has the file format or the stream format of Arrow IPC.
@@ -101,13 +109,13 @@ def _open_stream(file: IO[bytes]) -> pa.RecordBatchReader:
 
 
 @contextmanager
-def _readable(path: FileName, kind: str) -> Iterator[None]:
+def _errors_as_malformed_input(path: FileName, message_end: str) -> Iterator[None]:
     """Replace Arrow's errors in the with-block by MalformedInput.
 
     path: path of the file, for the error message.
-    kind: end of the error message "PATH is not …".
+    message_end: end of the error message "PATH is not …".
     """
     try:
         yield
     except (pa.ArrowException, OSError) as e:
-        raise MalformedInput(f"{path} is not {kind} ({e}).", file=str(path)) from e
+        raise MalformedInput(f"{path} is not {message_end} ({e}).", file=str(path)) from e

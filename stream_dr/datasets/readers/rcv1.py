@@ -4,7 +4,7 @@
   `document  index:value …`, and one topics file (`rcv1-v2.topics.qrels`) with lines
   `TOPIC document 1`. `read_lyrl2004` finds the topics of a row by the number of its document.
 - `sklearn.datasets.fetch_rcv1` returns a sparse matrix of rows, a matrix with 1 where a row has a
-  topic, and the names of the topics. `read_indicator` reads these.
+  topic, and the names of the topics. `read_indicator_matrix` reads these.
 
 The id of a row is the number of its document.
 
@@ -19,8 +19,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.aliases import FileName
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_lines
-from stream_dr.datasets.readers.pairs import parse_pairs
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_line_groups
+from stream_dr.datasets.readers.pairs import parse_index_value_pairs
 from stream_dr.errors import InvalidTargets, MalformedInput
 from stream_dr.rows.block import Block, Rows
 from stream_dr.targets.targets import Targets
@@ -29,7 +29,7 @@ RCV1_WIDTH = 47_236
 """Number of terms of RCV1-v2."""
 
 
-class Topics:
+class DocumentTopics:
     """Labels of all documents of RCV1, read from a file.
 
     path: path of the file.
@@ -44,7 +44,7 @@ class Topics:
         code_by_topic: dict[str, int] = {}
         all_documents = []
         all_codes = []
-        for lines in read_lines(path, 100_000):
+        for lines in read_line_groups(path, 100_000):
             documents = np.empty(lines.rows, np.int64)
             codes = np.empty(lines.rows, np.int32)
             for i in range(lines.rows):
@@ -65,15 +65,15 @@ class Topics:
         self._documents = documents[order]
         self._codes = codes[order]
 
-    def targets_for(self, documents: np.ndarray) -> Targets:
+    def targets_for(self, document_numbers: np.ndarray) -> Targets:
         """Return the topics of documents as multilabel Targets.
 
-        documents: numbers of the documents, (rows,) int64. A document that is not in the topics
-            file has no target.
+        document_numbers: numbers of the documents, (rows,) int64. A document that is not in the
+            topics file has no target.
         """
         # The topics of a document are the entries low to high of the sorted arrays.
-        low = np.searchsorted(self._documents, documents, side="left")
-        high = np.searchsorted(self._documents, documents, side="right")
+        low = np.searchsorted(self._documents, document_numbers, side="left")
+        high = np.searchsorted(self._documents, document_numbers, side="right")
         counts = high - low
         indptr = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
         picks = np.repeat(low - indptr[:-1], counts) + np.arange(indptr[-1])
@@ -85,11 +85,11 @@ class Topics:
 
 
 def read_lyrl2004(
-    vectors: FileName | Sequence[FileName],
+    vector_paths: FileName | Sequence[FileName],
     topics: FileName,
     *,
     n_features: int | None = RCV1_WIDTH,
-    rows: int = BLOCK_ROWS,
+    rows_per_block: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
     """Yield the rows of the LYRL2004 files in blocks.
 
@@ -98,30 +98,30 @@ def read_lyrl2004(
 
     Parameters
     ----------
-    vectors : path or sequence of paths
+    vector_paths : path or sequence of paths
         Vector files, read in this order.
     topics : path
         Path of the file of topics (rcv1-v2.topics.qrels).
     n_features : int or None
         Number of columns. None: a block has as many columns as have occurred so far in the file.
-    rows : int
+    rows_per_block : int
         Number of rows in a block.
 
     Raises SourceMissing, and MalformedInput, which names the file and the line.
     """
-    topics_by_document = Topics(topics)
+    topics_by_document = DocumentTopics(topics)
     width = n_features or 0
-    for path in [vectors] if isinstance(vectors, str | os.PathLike) else vectors:
-        for lines in read_lines(path, rows):
-            documents, pair_starts = _split_documents(lines)
-            X = parse_pairs(lines, pair_starts, 1, width)
+    for path in [vector_paths] if isinstance(vector_paths, str | os.PathLike) else vector_paths:
+        for lines in read_line_groups(path, rows_per_block):
+            documents, pair_starts = _split_document_numbers(lines)
+            X = parse_index_value_pairs(lines, pair_starts, 1, width)
             width = X.shape[1]
             ids = [str(document) for document in documents.tolist()]
             targets = topics_by_document.targets_for(documents)
             yield Block(X, targets, None, ids, width_stated=n_features is not None)
 
 
-def _split_documents(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
+def _split_document_numbers(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
     """Split each line into its document number and its pairs.
 
     Returns two int64 arrays (lines,):
@@ -142,13 +142,17 @@ def _split_documents(lines: Lines) -> tuple[np.ndarray, np.ndarray]:
     return documents, pair_starts
 
 
-def read_indicator(
-    X: Rows, Y: Rows, names: Sequence[str], ids: Sequence[int] | np.ndarray | None = None, rows: int = BLOCK_ROWS
+def read_indicator_matrix(
+    X: Rows,
+    Y: Rows,
+    label_names: Sequence[str],
+    ids: Sequence[int] | np.ndarray | None = None,
+    rows_per_block: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
     """Yield rows with a matrix of labels in blocks.
 
     For example, after `bunch = fetch_rcv1()` call
-    read_indicator(bunch.data, bunch.target, bunch.target_names, bunch.sample_id).
+    read_indicator_matrix(bunch.data, bunch.target, bunch.target_names, bunch.sample_id).
 
     Parameters
     ----------
@@ -156,20 +160,20 @@ def read_indicator(
         Rows.
     Y : matrix (n, labels)
         Entry (i, j) is nonzero if row i has label j.
-    names : sequence of str
+    label_names : sequence of str
         Names of the labels, one for each column of Y.
     ids : sequence (n,) or None
         Ids of the rows.
-    rows : int
+    rows_per_block : int
         Number of rows in a block.
 
-    Raises InvalidTargets if X, Y and `names` do not have matching lengths.
+    Raises InvalidTargets if X, Y and `label_names` do not have matching lengths.
     """
     X = sp.csr_matrix(X)
     Y = sp.csr_matrix(Y)
-    if X.shape[0] != Y.shape[0] or Y.shape[1] != len(names):
+    if X.shape[0] != Y.shape[0] or Y.shape[1] != len(label_names):
         raise InvalidTargets(
-            f"{X.shape[0]} rows, an indicator of shape {Y.shape} and {len(names)} names do not fit together; "
+            f"{X.shape[0]} rows, an indicator of shape {Y.shape} and {len(label_names)} names do not fit together; "
             "pass one indicator row a row and one name a column."
         )
 
@@ -178,9 +182,9 @@ def read_indicator(
     Y.eliminate_zeros()
     Y.sort_indices()
 
-    labels = tuple(str(name) for name in names)
-    for start in range(0, X.shape[0], rows):
-        part = Y[start : start + rows]
+    labels = tuple(str(name) for name in label_names)
+    for start in range(0, X.shape[0], rows_per_block):
+        part = Y[start : start + rows_per_block]
         targets = Targets("multilabel", labels, part.indices.astype(np.int32), part.indptr.astype(np.int64))
-        part_ids = None if ids is None else [str(id) for id in ids[start : start + rows]]
-        yield Block(X[start : start + rows], targets, None, part_ids)
+        part_ids = None if ids is None else [str(id) for id in ids[start : start + rows_per_block]]
+        yield Block(X[start : start + rows_per_block], targets, None, part_ids)

@@ -17,9 +17,9 @@ import numpy as np
 
 from stream_dr.aliases import FileName
 from stream_dr.datasets.readers.labels import LabelParser
-from stream_dr.datasets.readers.libsvm import refuse_undeclared_columns
-from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_lines
-from stream_dr.datasets.readers.pairs import parse_pairs
+from stream_dr.datasets.readers.libsvm import raise_if_too_many_columns
+from stream_dr.datasets.readers.lines import BLOCK_ROWS, Lines, read_line_groups
+from stream_dr.datasets.readers.pairs import parse_index_value_pairs
 from stream_dr.rows.block import Block
 
 
@@ -29,7 +29,7 @@ def read_vw(
     target: str = "auto",
     one_based: bool = False,
     n_features: int | None = None,
-    rows: int = BLOCK_ROWS,
+    rows_per_block: int = BLOCK_ROWS,
 ) -> Iterator[Block]:
     """Yield blocks of sparse float64 rows with their targets.
 
@@ -45,7 +45,7 @@ def read_vw(
         True if the file numbers columns from 1.
     n_features : int or None
         Number of columns. None: a block has as many columns as have occurred so far in the file.
-    rows : int
+    rows_per_block : int
         Number of rows in a block.
 
     Raises SourceMissing, and MalformedInput, which names the file and the line.
@@ -53,19 +53,19 @@ def read_vw(
     parser = LabelParser(target)
     width = n_features or 0
     is_weighted: bool | None = None
-    for lines in read_lines(path, rows, comment=b""):
-        fields, weights, pair_starts = _split_heads(lines)
-        X = parse_pairs(lines, pair_starts, int(one_based), width)
-        refuse_undeclared_columns(lines, X, n_features)
+    for lines in read_line_groups(path, rows_per_block, comment_byte=b""):
+        fields, weights, pair_starts = _split_labels_weights_pairs(lines)
+        X = parse_index_value_pairs(lines, pair_starts, int(one_based), width)
+        raise_if_too_many_columns(lines, X, n_features)
         width = X.shape[1]
 
         if is_weighted is None:
             is_weighted = weights[0] is not None
-        row_weights = _weight_array(weights) if is_weighted else None
+        row_weights = _weights_with_default_one(weights) if is_weighted else None
         yield Block(X, parser.parse(fields, lines.fail), row_weights, width_stated=n_features is not None)
 
 
-def _split_heads(lines: Lines) -> tuple[list[str], list[float | None], np.ndarray]:
+def _split_labels_weights_pairs(lines: Lines) -> tuple[list[str], list[float | None], np.ndarray]:
     """Split each line into label, weight and pairs.
 
     Returns three values:
@@ -87,7 +87,7 @@ def _split_heads(lines: Lines) -> tuple[list[str], list[float | None], np.ndarra
 
         head = data[start:bar].decode("utf-8", "replace").split()
         fields.append(head[0] if head else "")
-        weights.append(_parse_weight(head[1]) if len(head) > 1 else None)
+        weights.append(_parse_weight_or_none(head[1]) if len(head) > 1 else None)
 
         # The name of the namespace ends at the next blank.
         blank = data.find(b" ", bar, end)
@@ -95,7 +95,7 @@ def _split_heads(lines: Lines) -> tuple[list[str], list[float | None], np.ndarra
     return fields, weights, pair_starts
 
 
-def _parse_weight(text: str) -> float | None:
+def _parse_weight_or_none(text: str) -> float | None:
     """Return the weight in a field.
 
     The result is None if the field is a tag.
@@ -106,7 +106,7 @@ def _parse_weight(text: str) -> float | None:
         return None
 
 
-def _weight_array(weights: list[float | None]) -> np.ndarray:
+def _weights_with_default_one(weights: list[float | None]) -> np.ndarray:
     """Return the weights of rows as a float64 array (rows,).
 
     A row without a weight gets the weight 1, as in Vowpal Wabbit.

@@ -15,7 +15,7 @@ from stream_dr.estimators.fitting.estimator import Estimator
 from stream_dr.estimators.fitting.fitted_state import new_fitted_state
 from stream_dr.estimators.fitting.inputs import GroupsLike, RowsLike, TargetsLike, WeightsLike
 from stream_dr.estimators.fitting.mapping import same_parameters
-from stream_dr.rows.batches import as_block, split_targets
+from stream_dr.rows.batches import as_block, split_target_column
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import DASK, Kind, rows_kind
 from stream_dr.statistics.protocol import AdditiveState
@@ -125,7 +125,7 @@ class AdditiveEstimator(Estimator):
         fitted = self.fitted()
         fitted.check_parameters_unchanged(self)
         rows = as_block(X if groups is None else self.with_groups(X, groups), y, sample_weight)
-        block, _ = self.parse(fitted, split_targets(rows))
+        block, _ = self.parse(fitted, split_target_column(rows))
         fitted.accumulator.remove(block)
         fitted.projection = None
         fitted.refined = None

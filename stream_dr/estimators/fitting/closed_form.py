@@ -45,11 +45,11 @@ from stream_dr.feature_maps.draws import check_seed
 from stream_dr.projection import Linear, Projection
 from stream_dr.readout import Readout
 from stream_dr.rows.block import Block
-from stream_dr.solve.spectral import canonical_basis, with_fixed_signs
+from stream_dr.solve.spectral import rotate_equal_components, with_fixed_signs
 from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
 from stream_dr.statistics.moments.encoding import Encoding
 from stream_dr.statistics.moments.folds import FoldedAccumulator, FoldedState
-from stream_dr.statistics.moments.state import check_stored_parts, moment_bytes
+from stream_dr.statistics.moments.state import check_stored_optional_sums, moment_bytes
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.statistics.row_hashes import group_hashes
 from stream_dr.targets.label_codes import Label, label_array
@@ -107,8 +107,9 @@ class ClosedForm(AdditiveEstimator):
     folds : int, default 0
         Number of folds in which the learned rows are stored, each with its own sums. 0 stores one
         sum of all rows. A row's fold follows from a hash of its values and its target. A feature
-        map's own statistics (means, frequencies, landmarks) are shared by the folds. Memory and the
-        time of merges grow with the number of folds. Other results change by rounding errors only.
+        map's own statistics (means, frequencies, landmarks) are shared by the folds. Memory and
+        the time of merges grow with the number of folds. Other results change by rounding errors
+        only.
     folds_by : {"row", "id"}, default "row"
         What decides a row's fold. "row" is the row's values and its target. "id" is the row's id,
         so that rows with the same id are in the same fold. Use it if many rows are equal, or if
@@ -280,7 +281,7 @@ class ClosedForm(AdditiveEstimator):
         # With a feature map, `inner` is the state of the mapped rows.
         inner = cast(MomentState, inner_state(state))
         state = with_inner(state, inner)
-        check_stored_parts(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
+        check_stored_optional_sums(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
         moments = self.moments(state)
 
         # False if the method needs the whole scatter matrix and only its diagonal is stored.
@@ -332,7 +333,7 @@ class ClosedForm(AdditiveEstimator):
         """
         loadings, eigenvalues = directions
         if self.solves_eigenproblem:
-            loadings = canonical_basis(loadings, eigenvalues)
+            loadings = rotate_equal_components(loadings, eigenvalues)
 
         # The projection has p components. Predictions use q ≥ p components.
         p = self.component_count(eigenvalues, moments)

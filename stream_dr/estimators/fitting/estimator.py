@@ -32,13 +32,13 @@ from stream_dr.estimators.fitting.named_columns import in_known_order, numeric_r
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.parameter_checks import NamedParameters
 from stream_dr.estimators.fitting.sklearn_bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from stream_dr.feature_maps import brief_spec, feature_map
+from stream_dr.feature_maps import feature_map, spec_without_defaults
 from stream_dr.projection import LinearProjection, Projection
-from stream_dr.rows.batches import as_block, batches, split_targets
+from stream_dr.rows.batches import as_block, batches, split_target_column
 from stream_dr.rows.block import Block, as_weights
-from stream_dr.rows.frames import iter_tables
+from stream_dr.rows.frames import iterate_arrow_tables
 from stream_dr.rows.kinds import DASK, Kind, rows_kind
-from stream_dr.rows.raw_rows import default_names
+from stream_dr.rows.raw_rows import default_column_names
 from stream_dr.statistics.protocol import Accumulator, State
 from stream_dr.targets.label_codes import Label, label_array
 from stream_dr.targets.parsing import parse_targets
@@ -250,7 +250,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if (kind := rows_kind(X)) in DASK:
             return project_collection(self, X)  # type: ignore[no-any-return]  # lazily, as a collection
         if kind is Kind.STREAM:
-            return np.concatenate([self.project(projection, part, keep_dtype=True) for part in iter_tables(X)])
+            return np.concatenate([self.project(projection, part, keep_dtype=True) for part in iterate_arrow_tables(X)])
         return self.project(projection, X, keep_dtype=True)
 
     def merge(self, other: "Estimator") -> Self:
@@ -309,7 +309,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         """
         shown: Any = copy(self)
         if self.feature_map is not None:
-            shown.feature_map = brief_spec(shown.feature_map)
+            shown.feature_map = spec_without_defaults(shown.feature_map)
         return super(Estimator, shown).__repr__(N_CHAR_MAX)
 
     @property
@@ -369,7 +369,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         unlearned are not included, either.
         """
         accumulator = self.fitted().accumulator
-        labels = set(accumulator.labels_left)
+        labels = set(accumulator.remaining_labels)
         return label_array(sorted(labels - set(self.classes_waiting(accumulator))))
 
     @property
@@ -408,7 +408,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         rows = as_block(X, y, weights)
         kind = rows_kind(rows.X)
         if kind in DASK:
-            fitted = learn_collections(self, split_targets(rows, kind))
+            fitted = learn_collections(self, split_target_column(rows, kind))
         else:
             fitted = new_fitted_state(self)
             for block in batches(rows, kind):
@@ -418,7 +418,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self
 
     def _partial_fit(self, X: RowsLike, y: TargetsLike, weights: WeightsLike) -> Self:
-        if "fitted_" in self.__dict__:
+        if "fitted_" in vars(self):
             fitted = self.fitted_
             fitted.check_parameters(self)
         else:
@@ -428,7 +428,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         kind = rows_kind(rows.X)
         if kind in DASK:
             parts = copy(self)
-            self.fitted_, parts.fitted_ = fitted, learn_collections(self, split_targets(rows, kind))
+            self.fitted_, parts.fitted_ = fitted, learn_collections(self, split_target_column(rows, kind))
             return self.merge(parts)
         fitted = fitted.copy(self) if kind is Kind.STREAM else fitted
         for block in batches(rows, kind):
@@ -475,11 +475,12 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         block = Block(X, names=names, width_stated=rows.width_stated, checked=True)
         n_rows, n_features = X.shape
         if accumulator.n_features > 0 and not (by_name and self._any_columns(block)):
-            if not by_name:
+            if not by_name and names != fitted.names:
                 X, names = in_known_order(fitted.names, names, X, type(self).__name__)
             if n_features != accumulator.n_features and not block.sparse:
                 refuse_width(n_features, accumulator.n_features, type(self).__name__)
-        warn_other_columns(accumulator, block)
+        if accumulator.table_names:
+            warn_other_columns(accumulator, block)
 
         weights = as_weights(rows.weights, n_rows)
         targets = self._parse_targets(accumulator, rows.y, n_rows) if need_targets or rows.y is not None else None
@@ -493,7 +494,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
         This is so if the feature map identifies columns by name and the block has column names.
         """
-        return self.columns_by_name() and bool(block.names) and block.names != default_names(block.X)
+        return self.columns_by_name() and bool(block.names) and block.names != default_column_names(block.X)
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
         if not self.target_kinds:

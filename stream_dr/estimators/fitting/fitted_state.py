@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import InvalidParameter
 from stream_dr.projection import Linear, Projection
-from stream_dr.solve.orientation import Product, oriented
+from stream_dr.solve.orientation import MultiplyByScatter, orient_components
 from stream_dr.statistics.protocol import Accumulator, State
 
 
@@ -79,7 +79,7 @@ class FittedState:
         self.neighbour_search: Any = None
         self.warned_n_components: int | float | None = None
 
-    def cache_projection(self, solved: Projection, covariance_product: Product) -> Projection:
+    def cache_projection(self, solved: Projection, covariance_product: MultiplyByScatter) -> Projection:
         """Cache a new projection until more rows are learned, and return it.
 
         The components get the signs and order of the last projection that was returned to the
@@ -91,7 +91,7 @@ class FittedState:
             of the new and the last projection are compared with this function.
         """
         if solved is not self.shown and solved.solution != "recurrence":
-            solved = self.shown = oriented(solved, self.shown, covariance_product)
+            solved = self.shown = orient_components(solved, self.shown, covariance_product)
         self.projection = solved.prepared() if isinstance(solved, Linear) else solved
         return self.projection
 
@@ -109,7 +109,7 @@ class FittedState:
         accumulator, a value is also invalid if it has changed since rows were learned.
         """
         # Nothing is checked again while the estimator's attributes are the same objects.
-        attributes = tuple(estimator.__dict__.values())
+        attributes = tuple(vars(estimator).values())
         identities = tuple(map(id, attributes))
         if identities != self._checked[0]:
             estimator.check_parameters()

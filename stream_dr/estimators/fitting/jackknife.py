@@ -17,7 +17,7 @@ from stream_dr.estimators.fitting.mapping import inner_state, linear_of, with_in
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.estimators.fitting.ridge_path import leave_one_out
 from stream_dr.projection import Linear, Projection
-from stream_dr.solve.orientation import GAP, Product, correlations, same_rows
+from stream_dr.solve.orientation import GAP, MultiplyByScatter, correlations, pad_to_equal_rows
 from stream_dr.statistics.moments.state import MomentState
 from stream_dr.statistics.protocol import State
 from stream_dr.uncertainty import FEWEST_FOLDS, ComponentSpread
@@ -102,7 +102,7 @@ def _moment_state(state: State) -> MomentState:
     return cast(MomentState, inner_state(state))
 
 
-def _compare(whole: Linear, solved: Linear, product: Product) -> _LeftOut:
+def _compare(whole: Linear, solved: Linear, product: MultiplyByScatter) -> _LeftOut:
     """Return the comparison of a solution without one fold with that of all rows.
 
     Components are matched by the absolute cosine of their angle. The cosine is the correlation
@@ -116,7 +116,7 @@ def _compare(whole: Linear, solved: Linear, product: Product) -> _LeftOut:
 
     d, p = whole.loadings.shape
     # Sparse rows may have fewer features without the left-out fold.
-    own, solved_loadings = same_rows(whole.loadings, solved.loadings)
+    own, solved_loadings = pad_to_equal_rows(whole.loadings, solved.loadings)
     cosines = correlations(np.hstack([own, solved_loadings]), product)
 
     of_whole, of_other = linear_sum_assignment(np.abs(cosines[:p, p:]), maximize=True)

@@ -15,21 +15,21 @@ import numpy as np
 from stream_dr.aliases import JsonDict
 from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import InvalidParameter, OtherColumns, columns_mismatch, did_you_mean
-from stream_dr.feature_maps import feature_map, whole_spec
+from stream_dr.feature_maps import feature_map, spec_with_defaults
 from stream_dr.feature_maps.nystroem import Nystroem
 from stream_dr.feature_maps.table import (
     Table,
     TableState,
-    check_columns,
-    columns_by_kind,
+    check_map_can_learn,
+    mapped_columns_by_kind,
 )
-from stream_dr.feature_maps.widths import check_most_columns, max_columns, max_columns_of_kinds
+from stream_dr.feature_maps.widths import check_max_numeric_columns, max_numeric_columns, max_numeric_columns_of_kinds
 from stream_dr.projection import Linear, Mapped, Projection
 from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.mapped import LandmarkAccumulator, MappedAccumulator, MappedState, TableAccumulator
 from stream_dr.statistics.moments.folds import FoldedState
 from stream_dr.statistics.moments.state import MomentState
-from stream_dr.statistics.protocol import Accumulator, State, nested_state
+from stream_dr.statistics.protocol import Accumulator, State, register_nested_state
 
 if TYPE_CHECKING:
     from stream_dr.estimators.fitting.estimator import Estimator
@@ -48,7 +48,7 @@ class StateType:
     """
 
     def __init__(self, plain: type) -> None:
-        self.plain = nested_state(plain)
+        self.plain = register_nested_state(plain)
 
     def __get__(self, instance: "Estimator | None", owner: type) -> type:
         if instance is None:
@@ -69,9 +69,10 @@ def check_mapped_width(spec: JsonDict | None, widest: int) -> None:
     widest: largest number of columns that is allowed.
     """
     mapping = None if spec is None else feature_map(spec)
-    if mapping is not None and mapping.out_features(0) > widest:
+    if mapping is not None and mapping.max_mapped_columns(0) > widest:
         raise InvalidParameter(
-            f"exact scatter is stored of up to {widest} features, and this feature_map makes {mapping.out_features(0)}. "
+            f"exact scatter is stored of up to {widest} features, and this feature_map makes "
+            f"{mapping.max_mapped_columns(0)}. "
             'Have it make fewer, or leave the scatter to scatter="auto".'
         )
 
@@ -124,7 +125,7 @@ def inner_state(state: State) -> State:
 def fold_states(state: State) -> tuple[MomentState, ...]:
     """Return the state of the mapped rows of each fold. Empty if rows are not in folds."""
     inner = unmapped_state(state)
-    return inner.unscaled_parts() if isinstance(inner, FoldedState) else ()
+    return inner.parts_with_true_sums() if isinstance(inner, FoldedState) else ()
 
 
 def fold_rows(state: State) -> list[int]:
@@ -189,7 +190,7 @@ def table_columns(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | N
         return None
     # The newest columns may be missing in the inner state, if no row with them was learned yet.
     numbers, categories, gaps = (
-        c[c < state.inner.n_features] for c in columns_by_kind(state.table, mapping.encoding())
+        c[c < state.inner.n_features] for c in mapped_columns_by_kind(state.table, mapping.encoding())
     )
     return numbers, categories, gaps
 
@@ -204,7 +205,7 @@ def mapped_bytes(spec: JsonDict | None, bytes_of: Callable[[int, int], int], n_f
     if spec is None:
         return bytes_of(n_features, n_targets)
     mapping = feature_map(spec)
-    width = mapping.out_features(n_features)
+    width = mapping.max_mapped_columns(n_features)
     return _most_bytes(bytes_of, width, n_targets) + mapping.bytes(n_features)
 
 
@@ -222,9 +223,9 @@ def state_bytes(
     if known is None or not isinstance(mapping, Table):
         return int(estimator.state_bytes(n_features, n_targets))
     if isinstance(known, TableState):
-        width = max_columns(mapping.encoding(), known.columns)
+        width = max_numeric_columns(mapping.encoding(), known.columns)
     else:
-        width = max_columns_of_kinds(mapping.encoding(), mapping.overrides(), known)
+        width = max_numeric_columns_of_kinds(mapping.encoding(), mapping.overrides(), known)
     plain = type(estimator)(**(estimator.get_params() | {"feature_map": None}))
     return _most_bytes(plain.state_bytes, width, n_targets) + 64 * width
 
@@ -270,7 +271,7 @@ def same_parameters(a: "Estimator", b: "Estimator") -> bool:
     mine, theirs = a.get_params(), b.get_params()
     for parameters in (mine, theirs):
         if parameters.get("feature_map") is not None:
-            parameters["feature_map"] = whole_spec(parameters["feature_map"])
+            parameters["feature_map"] = spec_with_defaults(parameters["feature_map"])
     return bool(mine == theirs)
 
 
@@ -284,7 +285,8 @@ def merges_parts(estimator: "Estimator") -> bool:
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
     return bool(estimator.merges) and (
-        mapping is None or (mapping.settled and not (isinstance(mapping, Nystroem) and mapping.draws_landmarks))
+        mapping is None
+        or (mapping.has_final_parameters and not (isinstance(mapping, Nystroem) and mapping.draws_landmarks))
     )
 
 
@@ -309,7 +311,7 @@ def check_table(estimator: "Estimator", rows: Rows) -> None:
     The reason is the types of the table's columns or the values of these rows.
     """
     spec = estimator.feature_map
-    check_columns(None if spec is None else feature_map(spec), rows)
+    check_map_can_learn(None if spec is None else feature_map(spec), rows)
 
 
 def check_table_width(estimator: "Estimator", kinds: dict[str, str]) -> None:
@@ -320,4 +322,4 @@ def check_table_width(estimator: "Estimator", kinds: dict[str, str]) -> None:
     spec = estimator.feature_map
     mapping = None if spec is None else feature_map(spec)
     if isinstance(mapping, Table) and estimator.stored_scatter() == "exact":
-        check_most_columns(mapping.encoding(), mapping.overrides(), kinds, EXACT_WIDTH)
+        check_max_numeric_columns(mapping.encoding(), mapping.overrides(), kinds, EXACT_WIDTH)

@@ -10,7 +10,7 @@ import numpy as np
 from stream_dr.estimators.fitting.closed_form import Directions
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.not_fitted import NeedsRefine
-from stream_dr.solve.discriminant import combined_eigenpairs, combined_eigenpairs_diagonal
+from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs, scatter_sum_eigenpairs
 
 
 def margin_directions(m: Moments, b: float, w: float, n_components: int | None) -> Directions:
@@ -30,10 +30,10 @@ def margin_directions(m: Moments, b: float, w: float, n_components: int | None) 
 
     G = vectors * roots
     if m.scatter is not None:
-        floor = m.rounding.floor(m.diagonal) / m.weight
-        vectors, values = combined_eigenpairs(G, b, m.scatter / m.weight, w, floor)
+        eigenvalue_floor = m.rounding.eigenvalue_floor(m.diagonal) / m.weight
+        vectors, values = scatter_sum_eigenpairs(G, b, m.scatter / m.weight, w, eigenvalue_floor)
     elif w < 0.0:
-        vectors, values = combined_eigenpairs_diagonal(G, b, m.diagonal / m.weight, w)
+        vectors, values = positive_scatter_sum_eigenpairs(G, b, m.diagonal / m.weight, w)
     else:
         raise NeedsRefine(
             "only the diagonal of Cxx is stored (it is past 4,096 features), and with a positive share of "

@@ -13,7 +13,7 @@ import numpy as np
 from stream_dr.estimators.fitting.mapping import inner_state
 from stream_dr.solve.conjugate_gradient import BlockSolve
 from stream_dr.solve.rounding import Rounding
-from stream_dr.solve.spectral import EPS, left_singular
+from stream_dr.solve.spectral import EPS, left_singular_pairs
 from stream_dr.statistics.moments.accumulator import MomentAccumulator, MomentState
 from stream_dr.statistics.protocol import State
 from stream_dr.targets.label_codes import Label
@@ -134,25 +134,25 @@ class Moments(NamedTuple):
         """
         return float(np.sqrt(np.trace(self.target_scatter) + self.weight * (self.target_mean @ self.target_mean)))
 
-    def cleaned(self, cross: np.ndarray, target_size: float) -> np.ndarray:
+    def clear_noisy_features(self, cross: np.ndarray, target_size: float) -> np.ndarray:
         """Return the cross sums, with zeros for features that have only rounding error.
 
         cross: (features, k), products of features and targets, summed over the rows.
         target_size: norm of the targets.
         """
-        return self.rounding.cleaned(cross, target_size, self.diagonal)
+        return self.rounding.clear_noisy_features(cross, target_size, self.diagonal)
 
-    def significant(self, cross: np.ndarray, target_size: float) -> np.ndarray:
+    def significant_combinations(self, cross: np.ndarray, target_size: float) -> np.ndarray:
         """Return cross sums (features, r) without combinations of targets that are rounding error.
 
         cross: (features, k), products of features and targets, summed over the rows. r ≤ k.
         target_size: norm of the targets.
         """
         # The decomposition is slow. Skip it if all sums are far above rounding error.
-        floor = self.rounding.cross_floor(target_size, self.diagonal)
+        floor = self.rounding.cross_sum_floor(target_size, self.diagonal)
         if cross.size >= 1_000_000 and floor <= 1e-9 * np.linalg.norm(cross):
             return cross
-        return self.rounding.significant(cross, target_size, self.diagonal)
+        return self.rounding.significant_combinations(cross, target_size, self.diagonal)
 
     def reduced(self, cross: np.ndarray, target_size: float) -> tuple[np.ndarray, np.ndarray]:
         """Return left singular vectors (features, r) and singular values (r,) of cross sums.
@@ -162,9 +162,11 @@ class Moments(NamedTuple):
         cross: (features, k), products of features and targets, summed over the rows.
         target_size: norm of the targets.
         """
-        significant = self.significant(self.cleaned(cross, target_size), target_size)
-        shows = significant.any(axis=1)
-        inner, values = left_singular(significant[shows])
+        significant_combinations = self.significant_combinations(
+            self.clear_noisy_features(cross, target_size), target_size
+        )
+        shows = significant_combinations.any(axis=1)
+        inner, values = left_singular_pairs(significant_combinations[shows])
         vectors = np.zeros((len(cross), len(values)))
         vectors[shows] = inner
         return vectors, values
@@ -296,8 +298,8 @@ def standardised(m: Moments) -> Moments:
     Every column is divided by its standard deviation, except constant columns.
     """
     scale = np.ones(len(m.mean))
-    varying = m.rounding.varying(m.diagonal)
-    scale[varying] = np.sqrt(m.weight / m.diagonal[varying])
+    varying_columns = m.rounding.varying_columns(m.diagonal)
+    scale[varying_columns] = np.sqrt(m.weight / m.diagonal[varying_columns])
     return scale_features(m, scale)
 
 

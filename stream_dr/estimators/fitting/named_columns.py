@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from stream_dr.errors import EmptyInput, WidthMismatch, did_you_mean
-from stream_dr.feature_maps.hashing import named_rows
+from stream_dr.feature_maps.hashing import dicts_to_sparse_rows
 from stream_dr.rows.block import Block
 from stream_dr.rows.kinds import Kind, rows_kind
 from stream_dr.rows.number_rows import as_rows
@@ -35,7 +35,7 @@ def numeric_rows(
 
     kind = kind or rows_kind(block.X)
     if by_name and kind is Kind.DICTS:
-        matrix, names = named_rows(block.X)
+        matrix, names = dicts_to_sparse_rows(block.X)
         return as_rows(matrix)[0], names
 
     X, known = as_rows(block.X, kind)

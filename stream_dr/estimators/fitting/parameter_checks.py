@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from stream_dr.errors import InvalidParameter, did_you_mean
-from stream_dr.feature_maps.draws import finite_number
+from stream_dr.feature_maps.draws import is_finite_number
 
 _LARGEST = 2**31 - 1
 """Largest value of a parameter that is a number of rows, components or features.
@@ -65,7 +65,7 @@ def check_number(name: str, value: Any, low: float = -np.inf, high: float = np.i
     name: name of the parameter, for the error message.
     open_low: if true, `low` itself is not accepted.
     """
-    if not finite_number(value) or value > high or value < low or (open_low and value == low):
+    if not is_finite_number(value) or value > high or value < low or (open_low and value == low):
         raise InvalidParameter(
             f"{name}={value!r}; it must be a number in {'(' if open_low else '['}{low:g}, {high:g}]."
         )

@@ -32,10 +32,10 @@ from stream_dr.estimators.fitting.refining_methods import METHODS
 from stream_dr.estimators.fitting.replayed import RefineProgress, Replayed, Sums, without_feature_map
 from stream_dr.projection import Projection
 from stream_dr.rows.source import as_source
-from stream_dr.solve.conjugate_gradient import BlockSolve, largest_angle
+from stream_dr.solve.conjugate_gradient import BlockSolve, largest_principal_angle
 from stream_dr.solve.subspace import Subspace
 from stream_dr.solve.tall_qr import tall_qr
-from stream_dr.statistics.protocol import State, nested_state
+from stream_dr.statistics.protocol import State, register_nested_state
 
 if TYPE_CHECKING:
     from stream_dr.estimators.fitting.closed_form import ClosedForm
@@ -107,7 +107,7 @@ class RefineReport(NamedTuple):
         return self.passes[-1].residual
 
 
-@nested_state
+@register_nested_state
 class Refining(NamedTuple):
     """State of refine between two passes.
 
@@ -201,7 +201,7 @@ def refine_steps(
         loadings, eigenvalues, residual = method.current_solution(solve)
         projection = solver.make_projection(moments._replace(along=method.along), (loadings, eigenvalues), "refined")
         last_basis, basis = basis, tall_qr(projection.loadings)[0]
-        turned = largest_angle(last_basis, basis) if number > 1 else np.pi / 2
+        turned = largest_principal_angle(last_basis, basis) if number > 1 else np.pi / 2
         # With a small ridge, the residual may become small before the projection has converged.
         done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
 

@@ -70,9 +70,9 @@ class FirstStage:
             may be 0.
         """
         xh, h_norm = self._estimator.right_hand_side(self._moments, self._state)
-        is_real = self._moments.significant(xh, h_norm).shape[1] > 0
+        is_real = self._moments.significant_combinations(xh, h_norm).shape[1] > 0
         right = np.where(self._varying[:, None] & is_real, xh, 0.0)
-        return cg.start_solve(right, 8 * EPS * self._offset(), np.where(self._varying[:, None], guess, 0.0))
+        return cg.start_block_solve(right, 8 * EPS * self._offset(), np.where(self._varying[:, None], guess, 0.0))
 
     def take(self, solve: cg.BlockSolve, product: np.ndarray) -> cg.BlockSolve:
         """Return the state after one step of conjugate gradient.
@@ -81,13 +81,13 @@ class FirstStage:
         product: (features, r), product of the rows' scatter and `solve.directions`.
         """
         share, ridge = self._estimator.ridge_terms(self._moments)
-        return cg.solve_step(solve, share * product + ridge * solve.directions)
+        return cg.advance_block_solve(solve, share * product + ridge * solve.directions)
 
     def current_solution(self, solve: cg.BlockSolve) -> Solved:
         """Return loadings, eigenvalues and relative residual after the steps so far."""
         moments = self._moments._replace(first_stage=solve)
         loadings, eigenvalues = self._estimator.directions(moments, self._state)
-        return loadings, eigenvalues, cg.solve_residual(solve)
+        return loadings, eigenvalues, cg.relative_solve_residual(solve)
 
     def _offset(self) -> float:
         """Return the distance of the rows' mean from zero, in standard deviations.
@@ -140,7 +140,7 @@ class OnSubspace:
         more = 0 if cross.shape[1] >= self._count else self._count + max(4, self._count // 2) - cross.shape[1]
         seed = self._estimator.random_state or 0
         drawn = np.random.default_rng(seed).standard_normal((len(cross), more))
-        return subspace.start_basis(np.where(self._varying[:, None], np.hstack([cross, drawn, guess]), 0.0))
+        return subspace.start_subspace(np.where(self._varying[:, None], np.hstack([cross, drawn, guess]), 0.0))
 
     def take(self, solve: subspace.Subspace, product: np.ndarray) -> subspace.Subspace:
         """Return the basis extended by the directions of one pass.
@@ -150,7 +150,7 @@ class OnSubspace:
         solve: basis before the pass.
         product: (features, r), product of the rows' scatter and `solve.directions`.
         """
-        grown = subspace.extend_basis(solve, product)
+        grown = subspace.extend_subspace(solve, product)
 
         block = max(1, grown.directions.shape[1])
         most = max(4 * block, BASIS_BYTES // (16 * len(grown.basis)))
@@ -158,7 +158,7 @@ class OnSubspace:
             return grown
 
         answer = self._small(grown)[0][:, :block]
-        return subspace.restart(grown, answer) if answer.shape[1] else grown
+        return subspace.restart_from_solution(grown, answer) if answer.shape[1] else grown
 
     def current_solution(self, solve: subspace.Subspace) -> Solved:
         """Return loadings, eigenvalues and relative residual after the passes so far."""
@@ -167,7 +167,7 @@ class OnSubspace:
             self._refuse_all()
         small, eigenvalues = small[:, : self._count], eigenvalues[: self._count]
         self.along = np.einsum("ij,ij->j", small, solve.scatter @ small)
-        return solve.basis @ small, eigenvalues, subspace.subspace_residual(solve, small)
+        return solve.basis @ small, eigenvalues, subspace.relative_subspace_residual(solve, small)
 
     def _small(self, solve: subspace.Subspace) -> "Directions":
         """Return the method's directions (m, p) and eigenvalues (p,) on a basis.

@@ -23,15 +23,15 @@ from stream_dr.estimators.fitting.fitted_state import FittedState
 from stream_dr.estimators.fitting.mapping import inner_state
 from stream_dr.estimators.fitting.moments import Moments, moments_of
 from stream_dr.feature_maps import feature_map
-from stream_dr.feature_maps.table import mapped_rows, updated_statistics, without_statistics
+from stream_dr.feature_maps.table import clear_counts_keep_columns, map_table_rows, update_statistics
 from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source
 from stream_dr.solve.scatter_product import ScatterProduct
 from stream_dr.statistics.mapped import MappedState
 from stream_dr.statistics.moments.accumulator import MomentState
-from stream_dr.statistics.moments.clock import aged_weights
+from stream_dr.statistics.moments.clock import decayed_weights
 from stream_dr.statistics.protocol import State
-from stream_dr.targets.targets import labelled_rows, no_labels
+from stream_dr.targets.targets import drop_rows_without_target, targets_without_labels
 
 if TYPE_CHECKING:
     from stream_dr.estimators.fitting.closed_form import ClosedForm
@@ -104,7 +104,7 @@ class Replayed:
         self._rows = 0
         self._factors = self._estimator.row_factors(moments)
         self._clock = int(state.clock)
-        self.scale = np.where(moments.rounding.varying(moments.diagonal), moments.scale, 0.0)
+        self.scale = np.where(moments.rounding.varying_columns(moments.diagonal), moments.scale, 0.0)
 
     def sums(
         self, source: Source, columns: np.ndarray, check: bool, progress: Callable[[int], None] | None = None
@@ -129,7 +129,7 @@ class Replayed:
                     fresh.accumulator.add(block)
 
                 every = not self._estimator.target_kinds or self._estimator.unlabelled == "use"
-                learned = block if every else labelled_rows(block)[0]
+                learned = block if every else drop_rows_without_target(block)[0]
                 rows += learned.rows
                 total.add(learned, self._weights(learned, rows))
                 if progress is not None:
@@ -179,12 +179,12 @@ class Replayed:
     def _weights(self, block: Block, rows: int) -> np.ndarray | None:
         decay, weights = float(self._estimator.decay), block.weights
         if decay != 1.0:
-            weights = aged_weights(
+            weights = decayed_weights(
                 np.ones(block.rows) if weights is None else weights, decay, max(0, self._clock - rows)
             )
         if self._factors is None:
             return weights
-        y = block.y or no_labels(block.rows)
+        y = block.y or targets_without_labels(block.rows)
         # A row without a label has the code −1, which is the last entry.
         factors = np.array([self._factors.get(label, 0.0) for label in (*y.labels, None)])[y.codes]
         return factors if weights is None else factors * weights
@@ -243,19 +243,19 @@ class MappedSource:
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, Block]]:
         """Yield (position, Block) of mapped rows, with their targets and weights."""
-        table = None if self._table is None else without_statistics(self._table)
-        landmarks = self._map.begin() if self._on_landmarks else None
+        table = None if self._table is None else clear_counts_keep_columns(self._table)
+        landmarks = self._map.initial_landmarks() if self._on_landmarks else None
         for position, event in self._source.events(after, until):
             block, _ = self._estimator.parse(self._known, event, need_targets=False)
             # Map each row with the statistics or landmarks that existed when it was learned.
             if landmarks is not None:
-                landmarks = self._map.grown(landmarks, block)
+                landmarks = self._map.add_landmarks_from_batch(landmarks, block)
                 rows = self._map.coordinates(landmarks, block.X)
             elif table is None:
                 rows = self._map.apply(block.X, self._width, block.names)
             else:
-                table = updated_statistics(self._map, table, block.X)
-                rows = mapped_rows(self._map, table, block.X)
+                table = update_statistics(self._map, table, block.X)
+                rows = map_table_rows(self._map, table, block.X)
             yield position, block._replace(X=rows, names=None, width_stated=True, checked=False)
 
 

@@ -30,7 +30,7 @@ from stream_dr.estimators.fitting.moments import Moments, moments_of, scale_feat
 from stream_dr.estimators.fitting.not_fitted import NotFitted
 from stream_dr.solve.spectral import semidefinite_eigenpairs
 from stream_dr.solve.two_stage import varying_part
-from stream_dr.statistics.moments.state import MomentState, brought_together, empty_state, stored_parts
+from stream_dr.statistics.moments.state import MomentState, align_states_together, empty_state, stored_optional_sums
 from stream_dr.uncertainty import FEWEST_FOLDS, CrossValidation
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def leave_one_out(parts: Sequence[MomentState]) -> Iterator[MomentState]:
     """
     if parts:
         first = parts[0]
-        nothing = empty_state(first.encoding, first.scatter, first.decay, *stored_parts(first))
+        nothing = empty_state(first.encoding, first.scatter, first.decay, *stored_optional_sums(first))
         yield from _leave_one_out_within(parts, nothing)
 
 
@@ -98,8 +98,9 @@ def _leave_one_out_within(parts: Sequence[MomentState], outside: MomentState) ->
 def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState]) -> CrossValidation:
     """Return the cross-validated error for each ridge.
 
-    The ridge of least error is chosen. With `one_standard_error`, it is the largest ridge whose error
-    exceeds the least error by at most the standard error of the least error. Costs O(K d³) for K folds and d features.
+    The ridge of least error is chosen. With `one_standard_error`, it is the largest ridge whose
+    error exceeds the least error by at most the standard error of the least error. Costs O(K d³)
+    for K folds and d features.
 
     Parameters
     ----------
@@ -209,7 +210,7 @@ def _checked_folds(parts: Sequence[MomentState], parameter: str) -> tuple[Moment
             f"before the rows are learned, or give {parameter} as a number."
         )
     full = reduce(MomentState.merge, filled)
-    return full, list(brought_together(*filled))
+    return full, list(align_states_together(*filled))
 
 
 def _cross_validated(
@@ -283,10 +284,10 @@ def _scatter_eigenpairs(m: Moments) -> tuple[np.ndarray, np.ndarray]:
     method is solved [mathematics §3, rule 1].
     """
     assert m.scatter is not None
-    varying, scatter, rounding = varying_part(m.scatter, m.rounding)
-    values, inner = semidefinite_eigenpairs(scatter, rounding.floor(np.diagonal(scatter)))
+    varying_columns, scatter, rounding = varying_part(m.scatter, m.rounding)
+    values, inner = semidefinite_eigenpairs(scatter, rounding.eigenvalue_floor(np.diagonal(scatter)))
     vectors = np.zeros((len(m.diagonal), len(values)))
-    vectors[varying] = inner
+    vectors[varying_columns] = inner
     return values, vectors
 
 
@@ -295,4 +296,4 @@ def _mean_scatter(m: Moments) -> float:
 
     The scatter of a column is a sum over rows.
     """
-    return float(m.diagonal.sum()) / max(int(np.count_nonzero(m.rounding.varying(m.diagonal))), 1)
+    return float(m.diagonal.sum()) / max(int(np.count_nonzero(m.rounding.varying_columns(m.diagonal))), 1)

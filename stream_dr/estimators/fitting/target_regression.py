@@ -21,7 +21,7 @@ from stream_dr.estimators.fitting.label_column import one_label_a_row
 from stream_dr.estimators.fitting.moments import Moments
 from stream_dr.estimators.fitting.predictor import Predictor
 from stream_dr.readout import TARGETS, Readout
-from stream_dr.rows.batches import as_block, split_targets
+from stream_dr.rows.batches import as_block, split_target_column
 from stream_dr.rows.block import as_weights, row_weights
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.label_codes import label_array
@@ -101,7 +101,7 @@ class TargetRegression(Predictor):
         # The import takes a second, so only callers of `score` wait for it.
         from sklearn.metrics import r2_score
 
-        block = split_targets(as_block(X, y, sample_weight))
+        block = split_target_column(as_block(X, y, sample_weight))
         predicted = self.predict(block.X)
         targets = self._parse_targets(self.fitted().accumulator, block.y, len(predicted))
         weights = row_weights(as_weights(block.weights, len(predicted)), len(predicted))

@@ -27,8 +27,8 @@ from stream_dr.estimators.fitting.not_fitted import NeedsRefine
 from stream_dr.estimators.fitting.parameter_checks import check_choice, check_number
 from stream_dr.estimators.fitting.ridge_path import check_gamma_cv, ridge_path
 from stream_dr.estimators.fitting.state_error import PredictsHeldOut
-from stream_dr.solve.conjugate_gradient import second_stage
-from stream_dr.solve.rounding import exact_rounding
+from stream_dr.solve.conjugate_gradient import second_stage_components
+from stream_dr.solve.rounding import zero_rounding
 from stream_dr.solve.spectral import EPS
 from stream_dr.solve.two_stage import condition_number, two_stage
 from stream_dr.statistics.moments.accumulator import MomentState
@@ -127,17 +127,19 @@ class TwoStage(PredictsHeldOut):
         """
         xh, h_norm = self.right_hand_side(moments, state)
         if moments.first_stage is not None:
-            return second_stage(moments.first_stage.solution, xh, moments.first_stage.expand)
+            return second_stage_components(moments.first_stage.solution, xh, moments.first_stage.expand)
 
         # Remove rounding errors from the right-hand side. The inversion would amplify them.
-        significant = moments.significant(xh, h_norm)
-        if significant.shape[1] == 0:
+        significant_combinations = moments.significant_combinations(xh, h_norm)
+        if significant_combinations.shape[1] == 0:
             return np.zeros((len(xh), 0)), np.zeros(0)
 
         share, ridge = self.ridge_terms(moments)
         if share == 0.0:
-            return two_stage(np.full(len(xh), ridge), significant, 0.0, exact_rounding(len(xh)))
-        loadings, eigenvalues = two_stage(moments.scatter_or_diagonal, significant, ridge / share, moments.rounding)
+            return two_stage(np.full(len(xh), ridge), significant_combinations, 0.0, zero_rounding(len(xh)))
+        loadings, eigenvalues = two_stage(
+            moments.scatter_or_diagonal, significant_combinations, ridge / share, moments.rounding
+        )
         return loadings / np.sqrt(share), eigenvalues / share
 
     def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:

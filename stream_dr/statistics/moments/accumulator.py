@@ -19,14 +19,26 @@ import numpy as np
 from stream_dr.errors import InvalidParameter
 from stream_dr.rows.block import Block, Rows
 from stream_dr.statistics.moments.batch_plan import BatchPlan, plan_batch
-from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
-from stream_dr.statistics.moments.centred_sums import CentredSums, TargetRows, chunk_rows
+from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part
+from stream_dr.statistics.moments.centred_sums import CentredSums, TargetRows, rows_per_chunk
 from stream_dr.statistics.moments.class_scatter import ClassScatter, ClassScatterSums
-from stream_dr.statistics.moments.clock import advance_scale, aged_weights, clock_set_back, clock_weights, max_span
-from stream_dr.statistics.moments.encoding import Encoding, check_encoding, encoded_rows
+from stream_dr.statistics.moments.clock import (
+    advance_scale,
+    decayed_weights,
+    max_rows_per_step,
+    scale_and_clock_after_removal,
+    weights_for_stored_sums,
+)
+from stream_dr.statistics.moments.encoding import Encoding, check_encoding, slice_encoded_rows
 from stream_dr.statistics.moments.label_sets import LabelSets, LabelSetSums
 from stream_dr.statistics.moments.sparse_sums import SparsePart, SparseSums
-from stream_dr.statistics.moments.state import Centred, MomentState, centred_features, check_spec, empty_state
+from stream_dr.statistics.moments.state import (
+    Centred,
+    MomentState,
+    centred_features,
+    check_same_parameters,
+    empty_state,
+)
 from stream_dr.statistics.moments.target_sums import TargetSums, empty_targets
 from stream_dr.statistics.moments.unlearn import subtract_state
 from stream_dr.statistics.protocol import Absent, AccumulatorBase
@@ -78,8 +90,8 @@ class MomentAccumulator(AccumulatorBase):
             raise InvalidParameter(f"decay={decay!r}; it must be in (0, 1].")
         fresh = empty_state(encoding, scatter, decay, label_sets, class_scatter)
         if state is not None:
-            check_spec(fresh, state)
-        self._load(fresh if state is None else state)
+            check_same_parameters(fresh, state)
+        self._load_state(fresh if state is None else state)
 
     def add(self, block: Block) -> None:
         """Learn one batch.
@@ -94,7 +106,7 @@ class MomentAccumulator(AccumulatorBase):
         rows = batch.rows
         if rows:
             self.begin(batch)
-            step = max_span(self.decay)
+            step = max_rows_per_step(self.decay)
             for start in range(0, rows, step):
                 self.learn(batch, start, min(start + step, rows))
         self.rows_skipped += batch.skipped
@@ -119,15 +131,15 @@ class MomentAccumulator(AccumulatorBase):
         """
         # Learn the batch alone, with the weights that its rows have now.
         batch = self.plan(block)
-        weights = aged_weights(batch.weights, self.decay, age)
+        weights = decayed_weights(batch.weights, self.decay, age)
         sets, classes = self._sets is not None, self._classes is not None
         part = MomentAccumulator(self.encoding, batch.scatter, label_sets=sets, class_scatter=classes)
-        part._learn_plan(batch._replace(weights=weights))
+        part._learn_checked_batch(batch._replace(weights=weights))
 
         # Subtract these sums. Nothing changes if this raises an error.
         state = subtract_state(self.freeze(), part.freeze())
-        scale, clock = clock_set_back(self._scale, self._clock, self.decay, state.rows, part.rows, age)
-        self._load(state._replace(scale=scale, clock=clock))
+        scale, clock = scale_and_clock_after_removal(self._scale, self._clock, self.decay, state.rows, part.rows, age)
+        self._load_state(state._replace(scale=scale, clock=clock))
 
     def freeze(self) -> MomentState:
         """Return a copy of the state so far.
@@ -171,7 +183,7 @@ class MomentAccumulator(AccumulatorBase):
         """True if every row must have exactly one label."""
         return self._classes is not None
 
-    def _load(self, state: MomentState) -> None:
+    def _load_state(self, state: MomentState) -> None:
         self.encoding, self.scatter, self.decay = state.encoding, state.scatter, state.decay
         self.rows, self.rows_skipped, self._clock = state.rows, state.rows_skipped, state.clock
         self.n_features, self.dense = state.n_features, state.dense
@@ -182,7 +194,7 @@ class MomentAccumulator(AccumulatorBase):
         f, classes, sets = state.features, state.class_scatter, state.label_sets
         self._features: SparseSums | CentredSums | None = None
         if isinstance(f, SparsePart | CentredPart):
-            self._features = SparseSums.continuing(f) if isinstance(f, SparsePart) else CentredSums(f)
+            self._features = SparseSums.continue_from_part(f) if isinstance(f, SparsePart) else CentredSums(f)
         self._targets = TargetSums(state.targets)
         self._classes = ClassScatterSums(classes) if isinstance(classes, ClassScatter) else None
         self._sets = LabelSetSums(sets) if isinstance(sets, LabelSets) else None
@@ -207,7 +219,7 @@ class MomentAccumulator(AccumulatorBase):
         sets = self._sets.plan(batch.encoded, batch.rows)
         return batch._replace(encoded=batch.encoded._replace(sets=sets))
 
-    def _learn_plan(self, batch: BatchPlan) -> None:
+    def _learn_checked_batch(self, batch: BatchPlan) -> None:
         """Learn a batch that another accumulator has checked.
 
         This accumulator must be empty, and must have the same parameters as the other accumulator.
@@ -236,27 +248,27 @@ class MomentAccumulator(AccumulatorBase):
         # Make room for the features, labels and label sets of the batch.
         if batch.target_kind != "continuous":
             self._targets.grow(len(self.labels), batch.target_kind == "multilabel")
-        self._begin_features(batch)
+        self._prepare_feature_sums(batch)
         if self._classes is not None and self.scatter == "exact":
-            self._classes.grow(self.n_features, self.columns)
+            self._classes.grow(self.n_features, batch.columns)
         if self._sets is not None and batch.encoded is not None and batch.encoded.sets is not None:
             self._sets.begin(batch.encoded.sets.new)
 
-    def _begin_features(self, batch: BatchPlan) -> None:
+    def _prepare_feature_sums(self, batch: BatchPlan) -> None:
         """Create the sums of the features, or make room for more features.
 
         Sums over sparse rows become centred sums when the first dense rows come.
         """
         exact = self.scatter == "exact"
         if self._features is None and batch.sparse and not exact:
-            self._features = SparseSums(self.n_features, np.zeros(self.columns))
+            self._features = SparseSums(self.n_features, np.zeros(batch.columns))
         elif self._features is None:
-            self._features = CentredSums(empty_part(self.n_features, self.columns, exact))
-        self._features.grow(self.n_features, self.columns)
+            self._features = CentredSums(empty_centred_part(self.n_features, batch.columns, exact))
+        self._features.grow(self.n_features, batch.columns)
         if not isinstance(self._features, SparseSums):
             return
         if self._weight == 0.0 and batch.encoded is not None and batch.encoded.values is not None:
-            self._features.set_reference(batch.encoded.values, batch.weights)
+            self._features.set_reference_to_mean(batch.encoded.values, batch.weights)
         if not batch.sparse:
             self._features = CentredSums(centred_features(self.freeze()))
 
@@ -271,14 +283,14 @@ class MomentAccumulator(AccumulatorBase):
     def learn(self, batch: BatchPlan, start: int, stop: int) -> None:
         """Learn rows start:stop of a batch for which `begin` was called.
 
-        There must be at most `max_span(decay)` rows (clock.py).
+        There must be at most `max_rows_per_step(decay)` rows (clock.py).
         """
         # Under decay, all rows so far lose weight. Only the scale of the stored sums changes.
         self._scale = advance_scale(self._scale, self.decay, stop - start, self.rescale)
-        weights = clock_weights(batch.weights[start:stop], self.decay, self._scale)
+        weights = weights_for_stored_sums(batch.weights[start:stop], self.decay, self._scale)
 
         # Centred sums need temporary memory, so their rows are learned in chunks.
-        size = stop - start if isinstance(self._features, SparseSums) else chunk_rows(self.n_features)
+        size = stop - start if isinstance(self._features, SparseSums) else rows_per_chunk(self.n_features)
         for at in range(start, stop, size):
             end = min(at + size, stop)
             X = batch.X if end - at == batch.rows else batch.X[at:end]
@@ -289,26 +301,26 @@ class MomentAccumulator(AccumulatorBase):
         self._clock += stop - start
         self.rows += stop - start
 
-    def _learn_part(self, part: Rows, part_weights: np.ndarray, batch: BatchPlan, start: int, stop: int) -> None:
+    def _learn_part(self, part_rows: Rows, row_weights: np.ndarray, batch: BatchPlan, start: int, stop: int) -> None:
         """Learn rows start:stop of a batch.
 
-        part: (rows, ≤ n_features), these rows.
-        part_weights: (rows,) their weights, divided by the same scale factor as the stored sums.
+        part_rows: (rows, ≤ n_features), these rows.
+        row_weights: (rows,) their weights, divided by the same scale factor as the stored sums.
         """
         # Add the targets of the rows. The mean of earlier targets is needed for the cross sums.
-        encoded = None if batch.encoded is None else encoded_rows(batch.encoded, start, stop)
+        encoded = None if batch.encoded is None else slice_encoded_rows(batch.encoded, start, stop)
         before = self._targets.mean(self._weight)
-        values = None if encoded is None else self._targets.add(encoded, part_weights)
+        values = None if encoded is None else self._targets.add(encoded, row_weights)
 
         # Add the features of the rows, and their cross sums with the targets.
         if isinstance(self._features, SparseSums):
-            self._weight = self._features.add(part, part_weights, encoded, self._weight)
-            self._features.follow_mean(self._targets)
+            self._weight = self._features.add(part_rows, row_weights, encoded, self._weight)
+            self._features.move_reference_if_far(self._targets)
         elif self._features is not None:
-            total = float(np.add.reduce(part_weights))
-            rows = None if encoded is None else TargetRows(encoded, self.columns, before, values)
-            self._features.add(part, part_weights, total, rows)
+            total = float(np.add.reduce(row_weights))
+            rows = None if encoded is None else TargetRows(encoded, batch.columns, before, values)
+            self._features.add(part_rows, row_weights, total, rows)
             if self._classes is not None and encoded is not None and self.scatter == "exact":
                 labelled = slice(None) if encoded.indptr is None else np.flatnonzero(np.diff(encoded.indptr))
-                self._classes.add(part[labelled], part_weights[labelled], encoded.codes)
+                self._classes.add(part_rows[labelled], row_weights[labelled], encoded.codes)
             self._weight += total

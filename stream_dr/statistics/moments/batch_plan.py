@@ -13,9 +13,9 @@ from stream_dr.checks import EXACT_WIDTH
 from stream_dr.errors import EmptyInput, InvalidTargets, TargetKindMismatch, TooManyFeatures, WidthMismatch
 from stream_dr.rows.block import Block, Rows, as_weights, check_rows, row_weights
 from stream_dr.rows.sparse_rows import is_sparse
-from stream_dr.statistics.moments.encoding import Encoded, Encoding, check_encoding_kind, encode, take_encoded
+from stream_dr.statistics.moments.encoding import Encoded, Encoding, check_encoding_kind, encode, take_encoded_rows
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import Targets, check_label_type, labelled_rows, no_labels
+from stream_dr.targets.targets import Targets, check_label_type, drop_rows_without_target, targets_without_labels
 
 
 class PlannedAccumulator(Protocol):
@@ -76,16 +76,16 @@ class BatchPlan(NamedTuple):
     labels: tuple[Label, ...]
     hashes: np.ndarray | None = None
 
-    def take(self, rows: np.ndarray) -> "BatchPlan":
+    def take(self, row_indices: np.ndarray) -> "BatchPlan":
         """Return the plan of some of the rows.
 
-        rows: int64 indices of the rows.
+        row_indices: int64 indices of the rows.
         """
         return self._replace(
-            X=self.X[rows],
-            weights=self.weights[rows],
-            encoded=None if self.encoded is None else take_encoded(self.encoded, rows),
-            hashes=None if self.hashes is None else self.hashes[rows],
+            X=self.X[row_indices],
+            weights=self.weights[row_indices],
+            encoded=None if self.encoded is None else take_encoded_rows(self.encoded, row_indices),
+            hashes=None if self.hashes is None else self.hashes[row_indices],
         )
 
     @property
@@ -99,7 +99,7 @@ class BatchPlan(NamedTuple):
         return not isinstance(self.X, np.ndarray)
 
 
-def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Block) -> BatchPlan:
+def plan_batch(accumulator: PlannedAccumulator, label_codes: dict[Label, int], block: Block) -> BatchPlan:
     """Check a batch, and return the plan for learning it.
 
     The plan holds the checked arrays and the properties that the accumulator has after the batch.
@@ -107,47 +107,48 @@ def plan_batch(learner: PlannedAccumulator, codes: dict[Label, int], block: Bloc
     Raises NotFinite, WidthMismatch, TooManyFeatures, EmptyInput, InvalidWeights, InvalidTargets or
     TargetKindMismatch.
 
-    learner: accumulator that will learn the batch.
-    codes: index of each label that the accumulator already has.
+    accumulator: accumulator that will learn the batch.
+    label_codes: index of each label that the accumulator already has.
     block: the batch.
     """
     # Check the rows.
     rows, features = block.X.shape
     sparse = is_sparse(block.X)
-    _check_width(learner, rows, features, sparse)
+    _check_width(accumulator, rows, features, sparse)
     check_rows(block)
 
     # Check the targets, and drop rows without a target if the encoding needs one.
     weights = as_weights(block.weights, rows)
     skipped = 0
-    if learner.encoding == "none":
+    if accumulator.encoding == "none":
         y = None
-    elif learner.encoding == "partial":
-        y = block.y or no_labels(rows)
-        _check_targets(learner, y, rows)
+    elif accumulator.encoding == "partial":
+        y = block.y or targets_without_labels(rows)
+        _check_targets(accumulator, y, rows)
     else:
-        _check_targets(learner, block.y, rows)
-        block, skipped = labelled_rows(block if weights is None else block._replace(weights=weights))
+        _check_targets(accumulator, block.y, rows)
+        block, skipped = drop_rows_without_target(block if weights is None else block._replace(weights=weights))
         weights, y = block.weights, block.y
         rows -= skipped
 
     # The first batch decides whether the whole scatter matrix is stored.
     weights = row_weights(weights, rows)
-    scatter, width = learner.scatter, max(learner.n_features, features)
+    scatter, width = accumulator.scatter, max(accumulator.n_features, features)
     if scatter == "auto" and rows:
         stated = not sparse or block.width_stated
         scatter = "exact" if stated and features <= EXACT_WIDTH else "diagonal"
 
     # Encode the targets. New labels come after the earlier labels.
-    kind, labels, columns, encoded = learner.target_kind, learner.labels, learner.columns, None
-    target_width = learner.target_width
-    if y is not None:
+    kind, labels, target_width, encoded = accumulator.target_kind, accumulator.labels, accumulator.target_width, None
+    if y is None:
+        columns = accumulator.columns
+    else:
         kind, target_width = y.kind, 0 if y.values is None else y.values.shape[1]
-        labels, column = vocabulary(codes, labels, y)
-        encoded = encode(y, learner.encoding, column)
+        labels, column = extended_labels(label_codes, labels, y)
+        encoded = encode(y, accumulator.encoding, column)
         columns = len(labels) if encoded.values is None else encoded.values.shape[1]
 
-    dense = learner.dense or not sparse
+    dense = accumulator.dense or not sparse
     return BatchPlan(
         block.X, weights, encoded, skipped, scatter, width, columns, dense, kind, target_width, labels, block.hashes
     )
@@ -168,72 +169,74 @@ class ExtendedLabels(NamedTuple):
     batch_indices: np.ndarray
 
 
-def vocabulary(codes: dict[Label, int], labels: tuple[Label, ...], y: Targets) -> ExtendedLabels:
+def extended_labels(
+    label_codes: dict[Label, int], earlier_labels: tuple[Label, ...], targets: Targets
+) -> ExtendedLabels:
     """Append the new labels of a batch to the earlier labels.
 
-    codes: index of each earlier label.
-    labels: labels before the batch.
-    y: targets of the batch.
+    label_codes: index of each earlier label.
+    earlier_labels: labels before the batch.
+    targets: targets of the batch.
     """
-    new = [label for label in y.labels if label not in codes]
-    column = np.empty(len(y.labels), dtype=np.int32)
-    fresh = len(labels)
-    for i, label in enumerate(y.labels):
-        code = codes.get(label)
+    new = [label for label in targets.labels if label not in label_codes]
+    column = np.empty(len(targets.labels), dtype=np.int32)
+    fresh = len(earlier_labels)
+    for i, label in enumerate(targets.labels):
+        code = label_codes.get(label)
         if code is None:
             code, fresh = fresh, fresh + 1
         column[i] = code
-    return ExtendedLabels(labels + tuple(new) if new else labels, column)
+    return ExtendedLabels(earlier_labels + tuple(new) if new else earlier_labels, column)
 
 
-def _check_width(learner: PlannedAccumulator, rows: int, features: int, sparse: bool) -> None:
-    if learner.n_features and not sparse and features != learner.n_features:
+def _check_width(accumulator: PlannedAccumulator, n_rows: int, n_features: int, sparse: bool) -> None:
+    if accumulator.n_features and not sparse and n_features != accumulator.n_features:
         raise WidthMismatch(
-            f"batch has {features} features; this model was started with {learner.n_features}. "
+            f"batch has {n_features} features; this model was started with {accumulator.n_features}. "
             "Send those columns or start a new model."
         )
 
-    if learner.dense and features > learner.n_features:
+    if accumulator.dense and n_features > accumulator.n_features:
         raise WidthMismatch(
-            f"sparse batch has {features} features; dense rows have fixed them at {learner.n_features}. "
+            f"sparse batch has {n_features} features; dense rows have fixed them at {accumulator.n_features}. "
             "Send at most those or start a new model."
         )
 
-    if learner.scatter == "exact" and features > EXACT_WIDTH:
+    if accumulator.scatter == "exact" and n_features > EXACT_WIDTH:
         advice = (
             "Use MMC, which has a diagonal form"
-            if learner.one_label_per_row
+            if accumulator.one_label_per_row
             else 'Start a model with scatter="diagonal"'
         )
         raise TooManyFeatures(
-            f"batch has {features} features; exact scatter is stored for up to {EXACT_WIDTH}. {advice}."
+            f"batch has {n_features} features; exact scatter is stored for up to {EXACT_WIDTH}. {advice}."
         )
-    if not sparse and rows and not features:
+    if not sparse and n_rows and not n_features:
         raise EmptyInput("batch has 0 features; dense rows need at least one.")
 
 
-def _check_targets(learner: PlannedAccumulator, y: Targets | None, rows: int) -> None:
-    if y is None:
+def _check_targets(accumulator: PlannedAccumulator, targets: Targets | None, n_rows: int) -> None:
+    if targets is None:
         return
-    if y.rows != rows:
-        raise InvalidTargets(f"batch has {rows} rows but {y.rows} targets; pass one target a row.")
-    if learner.target_kind is not None and y.kind != learner.target_kind:
+    if targets.rows != n_rows:
+        raise InvalidTargets(f"batch has {n_rows} rows but {targets.rows} targets; pass one target a row.")
+    if accumulator.target_kind is not None and targets.kind != accumulator.target_kind:
         raise TargetKindMismatch(
-            f"targets are of kind {y.kind}; this model was started with {learner.target_kind}. "
-            f"Pass {learner.target_kind} targets or start a new model."
+            f"targets are of kind {targets.kind}; this model was started with {accumulator.target_kind}. "
+            f"Pass {accumulator.target_kind} targets or start a new model."
         )
 
-    check_encoding_kind(learner.encoding, y.kind)
-    if learner.one_label_per_row and y.kind != "class":
+    check_encoding_kind(accumulator.encoding, targets.kind)
+    if accumulator.one_label_per_row and targets.kind != "class":
         raise TargetKindMismatch(
-            f"{y.kind} targets were given; the scatter of each class needs one label a row. Use OPLS, CCA or HSL."
+            f"{targets.kind} targets were given; the scatter of each class needs one label a row. Use OPLS, CCA or HSL."
         )
 
-    check_label_type(learner.labels, y.labels)
-    if y.values is None:
+    check_label_type(accumulator.labels, targets.labels)
+    if targets.values is None:
         return
-    if learner.target_kind is not None and y.values.shape[1] != learner.target_width:
+    if accumulator.target_kind is not None and targets.values.shape[1] != accumulator.target_width:
         raise InvalidTargets(
-            f"targets have {y.values.shape[1]} columns; this model was started with {learner.target_width}. "
+            f"targets have {targets.values.shape[1]} columns; this model was started with {accumulator.target_width}. "
             "Pass those columns or start a new model."
         )

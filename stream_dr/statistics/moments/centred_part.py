@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.checks import check_array_shapes, check_at_least, check_equal, check_finite_arrays, field_error
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.protocol import register_nested_state
 
 
-@nested_state
+@register_nested_state
 class CentredPart(NamedTuple):
     """Centred sums of rows with d features and k target columns.
 
@@ -56,22 +56,29 @@ class CentredPart(NamedTuple):
     cross: np.ndarray
     nonzero: np.ndarray = np.zeros(0)
 
-    def check(self, width: int, columns: int, exact: bool) -> None:
+    def check(self, n_features: int, n_target_columns: int, whole_scatter: bool) -> None:
         """Raise DamagedFile unless the arrays have the given shapes.
 
         All values must be finite, except that `nonzero` may have NaN.
 
-        width: number of features.
-        columns: number of target columns.
-        exact: True if the whole scatter matrix must be stored.
+        n_features: number of features.
+        n_target_columns: number of target columns.
+        whole_scatter: True if the whole scatter matrix must be stored.
         """
-        check_equal(self, "exact", exact)
+        check_equal(self, "exact", whole_scatter)
         check_at_least(self, 0.0, "weight")
-        square = (width, width) if exact else (0, 0)
+        square = (n_features, n_features) if whole_scatter else (0, 0)
         check_array_shapes(
-            self, np.float64, mean=(width,), low=(width,), diagonal=(0 if exact else width,), scatter=square
+            self,
+            np.float64,
+            mean=(n_features,),
+            low=(n_features,),
+            diagonal=(0 if whole_scatter else n_features,),
+            scatter=square,
         )
-        check_array_shapes(self, np.float64, cross=(width, columns), nonzero=(width if len(self.nonzero) else 0,))
+        check_array_shapes(
+            self, np.float64, cross=(n_features, n_target_columns), nonzero=(n_features if len(self.nonzero) else 0,)
+        )
         check_finite_arrays(self, "mean", "low", "diagonal", "scatter", "cross")
         if (self.nonzero < 0.0).any() or np.isinf(self.nonzero).any():
             raise field_error(self, "nonzero", "negative or infinite", "at least 0, or NaN")
@@ -101,25 +108,25 @@ class CentredPart(NamedTuple):
         sums = (self.diagonal * factor, self.scatter * factor, self.cross * factor)
         return CentredPart(self.exact, self.weight * factor, self.mean, self.low, *sums, self.nonzero)
 
-    def aligned(self, width: int, columns: np.ndarray, total: int) -> "CentredPart":
+    def aligned(self, n_features: int, new_column_indices: np.ndarray, n_target_columns: int) -> "CentredPart":
         """Return these sums with more features and renumbered target columns.
 
         Sums of new features and columns are zero.
 
-        width: number of features of the result.
-        columns: (k,) new index of each target column.
-        total: number of target columns of the result.
+        n_features: number of features of the result.
+        new_column_indices: (k,) new index of each target column.
+        n_target_columns: number of target columns of the result.
         """
-        cross = np.zeros((width, total))
-        cross[: len(self.cross), columns] = self.cross
-        mean, low = pad_to_shape(self.mean, (width,)), pad_to_shape(self.low, (width,))
-        diagonal = self.diagonal if self.exact else pad_to_shape(self.diagonal, (width,))
-        scatter = pad_to_shape(self.scatter, (width, width)) if self.exact else self.scatter
+        cross = np.zeros((n_features, n_target_columns))
+        cross[: len(self.cross), new_column_indices] = self.cross
+        mean, low = pad_to_shape(self.mean, (n_features,)), pad_to_shape(self.low, (n_features,))
+        diagonal = self.diagonal if self.exact else pad_to_shape(self.diagonal, (n_features,))
+        scatter = pad_to_shape(self.scatter, (n_features, n_features)) if self.exact else self.scatter
         return CentredPart(
-            self.exact, self.weight, mean, low, diagonal, scatter, cross, pad_to_shape(self.counts, (width,))
+            self.exact, self.weight, mean, low, diagonal, scatter, cross, pad_to_shape(self.counts, (n_features,))
         )
 
-    def clamped(self) -> "CentredPart":
+    def without_negative_variances(self) -> "CentredPart":
         """Return these sums without negative variances.
 
         Negative variances become 0. All sums of a feature that is 0 in every remaining row become
@@ -136,15 +143,15 @@ class CentredPart(NamedTuple):
             part.scatter[:, zero if self.exact else []] = 0.0
         return part
 
-    def join(self, other: "CentredPart", target_step: np.ndarray | None, sign: float = 1.0) -> "CentredPart":
+    def join(self, other: "CentredPart", target_mean_difference: np.ndarray | None, sign: float = 1.0) -> "CentredPart":
         """Add the sums of the rows of `other`, or subtract them.
 
         Returns the sums of the resulting rows. The two parts must have the same features, the same
         target columns and the same `exact`. If one part has weight 0, the result is the other part
         itself. Costs O(d² + d k) for d features and k target columns.
 
-        target_step: (k,) other's mean of the targets minus this part's mean of the targets. None
-            if there are no target columns.
+        target_mean_difference: (k,) other's mean of the targets minus this part's mean of the
+            targets. None if there are no target columns.
         sign: 1 to add the rows of other, −1 to remove them.
         """
         a, b = self, other
@@ -154,15 +161,15 @@ class CentredPart(NamedTuple):
         # Join the means.
         total = a.weight + sign * b.weight
         if not total > 0.0:
-            return empty_part(len(a.mean), a.cross.shape[1], a.exact)
+            return empty_centred_part(len(a.mean), a.cross.shape[1], a.exact)
         step = (b.mean - a.mean) + (b.low - a.low)
-        mean, low = dd_add(a.mean, a.low, sign * (b.weight / total) * step)
+        mean, low = add_to_double_double(a.mean, a.low, sign * (b.weight / total) * step)
 
         # Join the second moments. Each gets a term with the difference of the means.
         factor = sign * (a.weight / total) * b.weight
         cross = a.cross + sign * b.cross
-        if target_step is not None:
-            cross += factor * np.outer(step, target_step)
+        if target_mean_difference is not None:
+            cross += factor * np.outer(step, target_mean_difference)
 
         scatter, diagonal = a.scatter, a.diagonal
         if a.exact:
@@ -172,19 +179,24 @@ class CentredPart(NamedTuple):
         return CentredPart(a.exact, total, mean, low, diagonal, scatter, cross, a.counts + sign * b.counts)
 
 
-def empty_part(width: int, columns: int, exact: bool) -> CentredPart:
+def empty_centred_part(n_features: int, n_target_columns: int, whole_scatter: bool) -> CentredPart:
     """Return the centred sums of no rows.
 
-    width: number of features.
-    columns: number of target columns.
-    exact: True to store the whole scatter matrix, False to store its diagonal.
+    n_features: number of features.
+    n_target_columns: number of target columns.
+    whole_scatter: True to store the whole scatter matrix, False to store its diagonal.
     """
-    diagonal, scatter = np.zeros(0 if exact else width), np.zeros((width, width) if exact else (0, 0))
-    mean, low, nonzero = np.zeros((3, width))
-    return CentredPart(exact, 0.0, mean, low, diagonal, scatter, np.zeros((width, columns)), nonzero)
+    diagonal, scatter = (
+        np.zeros(0 if whole_scatter else n_features),
+        np.zeros((n_features, n_features) if whole_scatter else (0, 0)),
+    )
+    mean, low, nonzero = np.zeros((3, n_features))
+    return CentredPart(
+        whole_scatter, 0.0, mean, low, diagonal, scatter, np.zeros((n_features, n_target_columns)), nonzero
+    )
 
 
-def dd_add(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def add_to_double_double(high: np.ndarray, low: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Add a number to a double-double number (high, low).
 
     Returns the new pair. A pair stands for the number high + low, with about 32 digits. No digit

@@ -23,10 +23,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from stream_dr.rows.block import Rows
-from stream_dr.statistics.moments.centred_part import CentredPart, dd_add, pad_to_shape
-from stream_dr.statistics.moments.dense_kernels import add_cross_product, add_outer, add_product, centre_rows, mirrored
-from stream_dr.statistics.moments.encoding import Encoded, dense_columns
-from stream_dr.statistics.moments.shifted_rows import add_products, shifted_rows
+from stream_dr.statistics.moments.centred_part import CentredPart, add_to_double_double, pad_to_shape
+from stream_dr.statistics.moments.dense_kernels import (
+    add_cross_product,
+    add_outer_product,
+    add_scatter_product,
+    symmetric_from_lower_triangle,
+    write_centred_rows,
+)
+from stream_dr.statistics.moments.encoding import Encoded, dense_encoded_rows
+from stream_dr.statistics.moments.shifted_rows import add_sparse_products, shifted_rows
 
 CHUNK_VALUES = 1 << 20
 """Number of values in a chunk of dense rows, which are 8 MB.
@@ -41,12 +47,12 @@ From this share on, the product of dense rows is faster than the product of spar
 """
 
 
-def chunk_rows(width: int) -> int:
+def rows_per_chunk(n_features: int) -> int:
     """Return the number of rows to centre at a time.
 
-    width: number of features.
+    n_features: number of features.
     """
-    return max(16, CHUNK_VALUES // max(1, width))
+    return max(16, CHUNK_VALUES // max(1, n_features))
 
 
 class Joining(NamedTuple):
@@ -92,7 +98,7 @@ class CentredSums:
 
     def freeze(self) -> CentredPart:
         """Return a copy of the sums so far."""
-        scatter = mirrored(self._scatter) if self.exact else self._scatter
+        scatter = symmetric_from_lower_triangle(self._scatter) if self.exact else self._scatter
         mean, low, diagonal, cross = (a.copy() for a in (self.mean, self.low, self._diagonal, self._cross))
         return CentredPart(self.exact, self.weight, mean, low, diagonal, scatter, cross, self._nonzero.copy())
 
@@ -105,22 +111,26 @@ class CentredSums:
         for sums in (self._diagonal, self._scatter, self._cross):
             sums *= factor
 
-    def grow(self, width: int, columns: int) -> None:
+    def grow(self, n_features: int, n_target_columns: int) -> None:
         """Make room for more features and more target columns.
 
         A new feature counts as 0 in all earlier rows.
 
-        width: number of features.
-        columns: number of target columns.
+        n_features: number of features.
+        n_target_columns: number of target columns.
         """
-        if self._cross.shape == (width, columns):
+        if self._cross.shape == (n_features, n_target_columns):
             return
-        self._cross = pad_to_shape(self._cross, (width, columns))
-        self.mean, self.low, self._nonzero = (pad_to_shape(a, (width,)) for a in (self.mean, self.low, self._nonzero))
-        self._scatter = pad_to_shape(self._scatter, (width, width)) if self.exact else self._scatter
-        self._diagonal = self._diagonal if self.exact else pad_to_shape(self._diagonal, (width,))
+        self._cross = pad_to_shape(self._cross, (n_features, n_target_columns))
+        self.mean, self.low, self._nonzero = (
+            pad_to_shape(a, (n_features,)) for a in (self.mean, self.low, self._nonzero)
+        )
+        self._scatter = pad_to_shape(self._scatter, (n_features, n_features)) if self.exact else self._scatter
+        self._diagonal = self._diagonal if self.exact else pad_to_shape(self._diagonal, (n_features,))
 
-    def add(self, X: Rows, weights: np.ndarray, total: float, targets: "TargetRows | None" = None) -> np.ndarray | None:
+    def add(
+        self, X: Rows, weights: np.ndarray, total_weight: float, targets: "TargetRows | None" = None
+    ) -> np.ndarray | None:
         """Add rows with their weights and targets.
 
         Returns an array (b + 1, d) for b rows and d features. Rows 0 … b − 1 are √w (x − x̄), with
@@ -132,38 +142,44 @@ class CentredSums:
 
         X: (b, ≤ d), dense of any float type or CSR.
         weights: (b,) weights w.
-        total: sum of the weights.
+        total_weight: sum of the weights.
         targets: targets of the rows. None if there are no targets.
         """
-        if not total > 0.0:
+        if not total_weight > 0.0:
             return None
         if not isinstance(X, np.ndarray):
             if self.exact and X.shape[0] > 1 and X.nnz < DENSE_SHARE * X.shape[0] * len(self.mean):
-                self._add_sparse(X, weights, total, targets)
+                self._add_sparse_rows(X, weights, total_weight, targets)
                 return None
             X = pad_to_shape(X.toarray(), (X.shape[0], len(self.mean)))
-        return self._add_dense(X, weights, total, targets)
+        return self._add_dense_rows(X, weights, total_weight, targets)
 
-    def _add_dense(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
+    def _add_dense_rows(
+        self, X: np.ndarray, weights: np.ndarray, total_weight: float, targets: "TargetRows | None"
+    ) -> np.ndarray:
         if X.shape[0] == 1:
-            return self._add_row(X, weights, total, targets)
+            return self._add_single_row(X, weights, total_weight, targets)
 
         # Write the centred rows, then the joining row.
         rows = np.empty((len(X) + 1, X.shape[1]))
-        joining = self._join(*centre_rows(X, weights, total, rows[:-1], self._nonzero), total)
+        joining = self._add_chunk_to_mean(
+            *write_centred_rows(X, weights, total_weight, rows[:-1], self._nonzero), total_weight
+        )
         np.multiply(joining.step, joining.root, out=rows[-1])
 
         # One matrix product for each kind of sums.
         if targets is not None and self._cross.shape[1]:
-            own = targets.rows(weights, total, joining.root)
+            own = targets.rows(weights, total_weight, joining.root)
             add_cross_product(self._cross, rows, own)
         if not self.exact:
             self._diagonal += np.einsum("ij,ij->j", rows, rows)
         else:
-            add_product(self._scatter, rows)
+            add_scatter_product(self._scatter, rows)
         return rows
 
-    def _add_row(self, X: np.ndarray, weights: np.ndarray, total: float, targets: "TargetRows | None") -> np.ndarray:
+    def _add_single_row(
+        self, X: np.ndarray, weights: np.ndarray, total_weight: float, targets: "TargetRows | None"
+    ) -> np.ndarray:
         """Add a single row.
 
         The row is its own mean, so its centred values are zero. The scatter changes only because
@@ -174,45 +190,45 @@ class CentredSums:
         self._nonzero += X[0] != 0.0
         high = X[0].astype(np.float64)
         rows = np.zeros((2, len(high)))
-        joining = self._join(high, rows[0].copy(), total)
+        joining = self._add_chunk_to_mean(high, rows[0].copy(), total_weight)
         np.multiply(joining.step, joining.root, out=rows[1])
         if targets is not None and self._cross.shape[1]:
-            self._cross += rows[1][:, None] * targets.rows(weights, total, joining.root)[1]
+            self._cross += rows[1][:, None] * targets.rows(weights, total_weight, joining.root)[1]
         if self.exact:
-            add_outer(self._scatter, rows[1], 1.0)
+            add_outer_product(self._scatter, rows[1], 1.0)
         else:
             self._diagonal += rows[1] ** 2
         return rows
 
-    def _add_sparse(self, X: Rows, weights: np.ndarray, total: float, targets: "TargetRows | None") -> None:
-        z = shifted_rows(X.indptr, X.indices, X.data, weights, total, self._nonzero)
-        joining = self._join(*dd_add(z.shift, np.zeros_like(z.shift), z.rest), total)
-        add_products(z.indptr, z.indices, z.values, self._scatter)
-        add_outer(self._scatter, z.rest, -total)
-        add_outer(self._scatter, joining.step, joining.root**2)
+    def _add_sparse_rows(self, X: Rows, weights: np.ndarray, total_weight: float, targets: "TargetRows | None") -> None:
+        z = shifted_rows(X.indptr, X.indices, X.data, weights, total_weight, self._nonzero)
+        joining = self._add_chunk_to_mean(*add_to_double_double(z.shift, np.zeros_like(z.shift), z.rest), total_weight)
+        add_sparse_products(z.indptr, z.indices, z.values, self._scatter)
+        add_outer_product(self._scatter, z.rest, -total_weight)
+        add_outer_product(self._scatter, joining.step, joining.root**2)
         if targets is not None and self._cross.shape[1]:
-            own = targets.rows(weights, total, joining.root)
+            own = targets.rows(weights, total_weight, joining.root)
             shifted = sp.csr_matrix((z.values, z.indices, z.indptr), shape=(X.shape[0], len(self.mean)))
             self._cross += shifted.T @ own[:-1]
             self._cross += np.outer(joining.root * joining.step, own[-1])
 
-    def _join(self, high: np.ndarray, low: np.ndarray, total: float) -> Joining:
+    def _add_chunk_to_mean(self, chunk_mean: np.ndarray, chunk_mean_low: np.ndarray, chunk_weight: float) -> Joining:
         """Add a chunk of rows to the weight and the mean.
 
         Returns the terms that the caller adds to the other sums.
 
-        high, low: (features,) mean of the chunk as the sum of two arrays.
-        total: weight of the chunk.
+        chunk_mean, chunk_mean_low: (features,) mean of the chunk as the sum of two arrays.
+        chunk_weight: weight of the chunk.
         """
         if self.weight == 0.0:
-            self.weight, self.mean, self.low = total, high, low
-            return Joining(np.zeros_like(high), 1.0, 0.0)
-        step = (high - self.mean) + (low - self.low)
-        both = self.weight + total
-        root = float(np.sqrt(self.weight / both * total))
-        self.mean, self.low = dd_add(self.mean, self.low, (total / both) * step)
+            self.weight, self.mean, self.low = chunk_weight, chunk_mean, chunk_mean_low
+            return Joining(np.zeros_like(chunk_mean), 1.0, 0.0)
+        step = (chunk_mean - self.mean) + (chunk_mean_low - self.low)
+        both = self.weight + chunk_weight
+        root = float(np.sqrt(self.weight / both * chunk_weight))
+        self.mean, self.low = add_to_double_double(self.mean, self.low, (chunk_weight / both) * step)
         self.weight = both
-        return Joining(step, total / both, root)
+        return Joining(step, chunk_weight / both, root)
 
 
 class TargetRows(NamedTuple):
@@ -236,23 +252,23 @@ class TargetRows(NamedTuple):
     before: np.ndarray
     values: np.ndarray | None = None
 
-    def rows(self, weights: np.ndarray, total: float, root: float) -> np.ndarray:
+    def rows(self, weights: np.ndarray, total_weight: float, joining_factor: float) -> np.ndarray:
         """Return the centred targets, followed by a joining row.
 
         The result is (b + 1, k). Rows 0 … b − 1 are √w (y − ȳ) for targets y, with ȳ the mean of
         the chunk. The last row is the joining row, root · (ȳ − mean of the earlier targets).
 
         weights: (b,) weights w of the rows.
-        total: sum of the weights.
-        root: √(N n / (N + n)) for the earlier rows' weight N and the chunk's weight n.
+        total_weight: sum of the weights.
+        joining_factor: √(N n / (N + n)) for the earlier rows' weight N and the chunk's weight n.
         """
         if self.values is not None:
             return self.values
         b = len(weights)
         out = np.empty((b + 1, self.columns))
-        columns = dense_columns(self.encoded, 0, b, self.columns)
-        own = weights @ columns / total
+        columns = dense_encoded_rows(self.encoded, 0, b, self.columns)
+        own = weights @ columns / total_weight
         np.subtract(columns, own, out=out[:-1])
         out[:-1] *= np.sqrt(weights)[:, None]
-        out[-1] = root * (own - self.before)
+        out[-1] = joining_factor * (own - self.before)
         return out

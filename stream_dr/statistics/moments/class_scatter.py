@@ -15,12 +15,12 @@ import numpy as np
 
 from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays
 from stream_dr.rows.block import Rows
-from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
+from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part
 from stream_dr.statistics.moments.centred_sums import CentredSums
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.protocol import register_nested_state
 
 
-@nested_state
+@register_nested_state
 class ClassScatter(NamedTuple):
     """Frozen scatter matrices of k classes of rows with d features.
 
@@ -47,21 +47,27 @@ class ClassScatter(NamedTuple):
         """Return the scatter of no classes."""
         return cls(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0, 0)))
 
-    def check(self, width: int, classes: int) -> None:
+    def check(self, n_features: int, n_classes: int) -> None:
         """Raise DamagedFile unless the arrays have the given shapes.
 
-        width: number of features. It is not checked if there are no classes.
-        classes: number of classes.
+        n_features: number of features. It is not checked if there are no classes.
+        n_classes: number of classes.
         """
-        k, d = classes, width if classes else 0
+        k, d = n_classes, n_features if n_classes else 0
         check_array_shapes(self, np.float64, weights=(k,), mean=(k, d), low=(k, d), scatter=(k, d, d))
         check_finite_arrays(self, "mean", "low", "scatter")
         check_at_least(self, 0.0, "weights")
 
-    def part(self, j: int) -> CentredPart:
+    def part(self, class_index: int) -> CentredPart:
         """Return the sums of class j as a CentredPart."""
-        sums = (self.mean[j], self.low[j], np.zeros(0), self.scatter[j], np.zeros((self.mean.shape[1], 0)))
-        return CentredPart(True, float(self.weights[j]), *sums)
+        sums = (
+            self.mean[class_index],
+            self.low[class_index],
+            np.zeros(0),
+            self.scatter[class_index],
+            np.zeros((self.mean.shape[1], 0)),
+        )
+        return CentredPart(True, float(self.weights[class_index]), *sums)
 
     def scaled(self, factor: float) -> Self:
         """Return a copy with all sums multiplied by factor.
@@ -70,45 +76,49 @@ class ClassScatter(NamedTuple):
         """
         return self._replace(weights=self.weights * factor, scatter=self.scatter * factor)
 
-    def aligned(self, width: int, columns: np.ndarray, total: int) -> Self:
+    def aligned(self, n_features: int, new_class_indices: np.ndarray, n_classes: int) -> Self:
         """Return a copy with more features and renumbered classes.
 
         Sums of new features and classes are zero.
 
-        width: number of features of the result.
-        columns: (k,) new index of each class.
-        total: number of classes of the result.
+        n_features: number of features of the result.
+        new_class_indices: (k,) new index of each class.
+        n_classes: number of classes of the result.
         """
         k, d = self.mean.shape
         if not k:
             return self
-        weights, mean, low = np.zeros(total), np.zeros((total, width)), np.zeros((total, width))
-        scatter = np.zeros((total, width, width))
-        weights[columns], mean[columns, :d], low[columns, :d] = self.weights, self.mean, self.low
-        scatter[columns, :d, :d] = self.scatter
+        weights, mean, low = np.zeros(n_classes), np.zeros((n_classes, n_features)), np.zeros((n_classes, n_features))
+        scatter = np.zeros((n_classes, n_features, n_features))
+        weights[new_class_indices], mean[new_class_indices, :d], low[new_class_indices, :d] = (
+            self.weights,
+            self.mean,
+            self.low,
+        )
+        scatter[new_class_indices, :d, :d] = self.scatter
         return type(self)(weights, mean, low, scatter)
 
-    def join(self, other: "ClassScatter", sign: float, keep: np.ndarray) -> "ClassScatter":
+    def join(self, other: "ClassScatter", sign: float, is_not_empty: np.ndarray) -> "ClassScatter":
         """Add the sums of `other`, or subtract them.
 
         Returns the scatter matrices of the resulting rows. `self` and `other` must have the same
         features and classes.
 
         sign: 1 to add the rows of other, −1 to remove them from the rows of `self`.
-        keep: (k,) bool for k classes, False for classes whose sums are set to zero.
+        is_not_empty: (k,) bool for k classes, False for classes whose sums are set to zero.
         """
         # Sums of rows without any label have no class. The result is then the other sums.
         if not len(self.weights) or not len(other.weights):
             return self if len(self.weights) else other
-        nothing = empty_part(self.mean.shape[1], 0, exact=True)
+        nothing = empty_centred_part(self.mean.shape[1], 0, whole_scatter=True)
         parts = [
-            self.part(j).join(other.part(j), None, sign).clamped() if keep[j] else nothing
+            self.part(j).join(other.part(j), None, sign).without_negative_variances() if is_not_empty[j] else nothing
             for j in range(len(self.weights))
         ]
-        return stacked(parts)
+        return stack_class_parts(parts)
 
 
-def stacked(parts: list[CentredPart]) -> ClassScatter:
+def stack_class_parts(parts: list[CentredPart]) -> ClassScatter:
     """Return the sums of several classes as one ClassScatter.
 
     parts: centred sums of each class. There must be at least one class.
@@ -133,7 +143,7 @@ class ClassScatterSums:
 
     def freeze(self) -> ClassScatter:
         """Return a copy of the sums so far."""
-        return stacked([c.freeze() for c in self._classes]) if self._classes else ClassScatter.empty()
+        return stack_class_parts([c.freeze() for c in self._classes]) if self._classes else ClassScatter.empty()
 
     def rescale(self, factor: float) -> None:
         """Multiply all weights and scatter matrices by factor.
@@ -143,24 +153,24 @@ class ClassScatterSums:
         for c in self._classes:
             c.rescale(factor)
 
-    def grow(self, width: int, columns: int) -> None:
+    def grow(self, n_features: int, n_classes: int) -> None:
         """Make room for more features and more classes.
 
-        width: number of features.
-        columns: number of classes.
+        n_features: number of features.
+        n_classes: number of classes.
         """
         for c in self._classes:
-            c.grow(width, 0)
-        for _ in range(columns - len(self._classes)):
-            self._classes.append(CentredSums(empty_part(width, 0, exact=True)))
+            c.grow(n_features, 0)
+        for _ in range(n_classes - len(self._classes)):
+            self._classes.append(CentredSums(empty_centred_part(n_features, 0, whole_scatter=True)))
 
-    def add(self, X: Rows, weights: np.ndarray, codes: np.ndarray) -> None:
+    def add(self, X: Rows, weights: np.ndarray, class_codes: np.ndarray) -> None:
         """Add each row to the sums of its class.
 
         X: (rows, ≤ features), dense or CSR.
         weights: (rows,) weights, divided by the same scale factor as the stored sums.
-        codes: (rows,) index of each row's class.
+        class_codes: (rows,) index of each row's class.
         """
-        for j in np.unique(codes):
-            own = np.flatnonzero(codes == j)
+        for j in np.unique(class_codes):
+            own = np.flatnonzero(class_codes == j)
             self._classes[j].add(X[own], weights[own], float(weights[own].sum()))

@@ -21,7 +21,7 @@ _SMALLEST = 2.0**-16
 """Smallest scale. Below it, stored sums are multiplied by a power of two."""
 
 
-def max_span(decay: float) -> int:
+def max_rows_per_step(decay: float) -> int:
     """Return the largest number of rows to weigh in one step.
 
     For this number of rows, decay^rows is still above 2^-16. At least one row is weighed.
@@ -31,24 +31,24 @@ def max_span(decay: float) -> int:
     return 1 << 62 if decay == 1.0 else max(1, int(16 * np.log(2) / -np.log(decay)))
 
 
-def advance_scale(scale: float, decay: float, rows: int, renormalise: Callable[[float], None]) -> float:
+def advance_scale(scale: float, decay: float, n_rows: int, multiply_sums: Callable[[float], None]) -> float:
     """Return the scale after more rows.
 
     Sums are stored divided by the scale: true sum = scale · stored sum.
 
-    rows: number of additional rows, at most max_span(decay).
-    renormalise: function that multiplies all stored sums by its argument. It is called if the
+    n_rows: number of additional rows, at most max_rows_per_step(decay).
+    multiply_sums: function that multiplies all stored sums by its argument. It is called if the
         scale has become small.
     """
-    after = scale * decay**rows
+    after = scale * decay**n_rows
     if after >= _SMALLEST:
         return after
     mantissa, exponent = np.frexp(after)
-    renormalise(float(np.ldexp(1.0, int(exponent))))
+    multiply_sums(float(np.ldexp(1.0, int(exponent))))
     return float(mantissa)
 
 
-def clock_weights(weights: np.ndarray, decay: float, scale: float) -> np.ndarray:
+def weights_for_stored_sums(weights: np.ndarray, decay: float, scale: float) -> np.ndarray:
     """Return the weights with which a batch enters the stored sums.
 
     The result is (rows,). The weight of row i is w_i · decay^(rows of the batch after row i) /
@@ -62,16 +62,16 @@ def clock_weights(weights: np.ndarray, decay: float, scale: float) -> np.ndarray
     return weights * decay ** np.arange(len(weights) - 1, -1, -1.0) / scale
 
 
-def aged_weights(weights: np.ndarray, decay: float, age: int) -> np.ndarray:
+def decayed_weights(weights: np.ndarray, decay: float, rows_since: int) -> np.ndarray:
     """Return the present weights (rows,) of consecutive rows.
 
     Decay has multiplied the weight of each row by one factor for every later row.
 
     weights: (rows,) weights with which the rows were learned.
     decay: factor by which the weight of a row shrinks with every later row.
-    age: number of rows learned after the last of these rows.
+    rows_since: number of rows learned after the last of these rows.
     """
-    return weights if decay == 1.0 else weights * decay ** (age + np.arange(len(weights) - 1, -1, -1.0))
+    return weights if decay == 1.0 else weights * decay ** (rows_since + np.arange(len(weights) - 1, -1, -1.0))
 
 
 class ScaleAndClock(NamedTuple):
@@ -89,7 +89,9 @@ class ScaleAndClock(NamedTuple):
     clock: int
 
 
-def clock_set_back(scale: float, clock: int, decay: float, rows: int, removed: int, age: int) -> ScaleAndClock:
+def scale_and_clock_after_removal(
+    scale: float, clock: int, decay: float, n_remaining: int, n_removed: int, rows_since: int
+) -> ScaleAndClock:
     """Return the scale and the clock after rows were removed.
 
     If no rows remain, the result is (1, 0). Without decay, only the clock is set back. With decay
@@ -102,12 +104,12 @@ def clock_set_back(scale: float, clock: int, decay: float, rows: int, removed: i
     scale: scale of the stored sums before the removal (true sum = scale · stored sum).
     clock: number of rows by which decay had aged the sums before the removal.
     decay: factor by which the weight of a row shrinks with every later row.
-    rows: number of remaining rows.
-    removed: number of consecutive rows removed.
-    age: number of rows learned after these rows.
+    n_remaining: number of remaining rows.
+    n_removed: number of consecutive rows removed.
+    rows_since: number of rows learned after these rows.
     """
-    if not rows:
+    if not n_remaining:
         return ScaleAndClock(1.0, 0)
-    if decay == 1.0 or not 0 < age < rows:
-        clock = max(clock - removed, 0)
-    return ScaleAndClock(scale if decay == 1.0 or age else scale * decay**-removed, clock)
+    if decay == 1.0 or not 0 < rows_since < n_remaining:
+        clock = max(clock - n_removed, 0)
+    return ScaleAndClock(scale if decay == 1.0 or rows_since else scale * decay**-n_removed, clock)

@@ -11,7 +11,7 @@ Batches of few rows use scipy, whose function dsyrk adds a product to a matrix i
 import numpy as np
 from scipy.linalg.blas import dgemm, dsyr, dsyrk
 
-from stream_dr.statistics.moments.centred_part import dd_add
+from stream_dr.statistics.moments.centred_part import add_to_double_double
 
 FEW = 256
 """Number of rows below which products are added in place.
@@ -21,53 +21,53 @@ the matrix.
 """
 
 
-def centre_rows(
-    X: np.ndarray, weights: np.ndarray, total: float, rows: np.ndarray, nonzero: np.ndarray
+def write_centred_rows(
+    X: np.ndarray, weights: np.ndarray, total_weight: float, centred_rows: np.ndarray, nonzero_counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Centre rows, and return their mean as two arrays.
 
-    Writes √w (X − mean) into `rows`. Returns high and low (d,) for d features. The mean is high +
-    low. The mean is computed first from X, then corrected by the mean of X − first mean. So the
-    error of the mean is 1e-16 of the standard deviation of the rows, not of the size of the rows.
-    Costs O(b d).
+    Writes √w (X − mean) into `centred_rows`. Returns high and low (d,) for d features. The mean is
+    high + low. The mean is computed first from X, then corrected by the mean of X − first mean. So
+    the error of the mean is 1e-16 of the standard deviation of the rows, not of the size of the
+    rows. Costs O(b d).
 
     X: (b, d), b rows.
     weights: (b,) weights w.
-    total: sum of the weights, above 0.
-    rows: (b, d) float64, the output.
-    nonzero: (d,), changed in place. To the entry of each feature is added the number of rows of
-        weight above 0 in which the feature is not 0.
+    total_weight: sum of the weights, above 0.
+    centred_rows: (b, d) float64, the output.
+    nonzero_counts: (d,), changed in place. To the entry of each feature is added the number of
+        rows of weight above 0 in which the feature is not 0.
     """
     # Count the rows of weight above 0 in which each feature is not 0.
     weighing = X if weights.all() else X[weights > 0]
     zero = weighing == 0.0
-    nonzero += len(weighing) - np.count_nonzero(zero, axis=0) if zero.any() else len(weighing)
+    nonzero_counts += len(weighing) - np.count_nonzero(zero, axis=0) if zero.any() else len(weighing)
 
     # Copy the rows as float64, because numpy multiplies other types without BLAS.
-    rows[:] = X
+    centred_rows[:] = X
     # einsum uses no threads. Threads of BLAS would stay busy on cores that later products need.
-    point = np.einsum("i,ij->j", weights, rows) / total
-    rows -= point
-    step = np.einsum("i,ij->j", weights, rows) / total
-    rows -= step
+    point = np.einsum("i,ij->j", weights, centred_rows) / total_weight
+    centred_rows -= point
+    step = np.einsum("i,ij->j", weights, centred_rows) / total_weight
+    centred_rows -= step
     if (weights != 1.0).any():
-        rows *= np.sqrt(weights)[:, None]
-    return dd_add(point, np.zeros_like(point), step)
+        centred_rows *= np.sqrt(weights)[:, None]
+    return add_to_double_double(point, np.zeros_like(point), step)
 
 
-def add_product(scatter: np.ndarray, rows: np.ndarray) -> None:
+def add_scatter_product(lower_triangle: np.ndarray, rows: np.ndarray) -> None:
     """Add the product rowsᵀ rows to the lower triangle of scatter.
 
     The upper triangle of scatter has arbitrary values afterwards.
 
-    scatter: (features, features), changed in place.
+    lower_triangle: (features, features), changed in place.
     rows: (b, features).
     """
     # BLAS raises an error for rows without features. (A table may have only constant columns.)
-    if scatter.size and len(rows) < FEW:
-        dsyrk(1.0, rows.T, beta=1.0, c=scatter.T, overwrite_c=1)
+    if lower_triangle.size and len(rows) < FEW:
+        dsyrk(1.0, rows.T, beta=1.0, c=lower_triangle.T, overwrite_c=1)
     else:
-        scatter += rows.T @ rows
+        lower_triangle += rows.T @ rows
 
 
 def add_cross_product(cross: np.ndarray, rows: np.ndarray, targets: np.ndarray) -> None:
@@ -83,17 +83,17 @@ def add_cross_product(cross: np.ndarray, rows: np.ndarray, targets: np.ndarray) 
         cross += rows.T @ targets
 
 
-def add_outer(scatter: np.ndarray, step: np.ndarray, factor: float) -> None:
+def add_outer_product(scatter: np.ndarray, vector: np.ndarray, factor: float) -> None:
     """Add factor · step stepᵀ to the lower triangle of scatter.
 
     scatter: (features, features), changed in place.
-    step: (features,).
+    vector: (features,).
     """
-    if len(step):
-        dsyr(factor, step, a=scatter.T, overwrite_a=1)
+    if len(vector):
+        dsyr(factor, vector, a=scatter.T, overwrite_a=1)
 
 
-def mirrored(scatter: np.ndarray) -> np.ndarray:
+def symmetric_from_lower_triangle(scatter: np.ndarray) -> np.ndarray:
     """Return a symmetric matrix with the lower triangle of scatter.
 
     scatter: (features, features). Its upper triangle is not read.

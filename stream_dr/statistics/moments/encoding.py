@@ -22,13 +22,13 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.errors import InvalidParameter, TargetKindMismatch
-from stream_dr.statistics.protocol import nested_state
-from stream_dr.targets.targets import Targets, taken_entries
+from stream_dr.statistics.protocol import register_nested_state
+from stream_dr.targets.targets import Targets, select_csr_entries
 
 ENCODINGS = ("none", "indicator", "partial", "zhou")
 
 
-@nested_state
+@register_nested_state
 class Fourier(NamedTuple):
     """Random Fourier features of continuous targets [mathematics §2].
 
@@ -139,35 +139,36 @@ def check_encoding_kind(encoding: Encoding, kind: str) -> None:
         raise TargetKindMismatch("continuous targets were given; this encoding needs labels: class or multilabel.")
 
 
-def encode(targets: Targets, encoding: Encoding, columns: np.ndarray) -> Encoded:
+def encode(targets: Targets, encoding: Encoding, label_columns: np.ndarray) -> Encoded:
     """Encode targets as numeric columns.
 
     Every row must have a target, unless the encoding is "partial".
 
-    columns: (labels of the batch,) int32, the index of each label among all labels learned so far.
+    label_columns: (labels of the batch,) int32, the index of each label among all labels learned
+        so far.
     """
     if targets.values is not None:
         values = encoding(targets.values) if isinstance(encoding, Fourier) else targets.values
         return Encoded(np.empty(0, dtype=np.int32), values=values)
     if encoding == "partial" and targets.present is not None:
         indptr = np.concatenate(([0], np.cumsum(targets.present))).astype(np.int64)
-        return Encoded(columns[targets.codes[targets.present]], indptr)
+        return Encoded(label_columns[targets.codes[targets.present]], indptr)
 
-    codes = columns[targets.codes]
+    codes = label_columns[targets.codes]
     if targets.indptr is None or encoding != "zhou":
         return Encoded(codes, targets.indptr)
     number = np.diff(targets.indptr)
     return Encoded(codes, targets.indptr, 1.0 / np.sqrt(np.maximum(number, 1)))
 
 
-def dense_columns(encoded: Encoded, start: int, stop: int, k: int) -> np.ndarray:
+def dense_encoded_rows(encoded: Encoded, start: int, stop: int, n_target_columns: int) -> np.ndarray:
     """Return rows start:stop of encoded targets as a dense array.
 
     The result is (stop − start, k) for k target columns.
     """
     if encoded.values is not None:
         return encoded.values[start:stop]
-    out = np.zeros((stop - start, k))
+    out = np.zeros((stop - start, n_target_columns))
     if encoded.indptr is None:
         out[np.arange(stop - start), encoded.codes[start:stop]] = 1.0
         return out
@@ -178,7 +179,7 @@ def dense_columns(encoded: Encoded, start: int, stop: int, k: int) -> np.ndarray
     return out
 
 
-def encoded_rows(encoded: Encoded, start: int, stop: int) -> Encoded:
+def slice_encoded_rows(encoded: Encoded, start: int, stop: int) -> Encoded:
     """Return rows start:stop of encoded targets."""
     values = None if encoded.values is None else encoded.values[start:stop]
     row_values = None if encoded.row_values is None else encoded.row_values[start:stop]
@@ -190,16 +191,16 @@ def encoded_rows(encoded: Encoded, start: int, stop: int) -> Encoded:
     return Encoded(encoded.codes[indptr[0] : indptr[-1]], indptr - indptr[0], row_values)
 
 
-def take_encoded(encoded: Encoded, rows: np.ndarray) -> Encoded:
+def take_encoded_rows(encoded: Encoded, row_indices: np.ndarray) -> Encoded:
     """Return some rows of encoded targets.
 
-    rows: int64 indices of the rows.
+    row_indices: int64 indices of the rows.
     """
     if encoded.values is not None:
-        return encoded._replace(values=encoded.values[rows])
-    row_values = None if encoded.row_values is None else encoded.row_values[rows]
-    sets = None if encoded.sets is None else encoded.sets._replace(numbers=encoded.sets.numbers[rows])
+        return encoded._replace(values=encoded.values[row_indices])
+    row_values = None if encoded.row_values is None else encoded.row_values[row_indices]
+    sets = None if encoded.sets is None else encoded.sets._replace(numbers=encoded.sets.numbers[row_indices])
     if encoded.indptr is None:
-        return Encoded(encoded.codes[rows], None, row_values, sets=sets)
-    indptr, places = taken_entries(encoded.indptr, rows)
+        return Encoded(encoded.codes[row_indices], None, row_values, sets=sets)
+    indptr, places = select_csr_entries(encoded.indptr, row_indices)
     return Encoded(encoded.codes[places], indptr, row_values, sets=sets)

@@ -22,11 +22,17 @@ from stream_dr.errors import CannotMerge
 from stream_dr.rows.block import Block
 from stream_dr.statistics.moments.accumulator import MomentAccumulator
 from stream_dr.statistics.moments.batch_plan import BatchPlan
-from stream_dr.statistics.moments.clock import advance_scale, aged_weights, clock_set_back, clock_weights, max_span
+from stream_dr.statistics.moments.clock import (
+    advance_scale,
+    decayed_weights,
+    max_rows_per_step,
+    scale_and_clock_after_removal,
+    weights_for_stored_sums,
+)
 from stream_dr.statistics.moments.label_sets import LabelSets
-from stream_dr.statistics.moments.state import MomentState, brought_together, scale_state
-from stream_dr.statistics.moments.unlearn import remaining_rows, subtract_state
-from stream_dr.statistics.protocol import AccumulatorBase, nested_state
+from stream_dr.statistics.moments.state import MomentState, align_states_together, scale_state
+from stream_dr.statistics.moments.unlearn import subtract_row_count, subtract_state
+from stream_dr.statistics.protocol import AccumulatorBase, register_nested_state
 from stream_dr.statistics.row_hashes import row_hashes
 from stream_dr.targets.label_codes import Label
 
@@ -86,7 +92,9 @@ class FoldedState(NamedTuple):
             raise field_error(self, "parts", f"{len(self.parts)} of scale {self.scale}", "at least 2 of scale above 0")
         for part in self.parts:
             part.check()
-            if (part.decay, part.scale) != (1.0, 1.0) or _layout(part) != _layout(self.parts[0]):
+            if (part.decay, part.scale) != (1.0, 1.0) or _fields_equal_in_folds(part) != _fields_equal_in_folds(
+                self.parts[0]
+            ):
                 raise field_error(self, "parts", "of different features or labels", "of the same")
 
     def merge(self, other: "FoldedState") -> "FoldedState":
@@ -105,7 +113,7 @@ class FoldedState(NamedTuple):
             return (self if self.rows else other)._replace(rows_skipped=skipped)
         aged = self.scale * self.decay**other.clock / other.scale
         merged = [scale_state(a, aged).merge(b) for a, b in zip(self.parts, other.parts, strict=True)]
-        return FoldedState(self.decay, other.scale, self.clock + other.clock, skipped, in_step(merged))
+        return FoldedState(self.decay, other.scale, self.clock + other.clock, skipped, align_folds(merged))
 
     def whole(self) -> MomentState:
         """Return the state of the rows of all folds together.
@@ -115,7 +123,7 @@ class FoldedState(NamedTuple):
         merged = reduce(MomentState.merge, self.parts)
         return merged._replace(decay=self.decay, scale=self.scale, clock=self.clock, rows_skipped=self.rows_skipped)
 
-    def unscaled_parts(self) -> tuple[MomentState, ...]:
+    def parts_with_true_sums(self) -> tuple[MomentState, ...]:
         """Return the state of each fold with true sums.
 
         True sums are not divided by `scale`.
@@ -123,31 +131,31 @@ class FoldedState(NamedTuple):
         return tuple(scale_state(part, self.scale) for part in self.parts)
 
 
-nested_state(FoldedState)
+register_nested_state(FoldedState)
 
 
-def in_step(parts: list[MomentState]) -> tuple[MomentState, ...]:
+def align_folds(parts: list[MomentState]) -> tuple[MomentState, ...]:
     """Return states with the same features, labels and label sets.
 
     After a merge, the folds may have labels in different orders, and some folds may lack labels.
     """
     dense = any(part.dense for part in parts)
-    aligned = [part._replace(dense=dense) for part in brought_together(*parts)]
+    aligned = [part._replace(dense=dense) for part in align_states_together(*parts)]
 
-    sets = tuple(dict.fromkeys(own for part in aligned for own in _label_sets(part)))
+    sets = tuple(dict.fromkeys(own for part in aligned for own in _stored_label_sets(part)))
     return tuple(
-        part._replace(label_sets=part.label_sets.with_sets(sets, part.n_features))
+        part._replace(label_sets=part.label_sets.with_renumbered_sets(sets, part.n_features))
         if isinstance(part.label_sets, LabelSets)
         else part
         for part in aligned
     )
 
 
-def _layout(part: MomentState) -> tuple[object, ...]:
+def _fields_equal_in_folds(part: MomentState) -> tuple[object, ...]:
     return part.n_features, part.labels, part.target_kind, part.target_width, part.dense, part.scatter
 
 
-def _label_sets(state: MomentState) -> tuple[tuple[int, ...], ...]:
+def _stored_label_sets(state: MomentState) -> tuple[tuple[int, ...], ...]:
     return state.label_sets.sets if isinstance(state.label_sets, LabelSets) else ()
 
 
@@ -172,18 +180,18 @@ class FoldedAccumulator(AccumulatorBase):
     def __init__(
         self,
         folds: int,
-        build: Callable[[MomentState | None], MomentAccumulator],
+        build_accumulator: Callable[[MomentState | None], MomentAccumulator],
         decay: float = 1.0,
         state: FoldedState | None = None,
     ) -> None:
         self.folds = folds
         self.decay = decay
-        self._build = build
+        self._build = build_accumulator
         if state is not None and state.decay != decay:
             raise CannotMerge(f"a state of decay {state.decay} cannot be continued with decay {decay}: set it back.")
-        self._load(state or FoldedState(decay, 1.0, 0, 0, (build(None).freeze(),) * folds))
+        self._load_state(state or FoldedState(decay, 1.0, 0, 0, (build_accumulator(None).freeze(),) * folds))
 
-    def _load(self, state: FoldedState) -> None:
+    def _load_state(self, state: FoldedState) -> None:
         self._parts = [self._build(part) for part in state.parts]
         self._scale, self._clock, self.rows_skipped = state.scale, state.clock, state.rows_skipped
 
@@ -225,20 +233,20 @@ class FoldedAccumulator(AccumulatorBase):
 
         Raises the errors of MomentAccumulator.add. After an error nothing has changed.
         """
-        batch = self._plan(block)
+        batch = self._plan_with_hashes(block)
         if batch.rows:
             # All folds get the features and labels of the batch, even folds without new rows.
             for part in self._parts:
                 part.begin(batch)
 
             # Under decay, the number of rows in one step is bounded.
-            step = max_span(self.decay)
+            step = max_rows_per_step(self.decay)
             for start in range(0, batch.rows, step):
                 stop = min(start + step, batch.rows)
-                self._scale = advance_scale(self._scale, self.decay, stop - start, self._renormalise)
-                weights = clock_weights(batch.weights[start:stop], self.decay, self._scale)
+                self._scale = advance_scale(self._scale, self.decay, stop - start, self._rescale_folds)
+                weights = weights_for_stored_sums(batch.weights[start:stop], self.decay, self._scale)
                 chunk = batch if stop - start == batch.rows else batch.take(np.arange(start, stop))
-                self._learn(chunk._replace(weights=weights))
+                self._learn_weighted_rows(chunk._replace(weights=weights))
             self._clock += batch.rows
         self.rows_skipped += batch.skipped
 
@@ -251,16 +259,16 @@ class FoldedAccumulator(AccumulatorBase):
         age: number of rows learned after the last row of the batch.
         """
         # Learn the batch alone in empty folds, which number label sets from 0 on.
-        batch = self._plan(block)
+        batch = self._plan_with_hashes(block)
         removed = FoldedAccumulator(self.folds, self._build)
         batch = removed._parts[0].number_label_sets(batch)
         for fold in removed._parts:
             fold.begin(batch)
-        weights = aged_weights(batch.weights, self.decay, age) / self._scale
-        removed._learn(batch._replace(weights=weights))
+        weights = decayed_weights(batch.weights, self.decay, age) / self._scale
+        removed._learn_weighted_rows(batch._replace(weights=weights))
 
         # Subtract these folds. Nothing changes if this raises an error.
-        skipped = remaining_rows(self.rows_skipped, batch.skipped, "rows without target")
+        skipped = subtract_row_count(self.rows_skipped, batch.skipped, "rows without target")
         pairs = zip(self.freeze().parts, removed.freeze().parts, strict=True)
         remaining = [subtract_state(mine, theirs) for mine, theirs in pairs]
 
@@ -270,8 +278,8 @@ class FoldedAccumulator(AccumulatorBase):
         if rows:
             empty.begin(batch)
         remaining = [part if part.rows else empty.freeze() for part in remaining]
-        scale, clock = clock_set_back(self._scale, self._clock, self.decay, rows, batch.rows, age)
-        self._load(FoldedState(self.decay, scale, clock, skipped, in_step(remaining)))
+        scale, clock = scale_and_clock_after_removal(self._scale, self._clock, self.decay, rows, batch.rows, age)
+        self._load_state(FoldedState(self.decay, scale, clock, skipped, align_folds(remaining)))
 
     def freeze(self) -> FoldedState:
         """Return a copy of the state so far.
@@ -281,7 +289,7 @@ class FoldedAccumulator(AccumulatorBase):
         parts = tuple(part.freeze() for part in self._parts)
         return FoldedState(self.decay, self._scale, self._clock, self.rows_skipped, parts)
 
-    def _plan(self, block: Block) -> BatchPlan:
+    def _plan_with_hashes(self, block: Block) -> BatchPlan:
         """Check a batch, and return the plan for learning it.
 
         The first fold checks the batch, because all folds have the same features and labels.
@@ -290,7 +298,7 @@ class FoldedAccumulator(AccumulatorBase):
             block = block._replace(hashes=row_hashes(block))
         return self._parts[0].plan(block)
 
-    def _learn(self, batch: BatchPlan) -> None:
+    def _learn_weighted_rows(self, batch: BatchPlan) -> None:
         """Learn each row of a checked batch in its fold.
 
         batch: the rows, with the weights with which they enter the stored sums.
@@ -305,6 +313,6 @@ class FoldedAccumulator(AccumulatorBase):
                 part.learn(batch, start, start + rows)
             start += rows
 
-    def _renormalise(self, factor: float) -> None:
+    def _rescale_folds(self, factor: float) -> None:
         for part in self._parts:
             part.rescale(factor)

@@ -35,13 +35,13 @@ from stream_dr.checks import (
 from stream_dr.errors import LimitExceeded
 from stream_dr.rows.block import Rows
 from stream_dr.statistics.moments.encoding import Encoded, RowSets
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.protocol import register_nested_state
 
 MOST_SETS = 20_000
 """Largest number of distinct sets of labels."""
 
 
-@nested_state
+@register_nested_state
 class SetSums(NamedTuple):
     """Matrix of sums, with one row for each of m label sets.
 
@@ -63,44 +63,44 @@ class SetSums(NamedTuple):
     indptr: np.ndarray | None = None
 
     @classmethod
-    def of(cls, numbers: np.ndarray, sums: Rows) -> Self:
+    def of(cls, set_numbers: np.ndarray, sums: Rows) -> Self:
         """Create a SetSums from a matrix of sums.
 
-        numbers: (m,) ascending numbers of the label sets.
+        set_numbers: (m,) ascending numbers of the label sets.
         sums: (m, width), dense or CSR.
         """
         if not sp.issparse(sums):
-            return cls(numbers, sums)
+            return cls(set_numbers, sums)
         sums.sort_indices()
-        return cls(numbers, sums.data, sums.indices.astype(np.int32), sums.indptr.astype(np.int64))
+        return cls(set_numbers, sums.data, sums.indices.astype(np.int32), sums.indptr.astype(np.int64))
 
-    def sums(self, width: int) -> Rows:
+    def sums(self, n_features: int) -> Rows:
         """Return the sums (m, width) as a matrix, dense or CSR."""
         if self.indices is not None:
-            return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), width))
-        return np.pad(self.values, ((0, 0), (0, width - self.values.shape[1])))
+            return sp.csr_matrix((self.values, self.indices, self.indptr), shape=(len(self.numbers), n_features))
+        return np.pad(self.values, ((0, 0), (0, n_features - self.values.shape[1])))
 
-    def dense(self, width: int) -> np.ndarray:
+    def dense(self, n_features: int) -> np.ndarray:
         """Return the sums (m, width) as an ndarray."""
-        sums = self.sums(width)
+        sums = self.sums(n_features)
         return sums.toarray() if sp.issparse(sums) else sums
 
-    def plus(self, newer: "SetSums", width: int) -> "SetSums":
+    def merge_set_sums(self, newer: "SetSums", n_features: int) -> "SetSums":
         """Return the sums of the rows of `self` and `newer` together.
 
         The result has the label sets of `self` and of `newer`. If a label set has sums in `self`
         and in `newer`, the sums are added.
 
-        width: number of features.
+        n_features: number of features.
         """
         numbers, at = np.unique(np.concatenate([self.numbers, newer.numbers]), return_inverse=True)
         adder = sp.csr_matrix((np.ones(len(at)), (at, np.arange(len(at)))), shape=(len(numbers), len(at)))
         if self.indices is None or newer.indices is None:
-            return SetSums.of(numbers, adder @ np.concatenate([self.dense(width), newer.dense(width)]))
-        return SetSums.of(numbers, adder @ sp.vstack([self.sums(width), newer.sums(width)], format="csr"))
+            return SetSums.of(numbers, adder @ np.concatenate([self.dense(n_features), newer.dense(n_features)]))
+        return SetSums.of(numbers, adder @ sp.vstack([self.sums(n_features), newer.sums(n_features)], format="csr"))
 
 
-@nested_state
+@register_nested_state
 class LabelSets(NamedTuple):
     """Frozen sums of rows for each label set.
 
@@ -133,20 +133,20 @@ class LabelSets(NamedTuple):
         """Return sums without any label set."""
         return cls((), np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0), ())
 
-    def check(self, width: int, labels: int) -> None:
+    def check(self, n_features: int, n_labels: int) -> None:
         """Raise DamagedFile unless the label sets and their sums fit together.
 
-        width: number of features.
-        labels: number of labels. Label sets may have indices below this number.
+        n_features: number of features.
+        n_labels: number of labels. Label sets may have indices below this number.
         """
         # Label sets must be distinct and not empty, with ascending indices of labels.
         count = len(self.sets)
-        ascending = all(s == tuple(sorted(set(s))) and s[0] >= 0 and s[-1] < labels for s in self.sets if s)
+        ascending = all(s == tuple(sorted(set(s))) and s[0] >= 0 and s[-1] < n_labels for s in self.sets if s)
         if not ascending or () in self.sets or len(set(self.sets)) != count:
-            needed = f"distinct, of ascending codes below {labels}"
+            needed = f"distinct, of ascending codes below {n_labels}"
             raise field_error(self, "sets", "not distinct sets of codes", needed)
 
-        check_array_shapes(self, np.float64, weights=(count,), shift=(min(len(self.shift), width),))
+        check_array_shapes(self, np.float64, weights=(count,), shift=(min(len(self.shift), n_features),))
         check_array_shapes(self, np.int64, rows=(count,))
         check_finite_arrays(self, "weights", "shift")
         check_within(self, 0, MOST_ROWS, "rows")
@@ -158,90 +158,96 @@ class LabelSets(NamedTuple):
             check_within(part, 0, count, "numbers")
             if (np.diff(part.numbers) <= 0).any():
                 raise field_error(part, "numbers", "not ascending", "ascending")
-            check_csr_arrays(part, m, width if part.indices is not None else min(part.values.shape[-1], width))
+            check_csr_arrays(
+                part, m, n_features if part.indices is not None else min(part.values.shape[-1], n_features)
+            )
 
-    def membership(self, labels: int) -> sp.csr_matrix:
+    def membership(self, n_labels: int) -> sp.csr_matrix:
         """Return the matrix that shows which set has which label.
 
         The matrix is (sets, labels), with 1 if the set has the label, and 0 elsewhere.
 
-        labels: number of labels.
+        n_labels: number of labels.
         """
         indptr = np.concatenate(([0], np.cumsum([len(s) for s in self.sets]))).astype(np.int64)
         indices = np.array([code for s in self.sets for code in s], dtype=np.int64)
-        return sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(len(self.sets), labels))
+        return sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(len(self.sets), n_labels))
 
-    def cross(self, columns: Rows, mean: np.ndarray, low: np.ndarray) -> np.ndarray:
-        """Return the centred sums of label sets times `columns`.
+    def cross(self, set_factors: Rows, mean: np.ndarray, mean_low: np.ndarray) -> np.ndarray:
+        """Return the centred sums of label sets times `set_factors`.
 
         The result is (features, m). A label set is a distinct combination of labels. The centred
         sum (features,) of a label set is Σ w (x − x̄) over the rows x with this label set. w is
         the weight of a row, and x̄ is the mean of all rows.
 
-        columns: (sets, m), dense or sparse.
+        set_factors: (sets, m), dense or sparse.
         mean: (features,), the mean x̄ rounded to float64.
-        low: (features,), the part of x̄ that is lost by rounding, so that x̄ = mean + low.
+        mean_low: (features,), the part of x̄ that is lost by rounding, so that x̄ = mean + low.
         """
-        columns = columns.toarray() if sp.issparse(columns) else np.asarray(columns, dtype=np.float64)
-        total = -np.outer((mean - _widened(self.shift, len(mean))) + low, self.weights @ columns)
+        set_factors = set_factors.toarray() if sp.issparse(set_factors) else np.asarray(set_factors, dtype=np.float64)
+        total = -np.outer(
+            (mean - _vector_padded_with_zeros(self.shift, len(mean))) + mean_low, self.weights @ set_factors
+        )
         for part in self.stack:
-            total += part.sums(len(mean)).T @ columns[part.numbers]
+            total += part.sums(len(mean)).T @ set_factors[part.numbers]
         return total
 
-    def recoded(self, codes: np.ndarray) -> Self:
+    def with_renumbered_labels(self, new_label_indices: np.ndarray) -> Self:
         """Return the sums with renumbered labels.
 
-        codes: (labels,) new index of each label.
+        new_label_indices: (labels,) new index of each label.
         """
-        return self._replace(sets=tuple(tuple(sorted(int(codes[c]) for c in s)) for s in self.sets))
+        return self._replace(sets=tuple(tuple(sorted(int(new_label_indices[c]) for c in s)) for s in self.sets))
 
-    def with_sets(self, sets: tuple[tuple[int, ...], ...], width: int) -> "LabelSets":
+    def with_renumbered_sets(self, ordered_sets: tuple[tuple[int, ...], ...], n_features: int) -> "LabelSets":
         """Return the sums with renumbered label sets.
 
-        sets: all label sets of the result, in the order of their new numbers.
-        width: number of features.
+        ordered_sets: all label sets of the result, in the order of their new numbers.
+        n_features: number of features.
         """
-        if sets == self.sets:
+        if ordered_sets == self.sets:
             return self
         sums = LabelSetSums(LabelSets.empty())
-        sums.begin({one: number for number, one in enumerate(sets)})
-        sums.join(self, width, 1.0)
+        sums.begin({one: number for number, one in enumerate(ordered_sets)})
+        sums.join(self, n_features, 1.0)
         return sums.freeze()
 
-    def renumbered(self, new_index: np.ndarray, width: int) -> Self:
+    def renumbered(self, new_feature_indices: np.ndarray, n_features: int) -> Self:
         """Return the sums with renumbered features.
 
-        new_index: (features,) new index of each feature.
-        width: number of features of the result.
+        new_feature_indices: (features,) new index of each feature.
+        n_features: number of features of the result.
         """
-        old = len(new_index)
-        mover = sp.csr_matrix((np.ones(old), (np.arange(old), new_index)), shape=(old, width))
+        old = len(new_feature_indices)
+        mover = sp.csr_matrix((np.ones(old), (np.arange(old), new_feature_indices)), shape=(old, n_features))
         stack = tuple(SetSums.of(part.numbers, part.sums(old) @ mover) for part in self.stack)
-        return self._replace(stack=stack, shift=_widened(self.shift, old) @ mover if len(self.shift) else self.shift)
+        return self._replace(
+            stack=stack, shift=_vector_padded_with_zeros(self.shift, old) @ mover if len(self.shift) else self.shift
+        )
 
     def scaled(self, factor: float) -> Self:
         """Return the sums multiplied by factor."""
         stack = tuple(part._replace(values=part.values * factor) for part in self.stack)
         return self._replace(weights=self.weights * factor, stack=stack)
 
-    def join(self, other: "LabelSets", width: int, sign: float = 1.0) -> "LabelSets":
+    def join(self, other: "LabelSets", n_features: int, sign: float = 1.0) -> "LabelSets":
         """Return the sums of the rows of `self` and `other` together.
 
         An index must mean the same label in `self` and in `other`. A label set without remaining
         rows gets sums of exactly zero.
 
-        width: number of features.
+        n_features: number of features.
         sign: 1 to add the rows of other, −1 to remove them. With −1, `self` must have all label
             sets of other.
         """
         sums = LabelSetSums(self)
-        sums.join(other, width, sign)
+        sums.join(other, n_features, sign)
         return sums.freeze()
 
 
-def _widened(array: np.ndarray, width: int) -> np.ndarray:
+def _vector_padded_with_zeros(array: np.ndarray, n_features: int) -> np.ndarray:
     """Return the array (n,) extended by zeros to (width,)."""
-    return np.pad(array, (0, width - len(array)))
+    return np.pad(array, (0, n_features - len(array)))
 
 
 class LabelSetSums:
@@ -263,22 +269,22 @@ class LabelSetSums:
         """Return the sums so far."""
         return LabelSets(tuple(self._numbers), self._weights, self._rows, self._shift, tuple(self._stack))
 
-    def plan(self, encoded: Encoded, rows: int) -> RowSets:
+    def plan(self, encoded: Encoded, n_rows: int) -> RowSets:
         """Find the number of each row's label set.
 
         Returns the numbers, and the label sets that no earlier batch had. Nothing is changed.
         Raises LimitExceeded if there would be more than 20,000 label sets.
 
         encoded: targets of the rows.
-        rows: number of rows.
+        n_rows: number of rows.
         """
         # New label sets get the next free numbers. Rows without labels get −1.
         new: dict[tuple[int, ...], int] = {}
         known = len(self._numbers)
-        numbers = np.empty(rows, dtype=np.int64)
+        numbers = np.empty(n_rows, dtype=np.int64)
         codes = encoded.codes.tolist()
-        at = range(rows + 1) if encoded.indptr is None else encoded.indptr.tolist()
-        for i in range(rows):
+        at = range(n_rows + 1) if encoded.indptr is None else encoded.indptr.tolist()
+        for i in range(n_rows):
             own = tuple(sorted(codes[at[i] : at[i + 1]]))
             number = self._numbers.get(own) if own else -1
             numbers[i] = new.setdefault(own, known + len(new)) if number is None else number
@@ -290,22 +296,22 @@ class LabelSetSums:
             )
         return RowSets(numbers, new)
 
-    def begin(self, new: dict[tuple[int, ...], int]) -> None:
+    def begin(self, new_set_numbers: dict[tuple[int, ...], int]) -> None:
         """Add new label sets that have no rows yet.
 
-        new: the label sets (tuples of label indices), with their numbers.
+        new_set_numbers: the label sets (tuples of label indices), with their numbers.
         """
-        self._numbers.update(new)
-        self._weights = _widened(self._weights, len(self._numbers))
-        self._rows = _widened(self._rows, len(self._numbers))
+        self._numbers.update(new_set_numbers)
+        self._weights = _vector_padded_with_zeros(self._weights, len(self._numbers))
+        self._rows = _vector_padded_with_zeros(self._rows, len(self._numbers))
 
-    def add(self, X: Rows, weights: np.ndarray, numbers: np.ndarray, width: int) -> None:
+    def add(self, X: Rows, weights: np.ndarray, set_numbers: np.ndarray, n_features: int) -> None:
         """Add rows to the sums of their label sets.
 
         X: (rows, ≤ width), dense or CSR.
         weights: (rows,) weights, divided by the same scale factor as the stored sums.
-        numbers: (rows,) number of each row's label set, −1 for rows without labels.
-        width: number of features.
+        set_numbers: (rows,) number of each row's label set, −1 for rows without labels.
+        n_features: number of features.
         """
         # The first dense row of the stream is subtracted from all rows.
         if not sp.issparse(X) and not self._stack and not len(self._shift):
@@ -314,24 +320,24 @@ class LabelSetSums:
             X = (X.toarray() if sp.issparse(X) else X) - self._shift[: X.shape[1]]
 
         # Add the weights, the numbers of rows, and the weighted rows of each label set.
-        labelled = np.flatnonzero(numbers >= 0)
-        own, w, count = numbers[labelled], weights[labelled], len(self._numbers)
+        labelled = np.flatnonzero(set_numbers >= 0)
+        own, w, count = set_numbers[labelled], weights[labelled], len(self._numbers)
         self._weights = self._weights + np.bincount(own, w, count)
         self._rows = self._rows + np.bincount(own, minlength=count)
         if len(labelled):
             distinct, at = np.unique(own, return_inverse=True)
             adder = sp.csr_matrix((w, (at, labelled)), shape=(len(distinct), X.shape[0]))
-            self._push(SetSums.of(distinct, adder @ X), width)
+            self._push_matrix(SetSums.of(distinct, adder @ X), n_features)
 
     def rescale(self, factor: float) -> None:
         """Multiply every sum by factor."""
         scaled = self.freeze().scaled(factor)
         self._weights, self._stack = scaled.weights, list(scaled.stack)
 
-    def join(self, other: LabelSets, width: int, sign: float) -> None:
+    def join(self, other: LabelSets, n_features: int, sign: float) -> None:
         """Add the sums of other, or subtract them.
 
-        width: number of features.
+        n_features: number of features.
         sign: 1 to add, −1 to subtract.
         """
         # Give the label sets of other that are new here the next free numbers.
@@ -341,53 +347,53 @@ class LabelSetSums:
         # Add the sums of features, for the shift of these sums.
         if not self._stack:
             self._shift = other.shift
-        for part in _shifted(other, _widened(self._shift, width), width):
+        for part in _sums_with_shift(other, _vector_padded_with_zeros(self._shift, n_features), n_features):
             order = np.argsort(at[part.numbers])
-            self._push(SetSums.of(at[part.numbers][order], sign * part.sums(width)[order]), width)
+            self._push_matrix(SetSums.of(at[part.numbers][order], sign * part.sums(n_features)[order]), n_features)
 
         # Add the weights and the numbers of rows to copies, because frozen sums share the arrays.
         self._weights, self._rows = self._weights.copy(), self._rows.copy()
         self._weights[at] += sign * other.weights
         self._rows[at] += other.rows if sign > 0 else -other.rows
         if sign < 0:
-            self._clear(self._rows <= 0, width)
+            self._zero_sums_of_sets(self._rows <= 0, n_features)
 
-    def _push(self, sums: SetSums, width: int) -> None:
+    def _push_matrix(self, sums: SetSums, n_features: int) -> None:
         """Append a matrix of sums to the stack.
 
         The stack is the list of matrices. First, the last matrix of the stack is removed and added
         to the new matrix, as long as the last matrix is at most twice as large as the new matrix.
 
-        width: number of features.
+        n_features: number of features.
         """
         while self._stack and self._stack[-1].values.size <= 2 * sums.values.size:
-            sums = self._stack.pop().plus(sums, width)
+            sums = self._stack.pop().merge_set_sums(sums, n_features)
         self._stack.append(sums)
 
-    def _clear(self, emptied: np.ndarray, width: int) -> None:
+    def _zero_sums_of_sets(self, is_empty: np.ndarray, n_features: int) -> None:
         """Set the sums of label sets without rows to exactly zero.
 
-        emptied: (sets,) bool, True for label sets without rows.
-        width: number of features.
+        is_empty: (sets,) bool, True for label sets without rows.
+        n_features: number of features.
         """
-        self._weights[emptied] = 0.0
-        if self._stack and emptied.any():
-            total = reduce(lambda older, newer: older.plus(newer, width), self._stack)
-            keep = np.flatnonzero(~emptied[total.numbers])
-            self._stack = [SetSums.of(total.numbers[keep], total.sums(width)[keep])] if len(keep) else []
+        self._weights[is_empty] = 0.0
+        if self._stack and is_empty.any():
+            total = reduce(lambda older, newer: older.merge_set_sums(newer, n_features), self._stack)
+            keep = np.flatnonzero(~is_empty[total.numbers])
+            self._stack = [SetSums.of(total.numbers[keep], total.sums(n_features)[keep])] if len(keep) else []
 
 
-def _shifted(state: LabelSets, shift: np.ndarray, width: int) -> tuple[SetSums, ...]:
+def _sums_with_shift(state: LabelSets, new_shift: np.ndarray, n_features: int) -> tuple[SetSums, ...]:
     """Return the matrices of a state for another shift.
 
     The result is a tuple of matrices, like `state.stack`. Its sums are Σ w (x − shift) over rows x
     with weights w. The sums of `state.stack` are Σ w (x − state.shift).
 
-    shift: (width,) row to subtract.
-    width: number of features.
+    new_shift: (width,) row to subtract.
+    n_features: number of features.
     """
-    step = _widened(state.shift, width) - shift
+    step = _vector_padded_with_zeros(state.shift, n_features) - new_shift
     if not state.stack or not step.any():
         return state.stack
-    total = reduce(lambda older, newer: older.plus(newer, width), state.stack)
-    return (SetSums.of(total.numbers, total.dense(width) + np.outer(state.weights[total.numbers], step)),)
+    total = reduce(lambda older, newer: older.merge_set_sums(newer, n_features), state.stack)
+    return (SetSums.of(total.numbers, total.dense(n_features) + np.outer(state.weights[total.numbers], step)),)

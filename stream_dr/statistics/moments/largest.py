@@ -16,7 +16,7 @@ import numpy as np
 
 from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays
 from stream_dr.statistics.moments.centred_part import pad_to_shape
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.protocol import register_nested_state
 
 EPS = float(np.finfo(np.float64).eps)
 """Distance from 1.0 to the next float64, about 2.2e-16."""
@@ -28,7 +28,7 @@ If the error would be larger, the unlearn raises PrecisionLost.
 """
 
 
-@nested_state
+@register_nested_state
 class Largest(NamedTuple):
     """Largest value of each sum just before rows were unlearned.
 
@@ -49,16 +49,16 @@ class Largest(NamedTuple):
     features: np.ndarray = np.zeros(0)
     targets: np.ndarray = np.zeros(0)
 
-    def check(self, width: int, columns: int) -> None:
+    def check(self, n_features: int, n_target_columns: int) -> None:
         """Raise DamagedFile unless the arrays are valid.
 
         An array must not be too long, and its values must be finite. `weight` must be at least 0.
 
-        width: number of features, the largest length of `features`.
-        columns: number of target columns, the largest length of `targets`.
+        n_features: number of features, the largest length of `features`.
+        n_target_columns: number of target columns, the largest length of `targets`.
         """
-        check_array_shapes(self, np.float64, features=(min(len(self.features), width),))
-        check_array_shapes(self, np.float64, targets=(min(len(self.targets), columns),))
+        check_array_shapes(self, np.float64, features=(min(len(self.features), n_features),))
+        check_array_shapes(self, np.float64, targets=(min(len(self.targets), n_target_columns),))
         check_finite_arrays(self, "features", "targets")
         check_at_least(self, 0.0, "weight")
 
@@ -66,45 +66,48 @@ class Largest(NamedTuple):
         """Return all values multiplied by factor."""
         return Largest(self.weight * factor, self.features * factor, self.targets * factor)
 
-    def aligned(self, columns: np.ndarray, total: int) -> "Largest":
+    def aligned(self, new_column_indices: np.ndarray, n_target_columns: int) -> "Largest":
         """Return a copy with renumbered target columns.
 
         Values of new columns are zero.
 
-        columns: (k,) new index of each target column.
-        total: number of target columns of the result.
+        new_column_indices: (k,) new index of each target column.
+        n_target_columns: number of target columns of the result.
         """
-        targets = np.zeros(total)
-        targets[columns[: len(self.targets)]] = self.targets
+        targets = np.zeros(n_target_columns)
+        targets[new_column_indices[: len(self.targets)]] = self.targets
         return self._replace(targets=targets)
 
     def join(self, other: "Largest") -> "Largest":
         """Return the larger value of each sum in `self` and `other`."""
         return Largest(
             max(self.weight, other.weight),
-            np.maximum(*_pad_to_longer(self.features, other.features)),
-            np.maximum(*_pad_to_longer(self.targets, other.targets)),
+            np.maximum(*_pad_to_same_length(self.features, other.features)),
+            np.maximum(*_pad_to_same_length(self.targets, other.targets)),
         )
 
-    def relative_error(self, now: "Largest") -> float:
+    def relative_error(self, present_values: "Largest") -> float:
         """Return the largest relative error caused by unlearning.
 
         The relative error of one sum is EPS · largest value / present value. The largest error of
         all sums is returned. The sums are the total weight, the scatter of each feature, and the
         weight or scatter of each target. Sums that were always 0 are not compared.
 
-        now: the present values of the sums.
+        present_values: the present values of the sums.
         """
-        pairs = [(np.array([self.weight]), np.array([now.weight])), _pad_to_longer(self.features, now.features)]
+        pairs = [
+            (np.array([self.weight]), np.array([present_values.weight])),
+            _pad_to_same_length(self.features, present_values.features),
+        ]
         worst = 0.0
-        for before, remaining in (*pairs, _pad_to_longer(self.targets, now.targets)):
+        for before, remaining in (*pairs, _pad_to_same_length(self.targets, present_values.targets)):
             before, remaining = before[before > 0.0], remaining[before > 0.0]
             with np.errstate(divide="ignore"):
                 worst = max(worst, float((before / np.maximum(remaining, 0.0)).max(initial=0.0)))
         return EPS * worst
 
 
-def _pad_to_longer(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _pad_to_same_length(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return two arrays at equal length.
 
     The shorter array is extended by zeros.

@@ -45,7 +45,12 @@ class Shifted(NamedTuple):
 
 
 def shifted_rows(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, total: float, nonzero: np.ndarray
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    weights: np.ndarray,
+    total_weight: float,
+    nonzero_counts: np.ndarray,
 ) -> Shifted:
     """Shift the features that are nonzero in most rows.
 
@@ -56,27 +61,27 @@ def shifted_rows(
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
-    total: sum of the weights, above 0.
-    nonzero: (features,), changed in place. To the entry of each feature is added the number of
-        rows of weight above 0 in which the feature is not 0.
+    total_weight: sum of the weights, above 0.
+    nonzero_counts: (features,), changed in place. To the entry of each feature is added the number
+        of rows of weight above 0 in which the feature is not 0.
     """
-    shift, rest = np.zeros((2, len(nonzero)))
-    columns = _shifts(indptr, indices, values, weights, total, shift, nonzero)
+    shift, rest = np.zeros((2, len(nonzero_counts)))
+    columns = _write_feature_shifts(indptr, indices, values, weights, total_weight, shift, nonzero_counts)
     room = len(values) + len(weights) * len(columns)
     out = (np.empty(len(weights) + 1, dtype=np.int64), np.empty(room, dtype=np.int32), np.empty(room))
-    used = _shift(indptr, indices, values, weights, total, columns, shift, rest, *out)
+    used = _write_shifted_rows(indptr, indices, values, weights, total_weight, columns, shift, rest, *out)
     return Shifted(out[0], out[1][:used], out[2][:used], shift, rest)
 
 
 @compiled()
-def _shifts(
+def _write_feature_shifts(
     indptr: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,
     weights: np.ndarray,
-    total: float,
+    total_weight: float,
     shift: np.ndarray,
-    nonzero: np.ndarray,
+    nonzero_counts: np.ndarray,
 ) -> np.ndarray:
     """Write the shift of each feature.
 
@@ -87,10 +92,10 @@ def _shifts(
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
-    total: sum of the weights.
+    total_weight: sum of the weights.
     shift: (features,), the output, zero before the call.
-    nonzero: (features,), changed in place. To the entry of each feature is added the number of
-        rows of weight above 0 in which the feature is not 0.
+    nonzero_counts: (features,), changed in place. To the entry of each feature is added the number
+        of rows of weight above 0 in which the feature is not 0.
     """
     # Compute the mean of each feature's nonzeros, and the weight of the rows with a nonzero.
     there = np.zeros(len(shift))
@@ -100,7 +105,7 @@ def _shifts(
                 v = np.float64(values[e])
                 if v != 0.0:
                     j = indices[e]
-                    nonzero[j] += 1.0
+                    nonzero_counts[j] += 1.0
                     there[j] += weights[i]
                     shift[j] += (v - shift[j]) * (weights[i] / there[j])
 
@@ -108,7 +113,7 @@ def _shifts(
     columns = np.empty(len(shift), dtype=np.int64)
     used = 0
     for j in range(len(shift)):
-        if there[j] >= 0.5 * total and shift[j] != 0.0:
+        if there[j] >= 0.5 * total_weight and shift[j] != 0.0:
             columns[used] = j
             used += 1
         else:
@@ -117,15 +122,15 @@ def _shifts(
 
 
 @compiled()
-def _shift(
+def _write_shifted_rows(
     indptr: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,
     weights: np.ndarray,
-    total: float,
-    columns: np.ndarray,
+    total_weight: float,
+    shifted_features: np.ndarray,
     shift: np.ndarray,
-    rest: np.ndarray,
+    remaining_mean: np.ndarray,
     out_indptr: np.ndarray,
     out_indices: np.ndarray,
     out_values: np.ndarray,
@@ -138,17 +143,17 @@ def _shift(
     indptr: (rows + 1,) of the CSR rows x.
     indices, values: (entries,) of the CSR rows x.
     weights: (rows,) float64 weights w.
-    total: sum of the weights.
-    columns: (shifted features,), indices of the features to shift.
+    total_weight: sum of the weights.
+    shifted_features: (shifted features,), indices of the features to shift.
     shift: (features,), number to subtract from each feature.
-    rest: (features,), an output, the weighted mean of x − shift. Zero before the call.
+    remaining_mean: (features,), an output, the weighted mean of x − shift. Zero before the call.
     out_indptr: (rows + 1,), an output.
     out_indices, out_values: outputs with room for all entries.
     """
     # The place of each shifted feature among the first entries of a row, −1 for other features.
     place = np.full(len(shift), -1)
-    for t in range(len(columns)):
-        place[columns[t]] = t
+    for t in range(len(shifted_features)):
+        place[shifted_features[t]] = t
 
     used = 0
     out_indptr[0] = 0
@@ -156,9 +161,9 @@ def _shift(
         if weights[i] > 0.0:
             # Write the shifted features as if they were 0 in this row. Then write the nonzeros.
             first, root = used, np.sqrt(weights[i])
-            for t in range(len(columns)):
-                out_indices[used] = columns[t]
-                out_values[used] = -shift[columns[t]]
+            for t in range(len(shifted_features)):
+                out_indices[used] = shifted_features[t]
+                out_values[used] = -shift[shifted_features[t]]
                 used += 1
             for e in range(indptr[i], indptr[i + 1]):
                 v, j = np.float64(values[e]), indices[e]
@@ -169,17 +174,17 @@ def _shift(
                     out_values[used] = v
                     used += 1
 
-            # Add w (x − shift) to `rest`, and multiply the entries by √w.
+            # Add w (x − shift) to `remaining_mean`, and multiply the entries by √w.
             for e in range(first, used):
-                rest[out_indices[e]] += weights[i] * out_values[e]
+                remaining_mean[out_indices[e]] += weights[i] * out_values[e]
                 out_values[e] *= root
         out_indptr[i + 1] = used
-    rest /= total
+    remaining_mean /= total_weight
     return used
 
 
 @compiled()
-def add_products(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, scatter: np.ndarray) -> None:
+def add_sparse_products(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, scatter: np.ndarray) -> None:
     """Add the products z zᵀ of CSR rows z to a scatter matrix.
 
     Only the lower triangle of the matrix is changed.

@@ -34,34 +34,34 @@ LINE = 8
 
 
 @compiled(inline="always")
-def _count(record: np.ndarray, value: float, weight: float) -> None:
+def _add_nonzero_value(feature_sums: np.ndarray, nonzero_value: float, weight: float) -> None:
     """Add a nonzero value to the record of its feature.
 
     Only the first four numbers of the record change. They are Σ w, c, Σ w (v − c) and
     Σ w (v − c)². v are the nonzero values of the feature so far, w the weights of their rows, and
     c the first of the values.
 
-    record: (4 + k,), the four numbers, then k sums with targets.
-    value: the nonzero value to add.
+    feature_sums: (4 + k,), the four numbers, then k sums with targets.
+    nonzero_value: the nonzero value to add.
     weight: weight of the value's row.
     """
-    if record[0] == 0.0:
-        record[1] = value
-    step = value - record[1]
+    if feature_sums[0] == 0.0:
+        feature_sums[1] = nonzero_value
+    step = nonzero_value - feature_sums[1]
     part = weight * step
-    record[0] += weight
-    record[2] += part
-    record[3] += part * step
+    feature_sums[0] += weight
+    feature_sums[2] += part
+    feature_sums[3] += part * step
 
 
 @compiled()
-def add_features(
+def add_sparse_rows(
     indptr: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,
     weights: np.ndarray,
-    records: np.ndarray,
-    total: float,
+    feature_sums: np.ndarray,
+    earlier_weight: float,
 ) -> float:
     """Add CSR rows without targets to the sums of their features.
 
@@ -70,33 +70,33 @@ def add_features(
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
-    records: (features, at least 4), the sums of each feature, changed in place. Columns 0 to 3
-        are Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero values, w the
+    feature_sums: (features, at least 4), the sums of each feature, changed in place. Columns 0 to
+        3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero values, w the
         weights of their rows, and c the first of the values. Other columns are not used.
-    total: total weight of all earlier rows.
+    earlier_weight: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w = weights[i]
-        total += w
+        earlier_weight += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                prefetch(records, np.uint64(indices[min(e + AHEAD, last)]), np.uint64(0))
+                prefetch(feature_sums, np.uint64(indices[min(e + AHEAD, last)]), np.uint64(0))
                 v = np.float64(values[e])
                 if v != 0.0:
-                    _count(records[np.uint64(indices[e])], v, w)
-    return total
+                    _add_nonzero_value(feature_sums[np.uint64(indices[e])], v, w)
+    return earlier_weight
 
 
 @compiled()
-def add_one_label(
+def add_sparse_rows_one_label(
     indptr: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,
     weights: np.ndarray,
-    codes: np.ndarray,
-    records: np.ndarray,
-    total: float,
+    label_codes: np.ndarray,
+    feature_sums: np.ndarray,
+    earlier_weight: float,
 ) -> float:
     """Add CSR rows with one label each to the sums of their features.
 
@@ -105,44 +105,44 @@ def add_one_label(
     indptr: (rows + 1,) of the CSR rows.
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
-    codes: (rows,) label of each row.
-    records: (features, 4 + k), the sums of each feature for k labels, changed in place. Columns 0
-        to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero values, w the
-        weights of their rows, and c the first of the values. Column 4 + j is the weighted sum of
-        the rows with label j.
-    total: total weight of all earlier rows.
+    label_codes: (rows,) label of each row.
+    feature_sums: (features, 4 + k), the sums of each feature for k labels, changed in place.
+        Columns 0 to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero
+        values, w the weights of their rows, and c the first of the values. Column 4 + j is the
+        weighted sum of the rows with label j.
+    earlier_weight: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
-        w, column = weights[i], np.uint64(4 + codes[i])
-        total += w
+        w, column = weights[i], np.uint64(4 + label_codes[i])
+        earlier_weight += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 # Prefetch the record of a later nonzero: its first line and the label's line.
                 further = np.uint64(indices[min(e + AHEAD, last)])
-                prefetch(records, further, np.uint64(0))
+                prefetch(feature_sums, further, np.uint64(0))
                 if column >= np.uint64(LINE):
-                    prefetch(records, further, column)
+                    prefetch(feature_sums, further, column)
 
                 v = np.float64(values[e])
                 if v != 0.0:
-                    record = records[np.uint64(indices[e])]
-                    _count(record, v, w)
+                    record = feature_sums[np.uint64(indices[e])]
+                    _add_nonzero_value(record, v, w)
                     record[column] += w * v
-    return total
+    return earlier_weight
 
 
 @compiled()
-def add_label_sets(
+def add_sparse_rows_many_labels(
     indptr: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,
     weights: np.ndarray,
     label_indptr: np.ndarray,
-    codes: np.ndarray,
-    scale: np.ndarray,
-    records: np.ndarray,
-    total: float,
+    label_codes: np.ndarray,
+    label_weights: np.ndarray,
+    feature_sums: np.ndarray,
+    earlier_weight: float,
 ) -> float:
     """Add CSR rows with several labels each to the sums of their features.
 
@@ -152,47 +152,48 @@ def add_label_sets(
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
     label_indptr: (rows + 1,). Row i has the labels codes[label_indptr[i]:label_indptr[i + 1]].
-    codes: (labels of all rows,).
-    scale: (rows,). Row i is multiplied by scale[i], which includes its weight, and added to the
-        sums of each of its labels.
-    records: (features, 4 + k), the sums of each feature for k labels, changed in place. Columns 0
-        to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero values, w the
-        weights of their rows, and c the first of the values. Column 4 + j is the sum of label j.
-    total: total weight of all earlier rows.
+    label_codes: (labels of all rows,).
+    label_weights: (rows,). Row i is multiplied by scale[i], which includes its weight, and added
+        to the sums of each of its labels.
+    feature_sums: (features, 4 + k), the sums of each feature for k labels, changed in place.
+        Columns 0 to 3 are Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero
+        values, w the weights of their rows, and c the first of the values. Column 4 + j is the sum
+        of label j.
+    earlier_weight: total weight of all earlier rows.
     """
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
-        w, s = weights[i], scale[i]
-        total += w
+        w, s = weights[i], label_weights[i]
+        earlier_weight += w
         begin, end = np.uint64(label_indptr[i]), np.uint64(label_indptr[i + 1])
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 # Prefetch the record of a later nonzero: its first line and the labels' lines.
                 further = np.uint64(indices[min(e + AHEAD, last)])
-                prefetch(records, further, np.uint64(0))
+                prefetch(feature_sums, further, np.uint64(0))
                 for t in range(begin, end):
-                    if codes[t] >= LINE - 4:
-                        prefetch(records, further, np.uint64(4 + codes[t]))
+                    if label_codes[t] >= LINE - 4:
+                        prefetch(feature_sums, further, np.uint64(4 + label_codes[t]))
 
                 v = np.float64(values[e])
                 if v != 0.0:
-                    record = records[np.uint64(indices[e])]
-                    _count(record, v, w)
+                    record = feature_sums[np.uint64(indices[e])]
+                    _add_nonzero_value(record, v, w)
                     part = s * v
                     for t in range(begin, end):
-                        record[np.uint64(4 + codes[t])] += part
-    return total
+                        record[np.uint64(4 + label_codes[t])] += part
+    return earlier_weight
 
 
 @compiled()
-def add_continuous_targets(
+def add_sparse_rows_continuous_targets(
     indptr: np.ndarray,
     indices: np.ndarray,
     values: np.ndarray,
     weights: np.ndarray,
     targets: np.ndarray,
-    records: np.ndarray,
-    total: float,
+    feature_sums: np.ndarray,
+    earlier_weight: float,
 ) -> float:
     """Add CSR rows with continuous targets to the sums of their features.
 
@@ -202,26 +203,26 @@ def add_continuous_targets(
     indices, values: (entries,) of the CSR rows.
     weights: (rows,) float64.
     targets: (rows, k) targets minus a fixed point near their mean.
-    records: (features, 4 + k), the sums of each feature, changed in place. Columns 0 to 3 are Σ w,
-        c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero values, w the weights of their
-        rows, and c the first of the values. Column 4 + j is the weighted sum of row times target
-        column j.
-    total: total weight of all earlier rows.
+    feature_sums: (features, 4 + k), the sums of each feature, changed in place. Columns 0 to 3 are
+        Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the feature's nonzero values, w the weights of
+        their rows, and c the first of the values. Column 4 + j is the weighted sum of row times
+        target column j.
+    earlier_weight: total weight of all earlier rows.
     """
     k = targets.shape[1]
     last = np.uint64(len(indices) - 1)
     for i in range(len(weights)):
         w = weights[i]
-        total += w
+        earlier_weight += w
         if w > 0.0:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
-                prefetch(records, np.uint64(indices[min(e + AHEAD, last)]), np.uint64(0))
+                prefetch(feature_sums, np.uint64(indices[min(e + AHEAD, last)]), np.uint64(0))
 
                 v = np.float64(values[e])
                 if v != 0.0:
-                    record = records[np.uint64(indices[e])]
-                    _count(record, v, w)
+                    record = feature_sums[np.uint64(indices[e])]
+                    _add_nonzero_value(record, v, w)
                     part = w * v
                     for t in range(k):
                         record[4 + t] += part * targets[i, t]
-    return total
+    return earlier_weight

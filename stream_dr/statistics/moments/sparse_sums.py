@@ -30,17 +30,17 @@ import scipy.sparse as sp
 
 from stream_dr.checks import check_array_shapes, check_finite_arrays, field_error
 from stream_dr.statistics.aligned import aligned_zeros
-from stream_dr.statistics.moments.centred_part import CentredPart, dd_add, pad_to_shape
+from stream_dr.statistics.moments.centred_part import CentredPart, add_to_double_double, pad_to_shape
 from stream_dr.statistics.moments.encoding import Encoded
 from stream_dr.statistics.moments.sparse_kernels import (
     LINE,
-    add_continuous_targets,
-    add_features,
-    add_label_sets,
-    add_one_label,
+    add_sparse_rows,
+    add_sparse_rows_continuous_targets,
+    add_sparse_rows_many_labels,
+    add_sparse_rows_one_label,
 )
 from stream_dr.statistics.moments.target_sums import TargetSums
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.protocol import register_nested_state
 
 WEIGHT, POINT, SUM, SQUARES = range(4)
 """Columns of the array `features` (d, 4) of a SparsePart.
@@ -71,7 +71,7 @@ If at most this share of the weight remains after a subtraction, the weight is s
 """
 
 
-@nested_state
+@register_nested_state
 class SparsePart(NamedTuple):
     """Frozen sums over sparse rows with d features and k target columns.
 
@@ -93,13 +93,19 @@ class SparsePart(NamedTuple):
     cross: np.ndarray
     reference: np.ndarray
 
-    def check(self, width: int, columns: int) -> None:
+    def check(self, n_features: int, n_target_columns: int) -> None:
         """Raise DamagedFile unless the arrays have the given shapes.
 
-        width: number of features.
-        columns: number of target columns.
+        n_features: number of features.
+        n_target_columns: number of target columns.
         """
-        check_array_shapes(self, np.float64, features=(width, HEAD), cross=(width, columns), reference=(columns,))
+        check_array_shapes(
+            self,
+            np.float64,
+            features=(n_features, HEAD),
+            cross=(n_features, n_target_columns),
+            reference=(n_target_columns,),
+        )
         check_finite_arrays(self, "features", "cross", "reference")
         if (self.features[:, WEIGHT] < 0.0).any():
             raise field_error(self, "features", "of negative weight", "of weight 0 or more")
@@ -109,31 +115,37 @@ class SparsePart(NamedTuple):
         """Sums Σ w x (features,) over all rows x with weights w."""
         return self.features[:, WEIGHT] * self.features[:, POINT] + self.features[:, SUM]
 
-    def centred(self, weight: float, target_offset: np.ndarray) -> CentredPart:
+    def centred(self, total_weight: float, target_offset: np.ndarray) -> CentredPart:
         """Return the sums of the same rows in centred form.
 
-        weight: total weight of all rows.
+        total_weight: total weight of all rows.
         target_offset: (k,) mean of the targets minus `reference`.
         """
-        n, point, (offset, _) = self.features[:, WEIGHT], self.features[:, POINT], nonzero_spreads(self.features)
-        share = n / weight if weight > 0.0 else np.zeros_like(n)
-        mean, low = dd_add(share * point, np.zeros_like(n), share * offset)
+        n, point, (offset, _) = (
+            self.features[:, WEIGHT],
+            self.features[:, POINT],
+            nonzero_offsets_and_scatters(self.features),
+        )
+        share = n / total_weight if total_weight > 0.0 else np.zeros_like(n)
+        mean, low = add_to_double_double(share * point, np.zeros_like(n), share * offset)
         cross = np.outer(self.sums, target_offset)
         np.subtract(self.cross, cross, out=cross)
         nonzero = np.where(n > 0.0, np.nan, 0.0)
-        return CentredPart(False, weight, mean, low, self.variances(weight), np.zeros((0, 0)), cross, nonzero)
+        return CentredPart(
+            False, total_weight, mean, low, self.variances(total_weight), np.zeros((0, 0)), cross, nonzero
+        )
 
-    def variances(self, weight: float) -> np.ndarray:
+    def variances(self, total_weight: float) -> np.ndarray:
         """Return the diagonal of the centred scatter matrix.
 
         The result is (features,). The entry of a feature is q + n (N − n) / N · μ². μ is the mean
         of the feature's nonzeros v, and q = Σ w (v − μ)². n is the weight of the rows with these
         nonzeros, and N the weight of all rows. Costs O(features).
 
-        weight: N.
+        total_weight: N.
         """
-        n, (offset, spread) = self.features[:, WEIGHT], nonzero_spreads(self.features)
-        share = n / weight if weight > 0.0 else np.zeros_like(n)
+        n, (offset, spread) = self.features[:, WEIGHT], nonzero_offsets_and_scatters(self.features)
+        share = n / total_weight if total_weight > 0.0 else np.zeros_like(n)
         return spread + n * np.maximum(1.0 - share, 0.0) * (self.features[:, POINT] + offset) ** 2
 
     def scaled(self, factor: float) -> "SparsePart":
@@ -141,21 +153,21 @@ class SparsePart(NamedTuple):
         features = self.features * np.array([factor, 1.0, factor, factor])
         return SparsePart(features, self.cross * factor, self.reference)
 
-    def aligned(self, width: int, columns: np.ndarray, total: int) -> "SparsePart":
+    def aligned(self, n_features: int, new_column_indices: np.ndarray, n_target_columns: int) -> "SparsePart":
         """Return a copy with more features and renumbered target columns.
 
         Sums of new features and columns are zero.
 
-        width: number of features of the result.
-        columns: (k,) new index of each target column.
-        total: number of target columns of the result.
+        n_features: number of features of the result.
+        new_column_indices: (k,) new index of each target column.
+        n_target_columns: number of target columns of the result.
         """
-        cross, reference = np.zeros((width, total)), np.zeros(total)
-        cross[: len(self.cross), columns] = self.cross
-        reference[columns] = self.reference
-        return SparsePart(pad_to_shape(self.features, (width, HEAD)), cross, reference)
+        cross, reference = np.zeros((n_features, n_target_columns)), np.zeros(n_target_columns)
+        cross[: len(self.cross), new_column_indices] = self.cross
+        reference[new_column_indices] = self.reference
+        return SparsePart(pad_to_shape(self.features, (n_features, HEAD)), cross, reference)
 
-    def referred(self, reference: np.ndarray) -> "SparsePart":
+    def with_reference(self, reference: np.ndarray) -> "SparsePart":
         """Return the sums with another `reference`.
 
         The cross sums of rows x and targets y become Σ w x (y − reference)ᵀ.
@@ -175,8 +187,8 @@ class SparsePart(NamedTuple):
 
         sign: 1 to add the rows of other, −1 to remove them.
         """
-        other = other.referred(self.reference)
-        features = join_features(self.features, other.features, sign)
+        other = other.with_reference(self.reference)
+        features = add_or_subtract_features(self.features, other.features, sign)
         cross = self.cross + sign * other.cross
         cross[features[:, WEIGHT] == 0.0] = 0.0
         return SparsePart(features, cross, self.reference)
@@ -188,21 +200,21 @@ class SparseSums:
     `add` adds rows. `freeze` returns the sums as a SparsePart.
     """
 
-    def __init__(self, width: int, reference: np.ndarray) -> None:
+    def __init__(self, n_features: int, reference: np.ndarray) -> None:
         """Create the sums of no rows.
 
         The arrays are large, but the operating system provides memory only for the parts that are
         written to.
 
-        width: number of features.
+        n_features: number of features.
         reference: (k,) point that is subtracted from the targets before cross sums are computed.
         """
-        self.width, self.columns = width, len(reference)
+        self.width, self.columns = n_features, len(reference)
         self.reference = reference.copy()
-        self._records = aligned_zeros(width, _record_length(self.columns))
+        self._records = aligned_zeros(n_features, _values_per_feature(self.columns))
 
     @classmethod
-    def continuing(cls, part: SparsePart) -> Self:
+    def continue_from_part(cls, part: SparsePart) -> Self:
         """Create sums that continue from `part`.
 
         The arrays of `part` are copied.
@@ -225,30 +237,30 @@ class SparseSums:
         """
         self._records[:, [WEIGHT, SUM, SQUARES]] *= factor
         self._records[:, HEAD:] *= factor
-        self._recentre()
+        self._move_points_to_means()
 
-    def grow(self, width: int, columns: int) -> None:
+    def grow(self, n_features: int, n_target_columns: int) -> None:
         """Make room for more features and more target columns.
 
         A full array doubles in size.
 
-        width: number of features.
-        columns: number of target columns.
+        n_features: number of features.
+        n_target_columns: number of target columns.
         """
         rows, record = self._records.shape
-        if width > rows or HEAD + columns > record:
-            rows = rows if width <= rows else max(width, 2 * rows)
+        if n_features > rows or HEAD + n_target_columns > record:
+            rows = rows if n_features <= rows else max(n_features, 2 * rows)
             record = (
                 record
-                if HEAD + columns <= record
-                else max(_record_length(columns), _record_length(2 * (record - HEAD)))
+                if HEAD + n_target_columns <= record
+                else max(_values_per_feature(n_target_columns), _values_per_feature(2 * (record - HEAD)))
             )
             old, self._records = self._records, aligned_zeros(rows, record)
             self._records[: old.shape[0], : old.shape[1]] = old
-        self.reference = pad_to_shape(self.reference, (columns,))
-        self.width, self.columns = width, columns
+        self.reference = pad_to_shape(self.reference, (n_target_columns,))
+        self.width, self.columns = n_features, n_target_columns
 
-    def add(self, X: sp.csr_matrix, weights: np.ndarray, encoded: Encoded | None, total: float) -> float:
+    def add(self, X: sp.csr_matrix, weights: np.ndarray, encoded: Encoded | None, earlier_weight: float) -> float:
         """Add rows and their targets.
 
         Returns the total weight of all rows so far.
@@ -256,42 +268,42 @@ class SparseSums:
         X: (rows, ≤ width).
         weights: (rows,) weights, divided by the same scale factor as the stored sums.
         encoded: targets as numeric columns. None if there are no targets.
-        total: total weight of all earlier rows.
+        earlier_weight: total weight of all earlier rows.
         """
-        rows, sums = (X.indptr, X.indices, X.data, weights), (self._records, total)
+        rows, sums = (X.indptr, X.indices, X.data, weights), (self._records, earlier_weight)
         if encoded is None:
-            return float(add_features(*rows, *sums))
+            return float(add_sparse_rows(*rows, *sums))
         if encoded.values is not None:
-            return float(add_continuous_targets(*rows, encoded.values - self.reference, *sums))
+            return float(add_sparse_rows_continuous_targets(*rows, encoded.values - self.reference, *sums))
         if encoded.indptr is None:
-            return float(add_one_label(*rows, encoded.codes, *sums))
+            return float(add_sparse_rows_one_label(*rows, encoded.codes, *sums))
         scale = weights if encoded.row_values is None else weights * encoded.row_values
-        return float(add_label_sets(*rows, encoded.indptr, encoded.codes, scale, *sums))
+        return float(add_sparse_rows_many_labels(*rows, encoded.indptr, encoded.codes, scale, *sums))
 
-    def set_reference(self, values: np.ndarray, weights: np.ndarray) -> None:
+    def set_reference_to_mean(self, targets: np.ndarray, weights: np.ndarray) -> None:
         """Set `reference` to the mean of continuous targets.
 
         `reference` is the point that is subtracted from targets before cross sums are computed.
         This method must be called before any row of weight above 0 is added.
 
-        values: (rows, k) targets.
+        targets: (rows, k) targets.
         weights: (rows,).
         """
         total = float(weights.sum())
         if total > 0.0:
-            self.reference = weights / total @ values
+            self.reference = weights / total @ targets
 
-    def follow_mean(self, targets: TargetSums) -> None:
+    def move_reference_if_far(self, sums_of_targets: TargetSums) -> None:
         """Move `reference` to the targets' mean if it is far away.
 
         `reference` is the point that is subtracted from continuous targets before cross sums are
         computed. Far means more than eight standard deviations of the targets. Nothing is done for
         labels. Costs O(d k) for d features and k target columns.
 
-        targets: sums of all targets so far.
+        sums_of_targets: sums of all targets so far.
         """
-        values = targets.values
-        if targets.labelled or values.weight == 0.0:
+        values = sums_of_targets.values
+        if sums_of_targets.labelled or values.weight == 0.0:
             return
         offset = values.mean - self.reference
         if np.any(offset**2 * values.weight > FAR**2 * values.variances) and np.any(offset != 0.0):
@@ -300,32 +312,34 @@ class SparseSums:
             self._records[:, HEAD:end] -= np.outer(sums, offset)
             self.reference = values.mean.copy()
 
-    def _recentre(self) -> None:
+    def _move_points_to_means(self) -> None:
         """Move the point c of each feature to its nonzeros' mean.
 
         For the nonzeros v of a feature and their weights w, Σ w (v − c) and Σ w (v − c)² are
         stored. Costs O(features).
         """
         head = self._records[:, :HEAD]
-        offset, spread = nonzero_spreads(head)
-        head[:] = _recentre_features(head[:, WEIGHT], head[:, POINT], offset, spread)
+        offset, spread = nonzero_offsets_and_scatters(head)
+        head[:] = _sums_about_nonzero_means(head[:, WEIGHT], head[:, POINT], offset, spread)
 
 
-def _recentre_features(n: np.ndarray, point: np.ndarray, offset: np.ndarray, spread: np.ndarray) -> np.ndarray:
+def _sums_about_nonzero_means(
+    weights: np.ndarray, points: np.ndarray, offsets: np.ndarray, spreads: np.ndarray
+) -> np.ndarray:
     """Return the sums over each feature's nonzeros, about their mean.
 
     The result is (features, 4). A feature's row has Σ w, c, Σ w (v − c) and Σ w (v − c)². The sums
     are over the nonzeros v of the feature, with weights w. c is the mean of the nonzeros, rounded
     to float64. So Σ w (v − c) is 0 but for this rounding.
 
-    n: (features,) Σ w.
-    point: (features,) point about which the old sums were computed.
-    offset: (features,) mean of the nonzeros minus `point`.
-    spread: (features,) Σ w (v − mean of v)².
+    weights: (features,) Σ w.
+    points: (features,) point about which the old sums were computed.
+    offsets: (features,) mean of the nonzeros minus `points`.
+    spreads: (features,) Σ w (v − mean of v)².
     """
-    mean = point + offset
-    rest = offset - (mean - point)
-    return np.stack((n, mean, n * rest, spread + n * rest**2), axis=1)
+    mean = points + offsets
+    rest = offsets - (mean - points)
+    return np.stack((weights, mean, weights * rest, spreads + weights * rest**2), axis=1)
 
 
 class NonzeroSpreads(NamedTuple):
@@ -343,29 +357,29 @@ class NonzeroSpreads(NamedTuple):
     spread: np.ndarray
 
 
-def nonzero_spreads(features: np.ndarray) -> NonzeroSpreads:
+def nonzero_offsets_and_scatters(feature_sums: np.ndarray) -> NonzeroSpreads:
     """Return the mean and the scatter of each feature's nonzeros.
 
-    features: (features, 4), with the columns Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the
+    feature_sums: (features, 4), with the columns Σ w, c, Σ w (v − c) and Σ w (v − c)². v are the
         nonzeros of a feature, w the weights of their rows, and c a fixed point.
     """
-    n, total = features[:, WEIGHT], features[:, SUM]
+    n, total = feature_sums[:, WEIGHT], feature_sums[:, SUM]
     offset = np.divide(total, n, out=np.zeros_like(n), where=n > 0.0)
-    return NonzeroSpreads(offset, np.maximum(features[:, SQUARES] - total * offset, 0.0))
+    return NonzeroSpreads(offset, np.maximum(feature_sums[:, SQUARES] - total * offset, 0.0))
 
 
-def _record_length(columns: int) -> int:
+def _values_per_feature(n_target_columns: int) -> int:
     """Return the number of float64 values to reserve for one feature.
 
     A feature needs four values and its cross sums. The number of values is rounded up to whole
     cache lines. Without targets, a feature needs four values only, which is half a cache line.
 
-    columns: number of target columns.
+    n_target_columns: number of target columns.
     """
-    return HEAD if columns == 0 else -(-(HEAD + columns) // LINE) * LINE
+    return HEAD if n_target_columns == 0 else -(-(HEAD + n_target_columns) // LINE) * LINE
 
 
-def join_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
+def add_or_subtract_features(first_sums: np.ndarray, second_sums: np.ndarray, sign: float) -> np.ndarray:
     """Add the feature sums of two sets of rows, or subtract them.
 
     Feature sums are (d, 4) for d features. The columns are Σ w, c, Σ w (v − c) and Σ w (v − c)²
@@ -373,25 +387,29 @@ def join_features(a: np.ndarray, b: np.ndarray, sign: float) -> np.ndarray:
     each feature. The sums are joined by the formula of Chan, Golub and LeVeque.
 
     The last column may become negative, by rounding or because the rows of b are not among the
-    rows of a. Negative values are not corrected here, because `nonzero_spreads` reads them as 0.
+    rows of a. Negative values are not corrected here, because `nonzero_offsets_and_scatters` reads
+    them as 0.
 
-    a: sums of the first rows.
-    b: sums of the second rows.
+    first_sums: sums of the first rows.
+    second_sums: sums of the second rows.
     sign: 1 to add the rows of b, −1 to remove them.
     """
     # Join the mean of the nonzeros, and the scatter about the mean.
-    (offset, spread), (other, other_spread) = nonzero_spreads(a), nonzero_spreads(b)
-    n = a[:, WEIGHT] + sign * b[:, WEIGHT]
-    n[n <= NOTHING * a[:, WEIGHT]] = 0.0
-    share = np.divide(b[:, WEIGHT], n, out=np.zeros_like(n), where=n > 0.0)
-    step = (b[:, POINT] - a[:, POINT]) + (other - offset)
+    (offset, spread), (other, other_spread) = (
+        nonzero_offsets_and_scatters(first_sums),
+        nonzero_offsets_and_scatters(second_sums),
+    )
+    n = first_sums[:, WEIGHT] + sign * second_sums[:, WEIGHT]
+    n[n <= NOTHING * first_sums[:, WEIGHT]] = 0.0
+    share = np.divide(second_sums[:, WEIGHT], n, out=np.zeros_like(n), where=n > 0.0)
+    step = (second_sums[:, POINT] - first_sums[:, POINT]) + (other - offset)
     offset = offset + sign * share * step
-    spread = spread + sign * (other_spread + a[:, WEIGHT] * share * step**2)
+    spread = spread + sign * (other_spread + first_sums[:, WEIGHT] * share * step**2)
 
     # Features that have no nonzeros on one side keep the sums of the other side to the last bit.
-    out = _recentre_features(n, a[:, POINT], offset, spread)
+    out = _sums_about_nonzero_means(n, first_sums[:, POINT], offset, spread)
     out[n == 0.0] = 0.0
-    out[b[:, WEIGHT] == 0.0] = a[b[:, WEIGHT] == 0.0]
+    out[second_sums[:, WEIGHT] == 0.0] = first_sums[second_sums[:, WEIGHT] == 0.0]
     if sign > 0.0:
-        out[a[:, WEIGHT] == 0.0] = b[a[:, WEIGHT] == 0.0]
+        out[first_sums[:, WEIGHT] == 0.0] = second_sums[first_sums[:, WEIGHT] == 0.0]
     return out

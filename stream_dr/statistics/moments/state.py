@@ -31,13 +31,13 @@ from stream_dr.checks import (
 )
 from stream_dr.errors import CannotMerge, InvalidParameter, InvalidTargets
 from stream_dr.rows.block import Rows
-from stream_dr.statistics.moments.centred_part import CentredPart, empty_part
+from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part
 from stream_dr.statistics.moments.class_scatter import ClassScatter
 from stream_dr.statistics.moments.encoding import Encoding, Fourier, check_encoding
 from stream_dr.statistics.moments.label_sets import LabelSets
 from stream_dr.statistics.moments.largest import EPS, Largest
 from stream_dr.statistics.moments.sparse_sums import SparsePart
-from stream_dr.statistics.moments.target_sums import TargetPart, empty_targets, joined_targets
+from stream_dr.statistics.moments.target_sums import TargetPart, add_or_subtract_targets, empty_targets
 from stream_dr.statistics.protocol import Absent
 from stream_dr.targets.label_codes import Label
 from stream_dr.targets.targets import KINDS, check_label_type
@@ -208,7 +208,7 @@ class MomentState(NamedTuple):
         return self.targets.label_rows
 
     @property
-    def unlearn_cost(self) -> float:
+    def unlearn_relative_error(self) -> float:
         """Relative error in the sums that unlearning has caused.
 
         The relative error of one sum is EPS · its largest value before any unlearn / its present
@@ -217,7 +217,7 @@ class MomentState(NamedTuple):
         because an unlearn that would cause a larger error raises PrecisionLost. Costs O(d + k) for
         d features and k target columns.
         """
-        return self.largest.relative_error(sum_sizes(self))
+        return self.largest.relative_error(present_sum_values(self))
 
     def merge(self, other: "MomentState") -> "MomentState":
         """Return the state of the rows of `self` and `other` together.
@@ -253,19 +253,19 @@ class MomentState(NamedTuple):
             EPS * s * float(self.largest.features.sum()),
         )
 
-    def cross_by_label_set(self, columns: Rows) -> np.ndarray:
-        """Return the centred sums of label sets times `columns`.
+    def cross_by_label_set(self, set_factors: Rows) -> np.ndarray:
+        """Return the centred sums of label sets times `set_factors`.
 
         The result is (features, m). A label set is a distinct combination of labels. The centred
         sum (features,) of a label set is Σ w (x − x̄) over the rows x with this label set. w is
         the weight of a row, and x̄ is the mean of all rows. The estimator HSL computes its
         right-hand side XH with this method [mathematics §3].
 
-        columns: (sets, m), dense or CSR.
+        set_factors: (sets, m), dense or CSR.
         """
         assert isinstance(self.label_sets, LabelSets)
         part = centred_features(self)
-        return self.scale * self.label_sets.cross(columns, part.mean, part.low)
+        return self.scale * self.label_sets.cross(set_factors, part.mean, part.low)
 
 
 def empty_state(
@@ -298,10 +298,10 @@ def centred_features(state: MomentState) -> CentredPart:
         if not state.targets.labelled:
             offset = offset + state.targets.values.low
         return part.centred(state.weight, offset)
-    return empty_part(0, state.columns, exact=False) if isinstance(part, Absent) else part
+    return empty_centred_part(0, state.columns, whole_scatter=False) if isinstance(part, Absent) else part
 
 
-def sum_sizes(state: MomentState) -> Largest:
+def present_sum_values(state: MomentState) -> Largest:
     """Return the present value of each sum of the state.
 
     The sums are the total weight, the scatter of each feature, and the weight or scatter of each
@@ -315,23 +315,25 @@ def sum_sizes(state: MomentState) -> Largest:
     return Largest(state.weight, variances, targets.label_weights if targets.labelled else targets.values.variances)
 
 
-def moment_bytes(encoding: Encoding, features: int, targets: int, exact: bool, class_scatter: bool = False) -> int:
+def moment_bytes(
+    encoding: Encoding, n_features: int, n_target_columns: int, whole_scatter: bool, class_scatter: bool = False
+) -> int:
     """Return the largest memory of a MomentState in bytes.
 
     The number of bytes is 8·(d·(k + 5) + k² + 4·k) for d features and k target columns. A whole
     scatter matrix needs 8·d² more, and scatter matrices of classes 8·k·(d² + 2·d + 1) more. Sums
     per label set are not included, because their number depends on the rows.
 
-    features: number of features.
-    targets: number of labels, or of entries of a continuous target.
-    exact: True if the whole scatter matrix is stored.
+    n_features: number of features.
+    n_target_columns: number of labels, or of entries of a continuous target.
+    whole_scatter: True if the whole scatter matrix is stored.
     class_scatter: True if a scatter matrix is stored for each class.
     """
-    d, k = features, 0 if encoding == "none" else targets
+    d, k = n_features, 0 if encoding == "none" else n_target_columns
     if isinstance(encoding, Fourier):
         k = max(k, encoding.size)
-    numbers = d * (k + 5) + k * k + 4 * k + (d * d if exact else 0)
-    return 8 * (numbers + (k * (d * d + 2 * d + 1) if class_scatter and exact else 0))
+    numbers = d * (k + 5) + k * k + 4 * k + (d * d if whole_scatter else 0)
+    return 8 * (numbers + (k * (d * d + 2 * d + 1) if class_scatter and whole_scatter else 0))
 
 
 class StoredParts(NamedTuple):
@@ -349,36 +351,36 @@ class StoredParts(NamedTuple):
     class_scatter: bool
 
 
-def stored_parts(state: MomentState) -> StoredParts:
+def stored_optional_sums(state: MomentState) -> StoredParts:
     """Return which optional sums a state stores."""
     return StoredParts(not isinstance(state.label_sets, Absent), not isinstance(state.class_scatter, Absent))
 
 
-def check_stored_parts(state: MomentState, encoding: Encoding, label_sets: bool, class_scatter: bool) -> None:
+def check_stored_optional_sums(state: MomentState, encoding: Encoding, label_sets: bool, class_scatter: bool) -> None:
     """Raise InvalidParameter unless the state stores what an estimator needs.
 
     encoding: encoding that the targets must have.
     label_sets: True if the estimator needs sums for each distinct set of labels.
     class_scatter: True if the estimator needs a scatter matrix for each class.
     """
-    if state.encoding != encoding or stored_parts(state) != (label_sets, class_scatter):
+    if state.encoding != encoding or stored_optional_sums(state) != (label_sets, class_scatter):
         raise InvalidParameter(
             "what was learned does not hold what these parameters need: they were changed after the first row. "
             "Call fit with the rows again, or set the parameters back."
         )
 
 
-def check_spec(a: MomentState, b: MomentState) -> None:
+def check_same_parameters(first_state: MomentState, second_state: MomentState) -> None:
     """Raise CannotMerge unless two states were learned with the same parameters.
 
     The parameters are the encoding, the decay, the scatter, and which optional sums are stored.
     The scatter "auto" counts as equal to every other scatter.
     """
     for name in ("encoding", "decay", "scatter"):
-        mine, theirs = getattr(a, name), getattr(b, name)
+        mine, theirs = getattr(first_state, name), getattr(second_state, name)
         if mine != theirs and not (name == "scatter" and "auto" in (mine, theirs)):
             raise CannotMerge(f"states of {name} {mine!r} and {theirs!r} do not fit: learn both with the same {name}.")
-    if stored_parts(a) != stored_parts(b):
+    if stored_optional_sums(first_state) != stored_optional_sums(second_state):
         raise CannotMerge("only one of the states keeps class scatter or label sets: learn both the same way.")
 
 
@@ -387,7 +389,7 @@ def merge_states(older: MomentState, newer: MomentState) -> MomentState:
 
     Under decay, the rows of `newer` must have come after the rows of `older`. Raises CannotMerge.
     """
-    check_spec(older, newer)
+    check_same_parameters(older, newer)
 
     # If one state has no rows, the result is the other state.
     skipped = older.rows_skipped + newer.rows_skipped
@@ -397,8 +399,8 @@ def merge_states(older: MomentState, newer: MomentState) -> MomentState:
         return one._replace(rows_skipped=skipped, scatter=scatter)
 
     # Give the sums of `older` the scale of `newer`, and the decay caused by the rows of `newer`.
-    _check_shapes(older, newer)
-    a, b = brought_together(scale_state(older, older.scale * older.decay**newer.clock / newer.scale), newer)
+    _check_same_features_and_targets(older, newer)
+    a, b = align_states_together(scale_state(older, older.scale * older.decay**newer.clock / newer.scale), newer)
     return a._replace(
         rows=a.rows + b.rows,
         rows_skipped=skipped,
@@ -407,11 +409,11 @@ def merge_states(older: MomentState, newer: MomentState) -> MomentState:
         scale=newer.scale,
         weight=a.weight + b.weight,
         largest=a.largest.join(b.largest),
-        **joined_sums(a, b, 1.0)._asdict(),
+        **add_or_subtract_sums(a, b, 1.0)._asdict(),
     )
 
 
-def brought_together(*states: MomentState) -> tuple[MomentState, ...]:
+def align_states_together(*states: MomentState) -> tuple[MomentState, ...]:
     """Return the states with equal features, labels and form of sums.
 
     The labels of the results are the labels of the first state, then the new labels of the second
@@ -436,26 +438,32 @@ def brought_together(*states: MomentState) -> tuple[MomentState, ...]:
 
 
 def align_state(
-    state: MomentState, width: int, labels: tuple[Label, ...], columns: np.ndarray, total: int
+    state: MomentState,
+    n_features: int,
+    new_labels: tuple[Label, ...],
+    new_column_indices: np.ndarray,
+    n_target_columns: int,
 ) -> MomentState:
     """Return the state with more features and renumbered target columns.
 
-    width: number of features of the result.
-    labels: labels of the result.
-    columns: (k,) new index of each target column.
-    total: number of target columns of the result.
+    n_features: number of features of the result.
+    new_labels: labels of the result.
+    new_column_indices: (k,) new index of each target column.
+    n_target_columns: number of target columns of the result.
     """
-    if width == state.n_features and np.array_equal(columns, np.arange(total)):
-        return state._replace(labels=labels)
+    if n_features == state.n_features and np.array_equal(new_column_indices, np.arange(n_target_columns)):
+        return state._replace(labels=new_labels)
     part, classes, sets = state.features, state.class_scatter, state.label_sets
     return state._replace(
-        n_features=width,
-        labels=labels,
-        features=part if isinstance(part, Absent) else part.aligned(width, columns, total),
-        targets=state.targets.aligned(columns, total, state.target_kind == "multilabel"),
-        class_scatter=classes.aligned(width, columns, total) if isinstance(classes, ClassScatter) else classes,
-        label_sets=sets.recoded(columns) if isinstance(sets, LabelSets) else sets,
-        largest=state.largest.aligned(columns, total),
+        n_features=n_features,
+        labels=new_labels,
+        features=part if isinstance(part, Absent) else part.aligned(n_features, new_column_indices, n_target_columns),
+        targets=state.targets.aligned(new_column_indices, n_target_columns, state.target_kind == "multilabel"),
+        class_scatter=classes.aligned(n_features, new_column_indices, n_target_columns)
+        if isinstance(classes, ClassScatter)
+        else classes,
+        label_sets=sets.with_renumbered_labels(new_column_indices) if isinstance(sets, LabelSets) else sets,
+        largest=state.largest.aligned(new_column_indices, n_target_columns),
     )
 
 
@@ -484,45 +492,51 @@ class JoinedSums(NamedTuple):
     label_sets: LabelSets | Absent
 
 
-def joined_sums(a: MomentState, b: MomentState, sign: float) -> JoinedSums:
+def add_or_subtract_sums(first_state: MomentState, second_state: MomentState, sign: float) -> JoinedSums:
     """Add the sums of two states, or subtract them.
 
-    a, b: states with the same features, labels and form (see brought_together).
+    first_state, second_state: states with the same features, labels and form (see
+        align_states_together).
     sign: 1 to add the rows of b, −1 to remove them from the rows of a.
     """
     # Sums of all rows.
-    targets = joined_targets(a.targets, b.targets, sign)
-    if isinstance(a.features, SparsePart) and isinstance(b.features, SparsePart):
-        features: CentredPart | SparsePart = a.features.join(b.features, sign)
+    targets = add_or_subtract_targets(first_state.targets, second_state.targets, sign)
+    if isinstance(first_state.features, SparsePart) and isinstance(second_state.features, SparsePart):
+        features: CentredPart | SparsePart = first_state.features.join(second_state.features, sign)
     else:
-        step = b.targets.mean_minus(a.targets, b.weight, a.weight)
-        features = centred_features(a).join(centred_features(b), step, sign)
+        step = second_state.targets.mean_difference(first_state.targets, second_state.weight, first_state.weight)
+        features = centred_features(first_state).join(centred_features(second_state), step, sign)
 
     # Sums of each class, and of each label set.
-    classes, sets = a.class_scatter, a.label_sets
-    if isinstance(classes, ClassScatter) and isinstance(b.class_scatter, ClassScatter):
-        classes = classes.join(b.class_scatter, sign, targets.label_weights > 0.0)
-    if isinstance(sets, LabelSets) and isinstance(b.label_sets, LabelSets):
-        sets = sets.join(b.label_sets, a.n_features, sign)
+    classes, sets = first_state.class_scatter, first_state.label_sets
+    if isinstance(classes, ClassScatter) and isinstance(second_state.class_scatter, ClassScatter):
+        classes = classes.join(second_state.class_scatter, sign, targets.label_weights > 0.0)
+    if isinstance(sets, LabelSets) and isinstance(second_state.label_sets, LabelSets):
+        sets = sets.join(second_state.label_sets, first_state.n_features, sign)
     return JoinedSums(features, targets, classes, sets)
 
 
-def _check_shapes(a: MomentState, b: MomentState) -> None:
+def _check_same_features_and_targets(first_state: MomentState, second_state: MomentState) -> None:
     """Raise CannotMerge unless rows and targets of two states fit together.
 
     Checks the number of features, the kind of targets, the number of target columns and the type
     of the labels.
     """
-    fixed = {s.n_features for s in (a, b) if s.dense}
-    if len(fixed) > 1 or (fixed and max(a.n_features, b.n_features) not in fixed):
+    fixed = {s.n_features for s in (first_state, second_state) if s.dense}
+    if len(fixed) > 1 or (fixed and max(first_state.n_features, second_state.n_features) not in fixed):
         raise CannotMerge(
-            f"states of {a.n_features} and {b.n_features} features cannot be merged: dense rows fix the width."
+            f"states of {first_state.n_features} and {second_state.n_features} features cannot be merged: "
+            "dense rows fix the width."
         )
-    if a.target_kind != b.target_kind:
-        raise CannotMerge(f"states of {a.target_kind} and {b.target_kind} targets cannot be merged.")
-    if a.target_width != b.target_width:
-        raise CannotMerge(f"states of {a.target_width} and {b.target_width} target columns cannot be merged.")
+    if first_state.target_kind != second_state.target_kind:
+        raise CannotMerge(
+            f"states of {first_state.target_kind} and {second_state.target_kind} targets cannot be merged."
+        )
+    if first_state.target_width != second_state.target_width:
+        raise CannotMerge(
+            f"states of {first_state.target_width} and {second_state.target_width} target columns cannot be merged."
+        )
     try:
-        check_label_type(a.labels, b.labels)
+        check_label_type(first_state.labels, second_state.labels)
     except InvalidTargets as e:
         raise CannotMerge(f"states cannot be merged: {e}") from e

@@ -6,14 +6,14 @@ from stream_dr.compiled import compiled
 
 
 @compiled()
-def add_target_sets(
+def add_multilabel_targets(
     indptr: np.ndarray,
     codes: np.ndarray,
     weights: np.ndarray,
-    values: np.ndarray,
+    label_values: np.ndarray,
     label_weights: np.ndarray,
     label_rows: np.ndarray,
-    total: np.ndarray,
+    label_sums: np.ndarray,
     gram: np.ndarray,
 ) -> None:
     """Add rows with several labels to the sums of the labels.
@@ -27,16 +27,16 @@ def add_target_sets(
 
     indptr: (rows + 1,).
     codes: (labels of all rows,).
-    weights, values: (rows,).
-    label_weights, label_rows, total: (k,) for k labels, changed in place.
+    weights, label_values: (rows,).
+    label_weights, label_rows, label_sums: (k,) for k labels, changed in place.
     gram: (k, k), changed in place.
     """
     for i in range(len(weights)):
-        w, y = weights[i], values[i]
+        w, y = weights[i], label_values[i]
         for s in range(indptr[i], indptr[i + 1]):
             a = codes[s]
             label_weights[a] += w
             label_rows[a] += w > 0.0
-            total[a] += w * y
+            label_sums[a] += w * y
             for t in range(indptr[i], indptr[i + 1]):
                 gram[a, codes[t]] += w * y * y

@@ -17,14 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.checks import MOST_ROWS, check_array_shapes, check_finite_arrays, check_within
-from stream_dr.statistics.moments.centred_part import CentredPart, empty_part, pad_to_shape
+from stream_dr.statistics.moments.centred_part import CentredPart, empty_centred_part, pad_to_shape
 from stream_dr.statistics.moments.centred_sums import CentredSums
 from stream_dr.statistics.moments.encoding import Encoded
-from stream_dr.statistics.moments.target_kernels import add_target_sets
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.moments.target_kernels import add_multilabel_targets
+from stream_dr.statistics.protocol import register_nested_state
 
 
-@nested_state
+@register_nested_state
 class TargetPart(NamedTuple):
     """Frozen sums of targets y (k,) over rows with weights w.
 
@@ -52,45 +52,45 @@ class TargetPart(NamedTuple):
     gram: np.ndarray
     values: CentredPart
 
-    def check(self, kind: str | None, columns: int) -> None:
+    def check(self, kind: str | None, n_target_columns: int) -> None:
         """Raise DamagedFile unless the arrays have the given shapes.
 
         kind: kind of targets ("class", "multilabel" or "continuous"), or None without targets.
-        columns: number of target columns.
+        n_target_columns: number of target columns.
         """
-        labels, values = (0, columns) if kind == "continuous" else (columns, 0)
+        labels, values = (0, n_target_columns) if kind == "continuous" else (n_target_columns, 0)
         gram = (labels, labels) if kind == "multilabel" else (0, 0)
         check_array_shapes(self, np.float64, label_weights=(labels,), total=(labels,), gram=gram)
         check_array_shapes(self, np.int64, label_rows=(labels,))
         check_finite_arrays(self, "label_weights", "total", "gram")
         check_within(self, 0, MOST_ROWS, "label_rows")
-        self.values.check(values, 0, exact=True)
+        self.values.check(values, 0, whole_scatter=True)
 
     @property
     def labelled(self) -> bool:
         """True if targets are labels, False if they are continuous."""
         return len(self.values.mean) == 0
 
-    def mean(self, weight: float) -> np.ndarray:
+    def mean(self, total_weight: float) -> np.ndarray:
         """Return the mean (k,) of the targets.
 
-        weight: total weight of all rows, divided by the same scale factor as the sums.
+        total_weight: total weight of all rows, divided by the same scale factor as the sums.
         """
         if not self.labelled:
             return self.values.mean
-        return self.total / weight if weight > 0.0 else np.zeros_like(self.total)
+        return self.total / total_weight if total_weight > 0.0 else np.zeros_like(self.total)
 
-    def scatter(self, weight: float) -> np.ndarray:
+    def scatter(self, total_weight: float) -> np.ndarray:
         """Return the centred scatter matrix (k, k) of the targets.
 
         The matrix is Σ w (y − ȳ)(y − ȳ)ᵀ for targets y of weight w and their mean ȳ.
 
-        weight: total weight of all rows, divided by the same scale factor as the sums.
+        total_weight: total weight of all rows, divided by the same scale factor as the sums.
         """
         if not self.labelled:
             return self.values.scatter
         gram = self.gram if len(self.gram) else np.diag(self.total)
-        return gram - np.outer(self.total, self.mean(weight))
+        return gram - np.outer(self.total, self.mean(total_weight))
 
     def scaled(self, factor: float) -> "TargetPart":
         """Return a copy with every weighted sum multiplied by factor.
@@ -100,47 +100,51 @@ class TargetPart(NamedTuple):
         sums = (self.total * factor, self.gram * factor, self.values.scaled(factor))
         return TargetPart(self.label_weights * factor, self.label_rows, *sums)
 
-    def aligned(self, columns: np.ndarray, total: int, several: bool) -> "TargetPart":
+    def aligned(self, new_label_indices: np.ndarray, n_labels: int, many_labels_per_row: bool) -> "TargetPart":
         """Return a copy with more labels and renumbered labels.
 
         Sums of continuous targets are returned unchanged.
 
-        columns: (k,) new index of each label.
-        total: number of labels of the result.
-        several: True if a row may have more than one label.
+        new_label_indices: (k,) new index of each label.
+        n_labels: number of labels of the result.
+        many_labels_per_row: True if a row may have more than one label.
         """
         if not self.labelled:
             return self
-        weights, rows, sums = np.zeros(total), np.zeros(total, dtype=np.int64), np.zeros(total)
-        weights[columns], rows[columns], sums[columns] = self.label_weights, self.label_rows, self.total
-        gram = np.zeros((total, total) if several else (0, 0))
-        if several:
-            gram[np.ix_(columns, columns)] = self.gram
+        weights, rows, sums = np.zeros(n_labels), np.zeros(n_labels, dtype=np.int64), np.zeros(n_labels)
+        weights[new_label_indices], rows[new_label_indices], sums[new_label_indices] = (
+            self.label_weights,
+            self.label_rows,
+            self.total,
+        )
+        gram = np.zeros((n_labels, n_labels) if many_labels_per_row else (0, 0))
+        if many_labels_per_row:
+            gram[np.ix_(new_label_indices, new_label_indices)] = self.gram
         return TargetPart(weights, rows, sums, gram, self.values)
 
-    def mean_minus(self, other: "TargetPart", weight: float, other_weight: float) -> np.ndarray:
+    def mean_difference(self, other: "TargetPart", total_weight: float, other_total_weight: float) -> np.ndarray:
         """Return the mean of these targets minus the mean of other's.
 
         The result is (k,) for k target columns.
 
-        weight: total weight of the rows of `self`.
-        other_weight: total weight of the rows of `other`.
+        total_weight: total weight of the rows of `self`.
+        other_total_weight: total weight of the rows of `other`.
         """
         if self.labelled:
-            return self.mean(weight) - other.mean(other_weight)
+            return self.mean(total_weight) - other.mean(other_total_weight)
         return (self.values.mean - other.values.mean) + (self.values.low - other.values.low)
 
 
-def empty_targets(kind: str | None, columns: int) -> TargetPart:
+def empty_targets(kind: str | None, n_target_columns: int) -> TargetPart:
     """Return the target sums of no rows.
 
     kind: kind of targets ("class", "multilabel" or "continuous"), or None without targets.
-    columns: number of target columns.
+    n_target_columns: number of target columns.
     """
     continuous = kind == "continuous"
-    k = 0 if continuous else columns
+    k = 0 if continuous else n_target_columns
     gram = k if kind == "multilabel" else 0
-    values = empty_part(columns if continuous else 0, 0, exact=True)
+    values = empty_centred_part(n_target_columns if continuous else 0, 0, whole_scatter=True)
     return TargetPart(np.zeros(k), np.zeros(k, dtype=np.int64), np.zeros(k), np.zeros((gram, gram)), values)
 
 
@@ -162,14 +166,14 @@ class TargetSums:
         weights, rows, total, gram = (a.copy() for a in (self.label_weights, self.label_rows, self.total, self.gram))
         return TargetPart(weights, rows, total, gram, self.values.freeze())
 
-    def mean(self, weight: float) -> np.ndarray:
+    def mean(self, total_weight: float) -> np.ndarray:
         """Return the mean (k,) of the targets.
 
-        weight: total weight of all rows, divided by the same scale factor as the sums.
+        total_weight: total weight of all rows, divided by the same scale factor as the sums.
         """
         if not self.labelled:
             return self.values.mean
-        return self.total / weight if weight > 0.0 else np.zeros_like(self.total)
+        return self.total / total_weight if total_weight > 0.0 else np.zeros_like(self.total)
 
     def rescale(self, factor: float) -> None:
         """Multiply every weighted sum by factor.
@@ -180,18 +184,18 @@ class TargetSums:
             sums *= factor
         self.values.rescale(factor)
 
-    def grow(self, columns: int, several: bool) -> None:
+    def grow(self, n_labels: int, many_labels_per_row: bool) -> None:
         """Make room for more labels.
 
-        columns: number of labels.
-        several: True if a row may have more than one label.
+        n_labels: number of labels.
+        many_labels_per_row: True if a row may have more than one label.
         """
-        if self.total.size < columns:
-            self.label_weights = pad_to_shape(self.label_weights, (columns,))
-            self.total = pad_to_shape(self.total, (columns,))
-            self.label_rows = pad_to_shape(self.label_rows, (columns,))
-        if several:
-            self.gram = pad_to_shape(self.gram, (columns, columns))
+        if self.total.size < n_labels:
+            self.label_weights = pad_to_shape(self.label_weights, (n_labels,))
+            self.total = pad_to_shape(self.total, (n_labels,))
+            self.label_rows = pad_to_shape(self.label_rows, (n_labels,))
+        if many_labels_per_row:
+            self.gram = pad_to_shape(self.gram, (n_labels, n_labels))
 
     def add(self, encoded: Encoded, weights: np.ndarray) -> np.ndarray | None:
         """Add the targets of rows.
@@ -223,11 +227,11 @@ class TargetSums:
         assert encoded.indptr is not None
         values = np.ones(len(weights)) if encoded.row_values is None else encoded.row_values
         sums = (self.label_weights, self.label_rows, self.total, self.gram)
-        add_target_sets(encoded.indptr, encoded.codes, weights, values, *sums)
+        add_multilabel_targets(encoded.indptr, encoded.codes, weights, values, *sums)
         return None
 
 
-def joined_targets(a: TargetPart, b: TargetPart, sign: float = 1.0) -> TargetPart:
+def add_or_subtract_targets(a: TargetPart, b: TargetPart, sign: float = 1.0) -> TargetPart:
     """Add the target sums of two sets of rows, or subtract them.
 
     Returns the sums of the resulting rows. A label without remaining rows gets sums of exactly 0.

@@ -11,8 +11,8 @@ rows. The relative error of a feature is eps · scatter before / scatter after. 
 2e-15 if a tenth of the rows is removed, and 2e-12 if 99.8 % are removed.
 
 The state stores the largest value of each sum (`Largest`). From these values follows the error
-that removals have caused (`unlearn_cost`). A removal that would raise the error above 1e-6 raises
-PrecisionLost.
+that removals have caused (`unlearn_relative_error`). A removal that would raise the error above
+1e-6 raises PrecisionLost.
 
 The sums of a class, a feature or a state without remaining rows are set to exact zeros. A feature
 that has the same nonzero value in all remaining rows also has a small scatter. Such a feature
@@ -34,13 +34,13 @@ from stream_dr.statistics.moments.sparse_sums import POINT, SQUARES, WEIGHT, Spa
 from stream_dr.statistics.moments.state import (
     JoinedSums,
     MomentState,
-    brought_together,
+    add_or_subtract_sums,
+    align_states_together,
     centred_features,
     empty_state,
-    joined_sums,
+    present_sum_values,
     scale_state,
-    stored_parts,
-    sum_sizes,
+    stored_optional_sums,
 )
 
 TOLERANCE = 1e-9
@@ -53,60 +53,62 @@ ROUNDING = 1e-12
 """Possible rounding error of a weight, as a share of the largest weight."""
 
 
-def subtract_state(whole: MomentState, part: MomentState) -> MomentState:
-    """Return the state `whole` without the rows of `part`.
+def subtract_state(state_of_all: MomentState, state_to_remove: MomentState) -> MomentState:
+    """Return the state `state_of_all` without the rows of `state_to_remove`.
 
-    Raises CannotUnlearn if `part` has more rows, weight, scatter, labels, label sets or features
-    than `whole`. Raises PrecisionLost if too few digits of the remaining sums would be right.
+    Raises CannotUnlearn if `state_to_remove` has more rows, weight, scatter, labels, label sets or
+    features than `state_of_all`. Raises PrecisionLost if too few digits of the remaining sums
+    would be right.
 
-    part: state of rows that `whole` has learned. The rows have the weights that they now have in
-        `whole`. The decay of `part` is 1.
+    state_to_remove: state of rows that `state_of_all` has learned. The rows have the weights that
+        they now have in `state_of_all`. The decay of `state_to_remove` is 1.
     """
     # Check the numbers of rows.
-    skipped = remaining_rows(whole.rows_skipped, part.rows_skipped, "rows without target")
-    if part.rows == 0:
-        return whole._replace(rows_skipped=skipped)
-    rows = remaining_rows(whole.rows, part.rows, "rows")
+    skipped = subtract_row_count(state_of_all.rows_skipped, state_to_remove.rows_skipped, "rows without target")
+    if state_to_remove.rows == 0:
+        return state_of_all._replace(rows_skipped=skipped)
+    rows = subtract_row_count(state_of_all.rows, state_to_remove.rows, "rows")
 
     # Give the two states the same labels, features and scale.
-    _check_contained(whole, part)
-    a, b = brought_together(whole, scale_state(part, 1.0 / whole.scale))
+    _check_same_target_kind(state_of_all, state_to_remove)
+    a, b = align_states_together(state_of_all, scale_state(state_to_remove, 1.0 / state_of_all.scale))
 
     # Check the weights. The largest values show how large rounding errors can be.
-    largest = a.largest.join(_varying_sizes(a))
+    largest = a.largest.join(_sum_values_without_constants(a))
     noise = ROUNDING * largest.weight
-    _check_weight(a.weight, b.weight, noise, "weight")
-    _check_removable(a, b, noise)
+    _check_removable_weight(a.weight, b.weight, noise, "weight")
+    _check_rows_are_contained(a, b, noise)
 
     if rows == 0:
-        return empty_state(whole.encoding, whole.scatter, whole.decay, *stored_parts(whole))._replace(
-            rows_skipped=skipped
-        )
+        return empty_state(
+            state_of_all.encoding, state_of_all.scatter, state_of_all.decay, *stored_optional_sums(state_of_all)
+        )._replace(rows_skipped=skipped)
 
     # Subtract the sums, and check that enough of their digits are right.
-    sums = joined_sums(a, b, -1.0)
-    _check_scatter(sums, largest, _constant_scatter(a))
-    out = a._replace(rows=rows, rows_skipped=skipped, weight=a.weight - b.weight, **_exact_zeros(sums)._asdict())
-    out = out._replace(largest=_largest_still_there(largest, out))
-    if not out.unlearn_cost <= MOST_LOST:
+    sums = add_or_subtract_sums(a, b, -1.0)
+    _check_scatter_not_negative(sums, largest, _constant_scatter_bound(a))
+    out = a._replace(rows=rows, rows_skipped=skipped, weight=a.weight - b.weight, **_with_exact_zeros(sums)._asdict())
+    out = out._replace(largest=_largest_without_empty_sums(largest, out))
+    if not out.unlearn_relative_error <= MOST_LOST:
         raise PrecisionLost(
             f"the {rows} rows that would remain are too small beside those taken out, or too alike, in weight, a column or "
-            f"a target: they would be known to {out.unlearn_cost:.0e} relative only. Nothing was changed. Learn them anew, "
+            f"a target: they would be known to {out.unlearn_relative_error:.0e} relative only. Nothing was "
+            "changed. Learn them anew, "
             "from the start, without the rows that are to go."
         )
     return out
 
 
-def _varying_sizes(state: MomentState) -> Largest:
+def _sum_values_without_constants(state: MomentState) -> Largest:
     """Return the present value of each sum of the state.
 
     If a feature is constant up to rounding errors, its scatter counts as 0.
     """
-    now = sum_sizes(state)
-    return now._replace(features=np.where(now.features > _constant_scatter(state), now.features, 0.0))
+    now = present_sum_values(state)
+    return now._replace(features=np.where(now.features > _constant_scatter_bound(state), now.features, 0.0))
 
 
-def _constant_scatter(state: MomentState) -> np.ndarray:
+def _constant_scatter_bound(state: MomentState) -> np.ndarray:
     """Return the largest scatter that a constant feature can have.
 
     The result is (features,), a bound for each feature. A feature with the same value in all rows
@@ -119,7 +121,7 @@ def _constant_scatter(state: MomentState) -> np.ndarray:
     return np.asarray((8 * EPS) ** 2 * state.weight * centred_features(state).mean ** 2)
 
 
-def _largest_still_there(largest: Largest, state: MomentState) -> Largest:
+def _largest_without_empty_sums(largest: Largest, state: MomentState) -> Largest:
     """Return the largest values, with 0 for sums that are now empty.
 
     A sum of a feature or target is empty if no remaining row contributes to the sum.
@@ -139,34 +141,35 @@ def _largest_still_there(largest: Largest, state: MomentState) -> Largest:
     return largest._replace(features=features, targets=targets)
 
 
-def _exact_zeros(sums: JoinedSums) -> JoinedSums:
+def _with_exact_zeros(remaining_sums: JoinedSums) -> JoinedSums:
     """Return the sums without negative variances, and with exact zeros.
 
     The sums of two things become exactly 0: of labels without remaining rows, and of features that
     are 0 in all remaining rows.
     """
-    features, targets = sums.features, sums.targets
+    features, targets = remaining_sums.features, remaining_sums.targets
     if isinstance(features, CentredPart):
-        features = features.clamped()
+        features = features.without_negative_variances()
     if targets.labelled:
         features.cross[:, targets.label_weights <= 0.0] = 0.0
-    targets = targets._replace(values=targets.values.clamped())
-    return sums._replace(features=features, targets=targets)
+    targets = targets._replace(values=targets.values.without_negative_variances())
+    return remaining_sums._replace(features=features, targets=targets)
 
 
-def _check_scatter(sums: JoinedSums, largest: Largest, rounding: np.ndarray) -> None:
+def _check_scatter_not_negative(remaining_sums: JoinedSums, largest: Largest, rounding_bound: np.ndarray) -> None:
     """Raise CannotUnlearn if a feature's scatter is negative.
 
     A scatter that is negative only by rounding errors causes no error. A more negative scatter
     shows that some of the removed rows had never been learned.
 
-    sums: the remaining sums.
+    remaining_sums: the remaining sums.
     largest: largest value of each sum so far.
-    rounding: (features,) largest scatter that rounding errors can cause for a constant feature.
+    rounding_bound: (features,) largest scatter that rounding errors can cause for a constant
+        feature.
     """
-    features, values = sums.features, sums.targets.values
+    features, values = remaining_sums.features, remaining_sums.targets.values
     scatter = features.features[:, SQUARES] if isinstance(features, SparsePart) else features.variances
-    least = -TOLERANCE * largest.features - rounding
+    least = -TOLERANCE * largest.features - rounding_bound
     target_least = (
         -TOLERANCE * largest.targets[: len(values.variances)] - (8 * EPS) ** 2 * values.weight * values.mean**2
     )
@@ -177,62 +180,74 @@ def _check_scatter(sums: JoinedSums, largest: Largest, rounding: np.ndarray) -> 
             )
 
 
-def _check_contained(whole: MomentState, part: MomentState) -> None:
-    if part.target_kind != whole.target_kind:
-        raise CannotUnlearn(f"{part.target_kind} targets cannot be unlearned; {whole.target_kind} ones were learned.")
+def _check_same_target_kind(state_of_all: MomentState, state_to_remove: MomentState) -> None:
+    if state_to_remove.target_kind != state_of_all.target_kind:
+        raise CannotUnlearn(
+            f"{state_to_remove.target_kind} targets cannot be unlearned; {state_of_all.target_kind} ones were learned."
+        )
 
 
-def _check_removable(a: MomentState, b: MomentState, noise: float) -> None:
+def _check_rows_are_contained(state_of_all: MomentState, state_to_remove: MomentState, rounding_error: float) -> None:
     """Raise CannotUnlearn if b has more rows or weight than a.
 
     The rows or weights are compared for each feature of sparse rows, each label and each label
     set.
 
-    a: state from which the rows of b are to be removed.
-    b: state with the same features and labels as a.
-    noise: rounding error that weights may have.
+    state_of_all: state from which the rows of b are to be removed.
+    state_to_remove: state with the same features and labels as a.
+    rounding_error: rounding error that weights may have.
     """
     # Compare the weight of each feature of sparse rows.
-    f, g = a.features, b.features
+    f, g = state_of_all.features, state_to_remove.features
     if isinstance(f, SparsePart) and isinstance(g, SparsePart):
         had, removed = f.features[:, WEIGHT], g.features[:, WEIGHT]
-        for j in np.flatnonzero(removed > had * (1.0 + TOLERANCE) + noise)[:1]:
-            _check_weight(had[j], removed[j], noise, f"weight of rows with feature {j}")
+        for j in np.flatnonzero(removed > had * (1.0 + TOLERANCE) + rounding_error)[:1]:
+            _check_removable_weight(had[j], removed[j], rounding_error, f"weight of rows with feature {j}")
 
     # Compare the rows and the weight of each label.
-    old, gone = a.targets, b.targets
+    old, gone = state_of_all.targets, state_to_remove.targets
     for j in np.flatnonzero(gone.label_rows > 0) if old.labelled else ():
-        remaining_rows(int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with label {a.labels[j]!r}")
-        _check_weight(old.label_weights[j], gone.label_weights[j], noise, f"weight of label {a.labels[j]!r}")
+        subtract_row_count(
+            int(old.label_rows[j]), int(gone.label_rows[j]), f"rows with label {state_of_all.labels[j]!r}"
+        )
+        _check_removable_weight(
+            old.label_weights[j], gone.label_weights[j], rounding_error, f"weight of label {state_of_all.labels[j]!r}"
+        )
 
     # Compare the rows without a label, and the rows of each label set.
-    if a.encoding == "partial":
-        unlabelled, to_remove = (int(state.rows - state.targets.label_rows.sum()) for state in (a, b))
-        remaining_rows(unlabelled, to_remove, "rows without a label")
-    if isinstance(a.label_sets, LabelSets) and isinstance(b.label_sets, LabelSets):
-        rows = dict(zip(a.label_sets.sets, a.label_sets.rows.tolist(), strict=True))
-        for s, n in zip(b.label_sets.sets, b.label_sets.rows.tolist(), strict=True):
-            remaining_rows(rows.get(s, 0), n, f"rows with the labels {[a.labels[c] for c in s]!r}")
+    if state_of_all.encoding == "partial":
+        unlabelled, to_remove = (
+            int(state.rows - state.targets.label_rows.sum()) for state in (state_of_all, state_to_remove)
+        )
+        subtract_row_count(unlabelled, to_remove, "rows without a label")
+    if isinstance(state_of_all.label_sets, LabelSets) and isinstance(state_to_remove.label_sets, LabelSets):
+        rows = dict(zip(state_of_all.label_sets.sets, state_of_all.label_sets.rows.tolist(), strict=True))
+        for s, n in zip(state_to_remove.label_sets.sets, state_to_remove.label_sets.rows.tolist(), strict=True):
+            subtract_row_count(rows.get(s, 0), n, f"rows with the labels {[state_of_all.labels[c] for c in s]!r}")
 
 
-def remaining_rows(had: int, removed: int, what: str) -> int:
+def subtract_row_count(n_learned: int, n_removed: int, row_description: str) -> int:
     """Return the number of remaining rows.
 
     Raises CannotUnlearn if more rows would be removed than were learned.
 
-    had: number of rows learned.
-    removed: number of rows to remove.
-    what: description of the rows, for the error message.
+    n_learned: number of rows learned.
+    n_removed: number of rows to remove.
+    row_description: description of the rows, for the error message.
     """
-    if removed > had:
+    if n_removed > n_learned:
         raise CannotUnlearn(
-            f"{removed} {what} would be removed but {had} were learned; unlearn only rows that were learned."
+            f"{n_removed} {row_description} would be removed but {n_learned} were learned; unlearn only "
+            "rows that were learned."
         )
-    return had - removed
+    return n_learned - n_removed
 
 
-def _check_weight(had: float, removed: float, noise: float, what: str) -> None:
-    if had - removed < -TOLERANCE * had - noise:
+def _check_removable_weight(
+    learned_weight: float, removed_weight: float, rounding_error: float, weight_description: str
+) -> None:
+    if learned_weight - removed_weight < -TOLERANCE * learned_weight - rounding_error:
         raise CannotUnlearn(
-            f"{what} {removed:g} would be removed but {had:g} is there; give the weights the rows were learned with."
+            f"{weight_description} {removed_weight:g} would be removed but {learned_weight:g} is there; "
+            "give the weights the rows were learned with."
         )

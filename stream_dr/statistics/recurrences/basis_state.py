@@ -15,7 +15,7 @@ import numpy as np
 
 from stream_dr.checks import check_array_shapes, check_at_least, check_finite_arrays, check_within, field_error
 from stream_dr.rows.raw_rows import LARGEST
-from stream_dr.statistics.protocol import nested_state
+from stream_dr.statistics.protocol import register_nested_state
 
 SMALLEST_UNIT = 2.0**-300
 """Lower bound of `unit`, the power of 2 by which rows are multiplied.
@@ -25,7 +25,7 @@ bound.
 """
 
 
-@nested_state
+@register_nested_state
 class BasisState(NamedTuple):
     """Frozen vectors and means of CCIPCA or incremental SKM.
 
@@ -69,27 +69,27 @@ class BasisState(NamedTuple):
     turned: int
     unit: float
 
-    def check(self, features: int, means: int, rows: int) -> None:
+    def check(self, n_features: int, n_means: int, rows_learned: int) -> None:
         """Raise DamagedFile unless the arrays fit the given sizes.
 
-        features: number of features.
-        means: number of means.
-        rows: number of rows learned.
+        n_features: number of features.
+        n_means: number of means.
+        rows_learned: number of rows learned.
         """
         # The arrays must have the right shapes and finite values.
         p = len(self.mixing)
-        k = p + means
+        k = p + n_means
         check_array_shapes(
-            self, np.float64, columns=(features, k), mixing=(p, k), gram=(k, k), lengths=(2, p), counts=(means,)
+            self, np.float64, columns=(n_features, k), mixing=(p, k), gram=(k, k), lengths=(2, p), counts=(n_means,)
         )
         check_finite_arrays(self, "columns", "mixing", "gram", "lengths", "shift")
 
         check_at_least(self, 0.0, "counts")
         # A row adds at most one vector, so there are at most as many vectors as rows.
-        check_within(self, 0, min(p, rows) + 1, "live")
-        check_within(self, 0, rows + 1, "turned")
+        check_within(self, 0, min(p, rows_learned) + 1, "live")
+        check_within(self, 0, rows_learned + 1, "turned")
         if self.shift is not None:
-            check_array_shapes(self, np.float64, shift=(features,))
+            check_array_shapes(self, np.float64, shift=(n_features,))
             if (np.abs(self.shift) > 2.0 * LARGEST).any():
                 raise field_error(self, "shift", "larger than any row", f"at most {LARGEST} in size, as rows are")
 
@@ -118,18 +118,18 @@ class BasisState(NamedTuple):
         return (means if self.shift is None else means + self.shift[:, None]) / self.unit
 
 
-def long_unit_columns(vectors: np.ndarray, smallest: float) -> tuple[np.ndarray, np.ndarray]:
+def normalise_long_columns(vectors: np.ndarray, min_relative_length: float) -> tuple[np.ndarray, np.ndarray]:
     """Scale vectors to unit length, without very short vectors.
 
     Returns the scaled vectors as columns, and the lengths that they had before. A vector is
-    dropped if its length is at most `smallest` times the length of the longest vector.
+    dropped if its length is at most `min_relative_length` times the length of the longest vector.
 
     vectors: (features, k), one vector in each column.
-    smallest: smallest relative length.
+    min_relative_length: smallest relative length.
     """
     size = max(vectors.max(initial=0.0), -vectors.min(initial=0.0)) or 1.0
     scaled = vectors / size
     # einsum takes a third of the time of np.linalg.norm.
     lengths = np.sqrt(np.einsum("ij,ij->j", scaled, scaled)) * size
-    long_enough = lengths > smallest * lengths.max(initial=0.0)
+    long_enough = lengths > min_relative_length * lengths.max(initial=0.0)
     return np.ascontiguousarray(vectors[:, long_enough] / lengths[long_enough]), lengths[long_enough]

@@ -22,7 +22,8 @@ Rows are learned one after the other. So the result does not depend on the batch
 for sparse rows, and within rounding for dense rows.
 
 M and the Gram matrix lose digits over time. So D is sometimes replaced by the product D·M, and M
-by the identity, and the Gram matrix is computed again (`BlockBasis.turn`). This happens when
+by the identity, and the Gram matrix is computed again (`BlockBasis.refresh_basis`). This happens
+when
 
 - the number of rows has grown 64-fold since the last time (8-fold for dense rows of CCIPCA, whose
   shift is then moved to the mean),
@@ -51,7 +52,7 @@ from stream_dr.rows.block import Block, Rows, check_rows
 from stream_dr.statistics.aligned import aligned_zeros
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.coefficients import TOO_LONG, WORN
-from stream_dr.statistics.recurrences.loops import learn_dense, learn_sparse
+from stream_dr.statistics.recurrences.loops import learn_dense_rows, learn_sparse_rows
 
 MOST_COMPONENTS = 2_000
 """Largest number of components.
@@ -90,7 +91,7 @@ class BlockBasis:
         True if there is a single mean, the mean of all rows. This mean may replace `shift`.
     """
 
-    def __init__(self, components: int, means: int, centred: bool = False, state: BasisState | None = None) -> None:
+    def __init__(self, components: int, n_means: int, centred: bool = False, state: BasisState | None = None) -> None:
         self.components = components
         self.centred = centred
         self.features = 0
@@ -98,13 +99,13 @@ class BlockBasis:
         self.live = 0
         self.turned = 0
         self.unit = 1.0
-        self.counts: np.ndarray = np.zeros(means)
+        self.counts: np.ndarray = np.zeros(n_means)
         self.columns: np.ndarray
         self.table: np.ndarray
         self.lengths: np.ndarray
         self._allocate(0)
         if state is not None:
-            self._restore(state)
+            self._load_state(state)
 
     @property
     def means(self) -> int:
@@ -116,31 +117,31 @@ class BlockBasis:
         """True if rows are dense. None before the first batch."""
         return self.shift is not None if self.features else None
 
-    def grow(self, features: int, means: int | None = None) -> None:
+    def grow(self, min_features: int, min_means: int | None = None) -> None:
         """Make room for more features and means.
 
         A full array doubles its number of features. New entries are zero.
 
-        features: smallest number of features.
-        means: smallest number of means. None if no means are added.
+        min_features: smallest number of features.
+        min_means: smallest number of means. None if no means are added.
         """
-        if means is not None and means > self.means:
-            self._add_means(means)
-        if features > self.features:
-            if features > len(self.columns):
-                columns = aligned_zeros(max(features, 2 * self.features), self.columns.shape[1])
+        if min_means is not None and min_means > self.means:
+            self._make_room_for_means(min_means)
+        if min_features > self.features:
+            if min_features > len(self.columns):
+                columns = aligned_zeros(max(min_features, 2 * self.features), self.columns.shape[1])
                 columns[: self.features] = self.columns[: self.features]
                 self.columns = columns
-            self.features = features
+            self.features = min_features
 
-    def turn(self, row: int) -> None:
+    def refresh_basis(self, rows_learned: int) -> None:
         """Compute the vectors from their two factors, to remove rounding errors.
 
         The vectors are stored as a product of basis columns D and coefficients M. The vectors
         themselves become the new D, and M becomes the identity. The inner products and the lengths
         are computed again. If the basis is `centred`, the mean of the rows replaces `shift`.
 
-        row: number of rows learned so far.
+        rows_learned: number of rows learned so far.
         """
         p, k, size = self.components, self.components + self.means, self.columns.shape[1]
 
@@ -164,21 +165,22 @@ class BlockBasis:
             vectors = part * scale
             gram += vectors.T @ vectors
 
-        self._set_small(gram, np.eye(p, k), np.tile(np.diag(gram), (2, 1)))
-        self.turned = row
-        self._drop_zeros()
+        self._set_coefficient_arrays(gram, np.eye(p, k), np.tile(np.diag(gram), (2, 1)))
+        self.turned = rows_learned
+        self._drop_zero_vectors()
 
-    def check(self, block: Block, method: Literal["CCIPCA", "IncrementalSKM"]) -> None:
+    def check(self, block: Block, estimator_name: Literal["CCIPCA", "IncrementalSKM"]) -> None:
         """Raise an error if the batch cannot be learned.
 
         The error is InvalidWeights, InvalidRows, InvalidIndex, NotFinite or WidthMismatch.
 
-        method: name of the estimator, for error messages.
+        estimator_name: name of the estimator, for error messages.
         """
         check_rows(block)
         if block.weights is not None:
             raise InvalidWeights(
-                f"the batch has weights; {method} is a recurrence that learns one row after the other and takes none. "
+                f"the batch has weights; {estimator_name} is a recurrence that learns one row after the "
+                "other and takes none. "
                 "Leave them out, or use an additive estimator (PCA, SKM)."
             )
         if self.dense is None or block.features == 0:
@@ -189,40 +191,50 @@ class BlockBasis:
         if self.dense and block.features != self.features:
             raise width_mismatch(block.features, self.features)
 
-    def start(self, block: Block, shift: bool) -> None:
+    def start(self, block: Block, subtract_first_row: bool) -> None:
         """Make room for a checked batch.
 
         The first batch decides whether rows are dense or sparse.
 
-        shift: True to subtract the first dense row from all dense rows.
+        subtract_first_row: True to subtract the first dense row from all dense rows.
         """
         if self.dense is None and not block.sparse:
-            self.shift = block.X[0].astype(np.float64) * self.unit if shift else np.zeros(block.features)
+            self.shift = block.X[0].astype(np.float64) * self.unit if subtract_first_row else np.zeros(block.features)
         self.grow(block.features)
 
-    def learn(self, X: Rows, row: int, a: float, variance: np.ndarray | None, labels: np.ndarray | None) -> None:
+    def learn(
+        self,
+        X: Rows,
+        rows_learned: int,
+        method_parameter: float,
+        running_variance: np.ndarray | None,
+        class_codes: np.ndarray | None,
+    ) -> None:
         """Learn the rows X, one after the other.
 
         X: (rows, features), dense or CSR.
-        row: number of rows learned before.
-        a: parameter `a` of the estimator IncrementalSKM, or `amnesic` of CCIPCA.
-        variance: (1,) mean squared length of rows for CCIPCA. None for IncrementalSKM.
-        labels: (rows,) classes for IncrementalSKM. None for CCIPCA.
+        rows_learned: number of rows learned before.
+        method_parameter: parameter `method_parameter` of the estimator IncrementalSKM, or
+            `amnesic` of CCIPCA.
+        running_variance: (1,) mean squared length of rows for CCIPCA. None for IncrementalSKM.
+        class_codes: (rows,) classes for IncrementalSKM. None for CCIPCA.
         """
         # The arrays of the rows are the first arguments of the compiled loop.
         if self.dense:
             rows: tuple[np.ndarray | None, ...] = (readonly(X), self.shift)
         else:
             rows = tuple(readonly(part) for part in (_as_int32(X.indptr), _as_int32(X.indices), X.data))
-        loop, at = learn_dense if self.dense else learn_sparse, 0
+        loop, at = learn_dense_rows if self.dense else learn_sparse_rows, 0
 
         # The loop stops early if digits are lost, or if the next row is too long.
         while at < X.shape[0]:
             small = (self.columns, self.table, self.lengths, self.counts)
             settings = (self.live, self.turned, self.components, self.unit)
-            at, self.live, why = loop(*rows, at, row, *small, *settings, a, variance, labels)
+            at, self.live, why = loop(
+                *rows, at, rows_learned, *small, *settings, method_parameter, running_variance, class_codes
+            )
             if why == WORN:
-                self.turn(row + at)
+                self.refresh_basis(rows_learned + at)
             elif why == TOO_LONG:
                 self._shrink_unit(float(abs(X[at]).max()) * self.unit)
 
@@ -263,7 +275,7 @@ class BlockBasis:
             self.shift *= factor
         self.unit *= factor
 
-    def _drop_zeros(self) -> None:
+    def _drop_zero_vectors(self) -> None:
         """Remove vectors that are zero.
 
         The other vectors move up to close the gaps. A vector may become zero when it is computed
@@ -279,7 +291,7 @@ class BlockBasis:
         self.lengths[:] = self.lengths[:, order]
         self.live = len(nonzero)
 
-    def _restore(self, state: BasisState) -> None:
+    def _load_state(self, state: BasisState) -> None:
         if state.mixing.shape != (self.components, self.components + self.means):
             raise CannotMerge(
                 f"this state has {len(state.mixing)} components and {len(state.counts)} means, not {self.components} and "
@@ -289,19 +301,19 @@ class BlockBasis:
         self._allocate(len(state.columns))
         self.features = len(state.columns)
         self.columns[:, : state.columns.shape[1]] = state.columns
-        self._set_small(state.gram, state.mixing, state.lengths)
+        self._set_coefficient_arrays(state.gram, state.mixing, state.lengths)
         self.shift = None if state.shift is None else np.array(state.shift)
         self.live, self.turned, self.unit = int(state.live), int(state.turned), float(state.unit)
 
-    def _allocate(self, capacity: int) -> None:
-        size = _padded(self.components + self.means)
-        self.columns = aligned_zeros(capacity, size)
+    def _allocate(self, n_features: int) -> None:
+        size = _round_up_to_eight(self.components + self.means)
+        self.columns = aligned_zeros(n_features, size)
         self.table = np.zeros((size, 2 * size))
         self.lengths = np.zeros((2, size))
         for i in range(self.components):
             self.table[i, size + i] = 1.0
 
-    def _set_small(self, gram: np.ndarray, mixing: np.ndarray, lengths: np.ndarray) -> None:
+    def _set_coefficient_arrays(self, gram: np.ndarray, mixing: np.ndarray, lengths: np.ndarray) -> None:
         p, k, size = self.components, len(gram), self.columns.shape[1]
         self.table[:] = 0.0
         self.table[:k, :k] = gram
@@ -309,30 +321,30 @@ class BlockBasis:
         self.lengths[:] = 0.0
         self.lengths[:, :p] = lengths[:, :p]
 
-    def _add_means(self, means: int) -> None:
+    def _make_room_for_means(self, n_means: int) -> None:
         old, k = self.columns.shape[1], self.components + self.means
         columns, table, lengths = self.columns, self.table, self.lengths
-        self.counts = np.concatenate([self.counts, np.zeros(means - self.means)])
-        if self.components + means <= old:
+        self.counts = np.concatenate([self.counts, np.zeros(n_means - self.means)])
+        if self.components + n_means <= old:
             return
         self._allocate(len(columns))
         self.columns[: self.features, :k] = columns[: self.features, :k]
-        self._set_small(table[:k, :k], table[: self.components, old : old + k], lengths)
+        self._set_coefficient_arrays(table[:k, :k], table[: self.components, old : old + k], lengths)
 
 
-def basis_bytes(features: int, components: int, means: int) -> int:
+def basis_bytes(n_features: int, n_vectors: int, n_means: int) -> int:
     """Return the memory of a BlockBasis in bytes.
 
-    features: number of features.
-    components: number of vectors.
-    means: number of means.
+    n_features: number of features.
+    n_vectors: number of vectors.
+    n_means: number of means.
     """
-    size = _padded(components + means)
-    return 8 * size * (features + 2 * size)
+    size = _round_up_to_eight(n_vectors + n_means)
+    return 8 * size * (n_features + 2 * size)
 
 
-def _padded(columns: int) -> int:
-    return -(-columns // 8) * 8
+def _round_up_to_eight(n_columns: int) -> int:
+    return -(-n_columns // 8) * 8
 
 
 def _as_int32(indices: np.ndarray) -> np.ndarray:

@@ -37,9 +37,9 @@ from stream_dr.compiled import compiled
 from stream_dr.statistics.recurrences.coefficients import (
     RESOLVED,
     TINY,
+    add_vector_from_residual,
     mirror_gram_row,
-    multiply_mixing,
-    start_component,
+    write_vector_products,
 )
 from stream_dr.statistics.recurrences.row_products import FAST
 
@@ -57,11 +57,11 @@ def ccipca_row(
     # Compute the residual u_1, which is the row itself or the row minus the mean.
     size, centred = products.shape[0], counts.shape[0] > 0
     weights[:] = 0.0
-    multiply_mixing(table, products, live, residual)
+    write_vector_products(table, products, live, residual)
     remaining, noise = squared, RESOLVED * squared
     if centred:
         noise += RESOLVED * table[p, p]
-        remaining = learn_mean(products, squared, row, table, counts, live, p, residual)
+        remaining = update_mean_and_residual(products, squared, row, table, counts, live, p, residual)
     first, share, smallest, ended = remaining, 1.0, remaining, False
     ell = amnesic if row > amnesic + 1.0 else 0.0
     old, new = (row - 1.0 - ell) / row, (1.0 + ell) / row
@@ -99,7 +99,7 @@ def ccipca_row(
     # The residual after the last vector becomes a new vector, if it is not rounding error.
     if live < p and not ended and remaining > 1e-10 * first and first > TINY * raw and remaining > noise:
         smallest = min(smallest, remaining)
-        start_component(table, residual, weights, live, remaining, share, unit)
+        add_vector_from_residual(table, residual, weights, live, remaining, share, unit)
         mirror_gram_row(table, live, live, p, centred)
         live += 1
     if centred:
@@ -108,7 +108,7 @@ def ccipca_row(
 
 
 @compiled(fastmath=FAST, inline="always")
-def average_variance(variance: np.ndarray, remaining: float, row: int, unit: float, amnesic: float) -> None:
+def update_running_variance(variance: np.ndarray, remaining: float, row: int, unit: float, amnesic: float) -> None:
     """Add a row's squared length to the running mean in variance[0].
 
     Row n enters the mean with the weight (1 + ℓ)/n, where ℓ is `amnesic`. For n ≤ ℓ + 1, ℓ counts
@@ -125,7 +125,7 @@ def average_variance(variance: np.ndarray, remaining: float, row: int, unit: flo
 
 
 @compiled(fastmath=FAST, inline="always")
-def learn_mean(
+def update_mean_and_residual(
     products: np.ndarray,
     squared: float,
     row: int,

@@ -15,33 +15,33 @@ import numpy as np
 from stream_dr.compiled import compiled
 from stream_dr.statistics.recurrences.row_products import FAST
 
-LONGEST_UNTURNED = 262_144
+MAX_ROWS_BETWEEN_REFRESHES = 262_144
 """Largest number of rows between two computations of the Gram matrix.
 
 The Gram matrix has the inner products of the vectors. It is updated with each row and collects
 rounding errors. So after this number of rows it is computed from the vectors again
-(`BlockBasis.turn`).
+(`BlockBasis.refresh_basis`).
 """
 
 SMALLEST = 1e-8
 """Smallest allowed absolute value on the diagonal of M.
 
 M has the coefficients of the vectors. If a diagonal entry becomes smaller, digits are lost. Then
-the vectors are computed from M and the basis columns D (`BlockBasis.turn`).
+the vectors are computed from M and the basis columns D (`BlockBasis.refresh_basis`).
 """
 
 CANCELLED = 1e4
 """Loss of digits above which the vectors are computed again.
 
 A vector is a sum of terms that may cancel. The loss is the length of the terms divided by the
-length of the vector. `BlockBasis.turn` computes the vectors again.
+length of the vector. `BlockBasis.refresh_basis` computes the vectors again.
 """
 
 LOST = 1e4
 """Loss of digits above which inner products are computed again.
 
 The squared length of a vector is a sum of terms that may cancel. The loss is the size of the terms
-divided by the squared length. `BlockBasis.turn` computes the inner products again.
+divided by the squared length. `BlockBasis.refresh_basis` computes the inner products again.
 """
 
 RESOLVED = 1e-12
@@ -57,7 +57,8 @@ DEFLATED = 1e3
 
 The parts of a row along the vectors are subtracted from the row. The ratio is the squared length
 of the row before the subtraction, divided by its squared length afterwards. At this ratio, three
-digits of the inner products are lost. `BlockBasis.turn` computes the inner products again.
+digits of the inner products are lost. `BlockBasis.refresh_basis` computes the inner products
+again.
 """
 
 EARLY = 2048
@@ -76,7 +77,7 @@ GOES_ON, WORN, TOO_LONG = 0, 1, 2
 """Reasons why a loop over rows stopped.
 
 - GOES_ON: all rows are learned.
-- WORN: digits are lost, and `BlockBasis.turn` must restore them before the next row.
+- WORN: digits are lost, and `BlockBasis.refresh_basis` must restore them before the next row.
 - TOO_LONG: the squared length of the next row exceeds HUGE.
 """
 
@@ -88,46 +89,56 @@ If the row minus the mean is at most 64 eps times as long as the row, the row ad
 
 
 @compiled(fastmath=FAST, inline="always")
-def multiply_mixing(table: np.ndarray, products: np.ndarray, live: int, residual: np.ndarray) -> None:
+def write_vector_products(
+    gram_and_mixing: np.ndarray, basis_products: np.ndarray, n_vectors: int, vector_products: np.ndarray
+) -> None:
     """Write the inner products of a row with the vectors.
 
     The vectors are the components. They are stored as combinations of basis columns. Row i of the
     matrix M (k, k) has the coefficients of vector i.
 
-    table: (k, 2k), the Gram matrix of the vectors, then M.
-    products: (k,) inner products of the row with the basis columns.
-    live: number of vectors so far, at most k.
-    residual: (2k,), the output. Entries after the first `live` entries become zero.
+    gram_and_mixing: (k, 2k), the Gram matrix of the vectors, then M.
+    basis_products: (k,) inner products of the row with the basis columns.
+    n_vectors: number of vectors so far, at most k.
+    vector_products: (2k,), the output. Entries after the first `n_vectors` entries become zero.
     """
-    size = products.shape[0]
-    residual[:] = 0.0
-    for i in range(live):
+    size = basis_products.shape[0]
+    vector_products[:] = 0.0
+    for i in range(n_vectors):
         total = 0.0
         for j in range(size):
-            total += table[i, size + j] * products[j]
-        residual[i] = total
+            total += gram_and_mixing[i, size + j] * basis_products[j]
+        vector_products[i] = total
 
 
 @compiled(fastmath=FAST, inline="always")
-def mirror_gram_row(table: np.ndarray, i: int, live: int, p: int, means: int) -> None:
+def mirror_gram_row(
+    gram_and_mixing: np.ndarray, row_index: int, n_vectors: int, max_vectors: int, n_means: int
+) -> None:
     """Copy row i of the Gram matrix to column i.
 
     Only the entries of the vectors so far and of the means are copied.
 
-    table: (k, 2k), whose left half is the Gram matrix.
-    live: number of vectors so far.
-    p: largest number of vectors. The means have the indices from p on.
-    means: number of means.
+    gram_and_mixing: (k, 2k), whose left half is the Gram matrix.
+    n_vectors: number of vectors so far.
+    max_vectors: largest number of vectors. The means have the indices from p on.
+    n_means: number of means.
     """
-    for j in range(live):
-        table[j, i] = table[i, j]
-    for j in range(p, p + means):
-        table[j, i] = table[i, j]
+    for j in range(n_vectors):
+        gram_and_mixing[j, row_index] = gram_and_mixing[row_index, j]
+    for j in range(max_vectors, max_vectors + n_means):
+        gram_and_mixing[j, row_index] = gram_and_mixing[row_index, j]
 
 
 @compiled(fastmath=FAST, inline="always")
-def start_component(
-    table: np.ndarray, residual: np.ndarray, weights: np.ndarray, i: int, length: float, share: float, unit: float
+def add_vector_from_residual(
+    gram_and_mixing: np.ndarray,
+    residual: np.ndarray,
+    update_coefficients: np.ndarray,
+    vector_index: int,
+    squared_length: float,
+    row_share: float,
+    row_scale: float,
 ) -> None:
     """Start component i with the residual of a row.
 
@@ -135,88 +146,98 @@ def start_component(
     vectors) are the columns of D Mᵀ. D (features, k) holds the long basis columns, and row j of
     the small matrix M (k, k) holds the coefficients of vector j. Column i of D is still zero.
 
-    table: (k, 2k), the Gram matrix of the vectors, then M. Row i of the Gram matrix and of M is
-        written.
+    gram_and_mixing: (k, 2k), the Gram matrix of the vectors, then M. Row i of the Gram matrix and
+        of M is written.
     residual: (2k,), inner products of the residual with all vectors, then its coefficients in the
         basis columns.
-    weights: (k,), of which entry i is written. The caller then adds x · weightsᵀ to D.
-    length: squared length of the residual.
-    share: coefficient of x in the residual.
-    unit: power of 2 by which rows are multiplied. Stored vectors are multiplied by unit².
+    update_coefficients: (k,), of which entry i is written. The caller then adds x · weightsᵀ to D.
+    squared_length: squared length of the residual.
+    row_share: coefficient of x in the residual.
+    row_scale: power of 2 by which rows are multiplied. Stored vectors are multiplied by unit².
     """
-    size = weights.shape[0]
-    in_x = share
+    size = update_coefficients.shape[0]
+    in_x = row_share
     for j in range(size):
-        in_x -= weights[j] * residual[size + j]
+        in_x -= update_coefficients[j] * residual[size + j]
     for j in range(2 * size):
-        table[i, j] = unit * residual[j]
-    table[i, i], table[i, size + i] = unit * unit * length, 1.0
-    weights[i] = unit * in_x
+        gram_and_mixing[vector_index, j] = row_scale * residual[j]
+    gram_and_mixing[vector_index, vector_index], gram_and_mixing[vector_index, size + vector_index] = (
+        row_scale * row_scale * squared_length,
+        1.0,
+    )
+    update_coefficients[vector_index] = row_scale * in_x
 
 
 @compiled(fastmath=FAST, inline="always")
-def update_lengths(lengths: np.ndarray, products: np.ndarray, weights: np.ndarray, squared: float) -> None:
+def update_squared_lengths(
+    squared_lengths: np.ndarray, basis_products: np.ndarray, update_coefficients: np.ndarray, squared_norm: float
+) -> None:
     """Update the squared lengths of the basis columns.
 
     A row x changes the basis columns D (features, k) to D + x qᵀ.
 
-    lengths: (k,) squared lengths, changed in place.
-    products: (k,) inner products Dᵀx before the change.
-    weights: (k,) coefficients q.
-    squared: |x|².
+    squared_lengths: (k,) squared lengths, changed in place.
+    basis_products: (k,) inner products Dᵀx before the change.
+    update_coefficients: (k,) coefficients q.
+    squared_norm: |x|².
     """
-    for k in range(lengths.shape[0]):
-        lengths[k] += weights[k] * (2.0 * products[k] + weights[k] * squared)
+    for k in range(squared_lengths.shape[0]):
+        squared_lengths[k] += update_coefficients[k] * (2.0 * basis_products[k] + update_coefficients[k] * squared_norm)
 
 
 @compiled(fastmath=FAST, inline="always")
-def needs_turn(
-    table: np.ndarray,
-    lengths: np.ndarray,
-    counts: np.ndarray,
-    p: int,
-    live: int,
-    row: int,
-    turned: int,
-    growth: float,
-    deflated: float,
+def needs_basis_refresh(
+    gram_and_mixing: np.ndarray,
+    squared_lengths: np.ndarray,
+    mean_counts: np.ndarray,
+    max_vectors: int,
+    n_vectors: int,
+    row_number: int,
+    refreshed_at_row: int,
+    max_growth: float,
+    deflation_ratio: float,
 ) -> bool:
     """Return True if rounding errors must be removed now.
 
     The vectors are a product of basis columns D and coefficients M, which lose digits over time.
-    If the result is True, `BlockBasis.turn` replaces D by D·M, and M by the identity. The module
-    block_basis.py lists the conditions. The costly conditions are checked at most every 32 rows.
+    If the result is True, `BlockBasis.refresh_basis` replaces D by D·M, and M by the identity. The
+    module block_basis.py lists the conditions. The costly conditions are checked at most every 32
+    rows.
 
-    table: (k, 2k), the Gram matrix of the vectors, then M.
-    lengths: (k,) squared lengths of the columns of D.
-    counts: (c,) number of rows in each mean.
-    p: largest number of vectors.
-    live: number of vectors so far.
-    row: number of the row.
-    turned: number of the row at which D was last replaced.
-    growth: factor by which the number of rows may grow between two replacements.
-    deflated: squared length of the row, divided by its squared length after the parts along the
-        vectors are subtracted.
+    gram_and_mixing: (k, 2k), the Gram matrix of the vectors, then M.
+    squared_lengths: (k,) squared lengths of the columns of D.
+    mean_counts: (c,) number of rows in each mean.
+    max_vectors: largest number of vectors.
+    n_vectors: number of vectors so far.
+    row_number: number of the row.
+    refreshed_at_row: number of the row at which D was last replaced.
+    max_growth: factor by which the number of rows may grow between two replacements.
+    deflation_ratio: squared length of the row, divided by its squared length after the parts along
+        the vectors are subtracted.
     """
     # Conditions that are quick to check.
-    size = lengths.shape[0]
-    if row >= min(growth * max(turned, 1), turned + LONGEST_UNTURNED):
+    size = squared_lengths.shape[0]
+    if row_number >= min(max_growth * max(refreshed_at_row, 1), refreshed_at_row + MAX_ROWS_BETWEEN_REFRESHES):
         return True
-    if deflated > DEFLATED and row < EARLY and row - turned > row // 16:
+    if deflation_ratio > DEFLATED and row_number < EARLY and row_number - refreshed_at_row > row_number // 16:
         return True
-    for i in range(live):
-        if abs(table[i, size + i]) < SMALLEST:
+    for i in range(n_vectors):
+        if abs(gram_and_mixing[i, size + i]) < SMALLEST:
             return True
 
     # The costly condition: some vector is much shorter than the terms whose sum it is.
-    if row % 32 != 0 or row - turned < max(32, row // 16):
+    if row_number % 32 != 0 or row_number - refreshed_at_row < max(32, row_number // 16):
         return False
-    for i in range(live):
+    for i in range(n_vectors):
         terms = 0.0
-        for j in range(live):
-            terms += abs(table[i, size + j]) * np.sqrt(max(lengths[j], 0.0))
-        for k in range(counts.shape[0]):
-            terms += abs(table[i, size + p + k]) * counts[k] * np.sqrt(max(table[p + k, p + k], 0.0))
-        if terms * terms > CANCELLED * CANCELLED * max(table[i, i], 0.0):
+        for j in range(n_vectors):
+            terms += abs(gram_and_mixing[i, size + j]) * np.sqrt(max(squared_lengths[j], 0.0))
+        for k in range(mean_counts.shape[0]):
+            terms += (
+                abs(gram_and_mixing[i, size + max_vectors + k])
+                * mean_counts[k]
+                * np.sqrt(max(gram_and_mixing[max_vectors + k, max_vectors + k], 0.0))
+            )
+        if terms * terms > CANCELLED * CANCELLED * max(gram_and_mixing[i, i], 0.0):
             return True
     return False

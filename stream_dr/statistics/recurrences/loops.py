@@ -29,25 +29,25 @@ from typing import NamedTuple
 import numpy as np
 
 from stream_dr.compiled import compiled
-from stream_dr.statistics.recurrences.ccipca_row import average_variance, ccipca_row
+from stream_dr.statistics.recurrences.ccipca_row import ccipca_row, update_running_variance
 from stream_dr.statistics.recurrences.coefficients import (
     GOES_ON,
     HUGE,
     LOST,
     TOO_LONG,
     WORN,
-    needs_turn,
-    update_lengths,
+    needs_basis_refresh,
+    update_squared_lengths,
 )
 from stream_dr.statistics.recurrences.row_products import (
     BLOCK,
     FAST,
-    add_block,
-    block_products,
-    gather_products,
-    scatter_row,
-    settle_products,
-    shift_rows,
+    add_block_to_basis,
+    add_products_of_earlier_rows,
+    add_sparse_row_to_basis,
+    write_block_products,
+    write_shifted_block,
+    write_sparse_row_products,
 )
 from stream_dr.statistics.recurrences.skm_row import skm_row
 
@@ -71,7 +71,7 @@ class LoopEnd(NamedTuple):
 
 
 @compiled(fastmath=FAST)
-def learn_sparse(
+def learn_sparse_rows(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, at: int, before: int, columns: np.ndarray,
     table: np.ndarray, lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float,
     a: float, variance: np.ndarray | None, labels: np.ndarray | None,
@@ -92,7 +92,7 @@ def learn_sparse(
     for t in range(at, indptr.shape[0] - 1):
         # Use the features of the row for inner products.
         row = before + t + 1
-        squared = gather_products(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
+        squared = write_sparse_row_products(indices, values, indptr[t], indptr[t + 1], unit, columns, products)
         if squared > HUGE:
             return LoopEnd(t, live, TOO_LONG)
 
@@ -107,18 +107,18 @@ def learn_sparse(
             live, deflated, remaining = ccipca_row(
                 products, squared, squared, row, table, counts, live, p, unit, a, working[0], weights
             )
-            average_variance(variance, remaining, row, unit, a)
+            update_running_variance(variance, remaining, row, unit, a)
 
         # Add the row to the basis columns.
-        scatter_row(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
-        update_lengths(lengths[0], products, weights, squared)
-        if worst > LOST or needs_turn(table, lengths[0], counts, p, live, row, turned, 64, deflated):
+        add_sparse_row_to_basis(indices, values, indptr[t], indptr[t + 1], unit, columns, weights)
+        update_squared_lengths(lengths[0], products, weights, squared)
+        if worst > LOST or needs_basis_refresh(table, lengths[0], counts, p, live, row, turned, 64, deflated):
             return LoopEnd(t + 1, live, WORN)
     return LoopEnd(indptr.shape[0] - 1, live, GOES_ON)
 
 
 @compiled(fastmath=FAST)
-def learn_dense(
+def learn_dense_rows(
     X: np.ndarray, shift: np.ndarray, at: int, before: int, columns: np.ndarray, table: np.ndarray,
     lengths: np.ndarray, counts: np.ndarray, live: int, turned: int, p: int, unit: float, a: float,
     variance: np.ndarray | None, labels: np.ndarray | None,
@@ -141,8 +141,8 @@ def learn_dense(
         products, inner, raw = np.empty((rows, size)), np.empty((rows, rows)), np.empty(rows)
         weights, why, done = np.empty((rows, size)), GOES_ON, 0
         block = whole if rows == BLOCK else np.empty((X.shape[1], rows))
-        shift_rows(X, at, unit, shift, block, raw)
-        block_products(block, columns, products, inner)
+        write_shifted_block(X, at, unit, shift, block, raw)
+        write_block_products(block, columns, products, inner)
 
         # Learn the rows of the block one after the other, by inner products alone.
         while done < rows and why == GOES_ON:
@@ -150,7 +150,7 @@ def learn_dense(
             if inner[t, t] > HUGE:
                 why = TOO_LONG
                 break
-            settle_products(products, inner, weights, t)
+            add_products_of_earlier_rows(products, inner, weights, t)
             x, q, squared = products[t], weights[t], inner[t, t]
             if variance is None:
                 if labels is not None:
@@ -161,17 +161,17 @@ def learn_dense(
                 live, deflated, remaining = ccipca_row(
                     x, squared, raw[t], row, table, counts, live, p, unit, a, working[0], q
                 )
-                average_variance(variance, remaining, row, unit, a)
-            update_lengths(lengths[0], x, q, squared)
+                update_running_variance(variance, remaining, row, unit, a)
+            update_squared_lengths(lengths[0], x, q, squared)
             # CCIPCA replaces D by D·M more often, because this also moves the shift to the mean.
             growth = 64 if variance is None else 8
-            if worst > LOST or needs_turn(table, lengths[0], counts, p, live, row, turned, growth, deflated):
+            if worst > LOST or needs_basis_refresh(table, lengths[0], counts, p, live, row, turned, growth, deflated):
                 why = WORN
             done += 1
 
         # Add the learned rows of the block to D.
         weights[done:] = 0.0
-        add_block(block, columns, weights)
+        add_block_to_basis(block, columns, weights)
         at += done
         if why != GOES_ON:
             return LoopEnd(at, live, why)

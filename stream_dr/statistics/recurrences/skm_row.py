@@ -41,7 +41,12 @@ weights: (k,), the output q. The caller then adds x qᵀ to D.
 import numpy as np
 
 from stream_dr.compiled import compiled
-from stream_dr.statistics.recurrences.coefficients import RESOLVED, mirror_gram_row, multiply_mixing, start_component
+from stream_dr.statistics.recurrences.coefficients import (
+    RESOLVED,
+    add_vector_from_residual,
+    mirror_gram_row,
+    write_vector_products,
+)
 from stream_dr.statistics.recurrences.row_products import FAST
 
 
@@ -58,7 +63,7 @@ def skm_row(
     size, c = products.shape[0], counts.shape[0]
     inner, shares, part, pull, turned = space[: c + 1], space[c + 1], space[c + 2], space[c + 3], space[c + 4]
     weights[:] = 0.0
-    learn_class_mean(products, squared, label, table, counts, live, p, working, shares, inner)
+    update_mean_and_working_vectors(products, squared, label, table, counts, live, p, working, shares, inner)
     first, worst, ended, smallest = squared, 1.0, False, squared
     for i in range(live):
         length, keep = table[i, i], 1.0
@@ -67,8 +72,8 @@ def skm_row(
         part[:] = turned[:] = 0.0
         if not ended:
             keep = (row - 1.0) / row
-            weigh_update(working, counts, i, row, label, a, 1.0 / (np.sqrt(length) * row), part)
-            length, terms = stretch_vector(working, inner, i, keep, length, part, pull)
+            write_update_coefficients(working, counts, i, row, label, a, 1.0 / (np.sqrt(length) * row), part)
+            length, terms = measure_updated_vector(working, inner, i, keep, length, part, pull)
             formed[i] = max(keep * keep * formed[i], terms)
             ended = not length > 0.0
             worst = max(worst, np.inf if ended else formed[i] / length)
@@ -101,7 +106,7 @@ def skm_row(
     remaining = inner[0, 0]
     if live < p and not ended and remaining > 1e-10 * first and remaining > RESOLVED * squared * worst:
         smallest = min(smallest, remaining)
-        start_component(table, working[0], weights, live, remaining, shares[0], unit)
+        add_vector_from_residual(table, working[0], weights, live, remaining, shares[0], unit)
         mirror_gram_row(table, live, live, p, c)
         live += 1
     weights[p + label] = 1.0
@@ -109,7 +114,7 @@ def skm_row(
 
 
 @compiled(fastmath=FAST, inline="always")
-def weigh_update(
+def write_update_coefficients(
     working: np.ndarray, counts: np.ndarray, i: int, row: int, label: int, a: float, scale: float, part: np.ndarray
 ) -> None:
     """Write the coefficients by which a row changes vector v_i.
@@ -138,7 +143,7 @@ def weigh_update(
 
 
 @compiled(fastmath=FAST, inline="always")
-def stretch_vector(
+def measure_updated_vector(
     working: np.ndarray, inner: np.ndarray, i: int, keep: float, length: float, part: np.ndarray, pull: np.ndarray
 ) -> tuple[float, float]:
     """Return the squared length of an updated vector.
@@ -170,7 +175,7 @@ def stretch_vector(
 
 
 @compiled(fastmath=FAST, inline="always")
-def learn_class_mean(
+def update_mean_and_working_vectors(
     products: np.ndarray,
     squared: float,
     label: int,
@@ -194,7 +199,7 @@ def learn_class_mean(
     # Compute the inner products of x with the vectors and with the old class means.
     size, c = products.shape[0], counts.shape[0]
     u, mean = working[0], p + label
-    multiply_mixing(table, products, live, u)
+    write_vector_products(table, products, live, u)
     for k in range(c):
         u[p + k] = products[p + k] / max(counts[k], 1.0)
 

@@ -34,7 +34,7 @@ from stream_dr.statistics.protocol import AccumulatorBase
 from stream_dr.statistics.recurrences.basis_state import BasisState
 from stream_dr.statistics.recurrences.block_basis import BlockBasis
 from stream_dr.targets.label_codes import Label
-from stream_dr.targets.targets import Targets, check_label_type, labelled_rows, refuse_kind
+from stream_dr.targets.targets import Targets, check_label_type, drop_rows_without_target, raise_unsupported_kind
 
 
 class SKMState(NamedTuple):
@@ -99,11 +99,11 @@ class SKMAccumulator(AccumulatorBase):
         self._basis.check(block, "IncrementalSKM")
         if block.y is not None:
             self._check_targets(block.y)
-        known, skipped = labelled_rows(block)
+        known, skipped = drop_rows_without_target(block)
         if known.rows:
             self.target_kind = "class"
             codes = self._codes(known.y)
-            self._basis.start(known, shift=True)
+            self._basis.start(known, subtract_first_row=True)
             self._basis.grow(known.features, len(self.labels))
             self._basis.learn(known.X, self.rows, self._a, None, codes)
             self.rows += known.rows
@@ -120,7 +120,7 @@ class SKMAccumulator(AccumulatorBase):
 
     def _check_targets(self, targets: Targets) -> None:
         if targets.kind != "class":
-            refuse_kind(targets.kind, ("class",))
+            raise_unsupported_kind(targets.kind, ("class",))
         check_label_type(self.labels, targets.labels)
 
     def _codes(self, targets: Targets) -> np.ndarray:

@@ -11,7 +11,7 @@ from stream_dr.cli import main
 from stream_dr.directory.draft import unlearn_draft
 from stream_dr.directory.newest import newest_rows
 from stream_dr.models.snapshot import snapshot
-from stream_dr.plotting.directory_figures import KINDS, OF_ALL, FigureOptions, figure_of
+from stream_dr.plotting.directory_figures import KINDS, OF_ALL, FigureOptions, draw_directory_figure
 from stream_dr.plotting.report import HOW
 from stream_dr.rows.block import Block
 from stream_dr.running.advance import backfill
@@ -52,19 +52,20 @@ def test_figures_are_of_what_is_published_and_the_newest_rows(tmp_path: Path) ->
         blocks = [block for _, block in directory.history.events()]
         z = np.vstack([transform(model, block, directory.schema).z for block in blocks])
         labels = [label for block in blocks for label in block.y.row_labels()]
-        shown = figure_of(directory, "projection", model, FigureOptions(rows=58))
+        shown = draw_directory_figure(directory, "projection", model, FigureOptions(rows=58))
         drawn = {t.name: t for t in shown.data if t.name != "class means"}
         assert set(drawn) == {"&lt;script&gt;alert(1)&lt;/script&gt;", "a", "b", "c"}
         at = [i for i in range(2, 60) if labels[i] == "b"]
         np.testing.assert_allclose(drawn["b"].x, z[at, 0], rtol=1e-5)
         np.testing.assert_array_equal(
-            figure_of(directory, "spectrum", model).data[0].y, model.published.projection.eigenvalues
+            draw_directory_figure(directory, "spectrum", model).data[0].y, model.published.projection.eigenvalues
         )
         assert (
-            "&lt;b&gt;bold&lt;/b&gt;" in figure_of(directory, "loadings", model, FigureOptions(component=9)).data[0].y
+            "&lt;b&gt;bold&lt;/b&gt;"
+            in draw_directory_figure(directory, "loadings", model, FigureOptions(component=9)).data[0].y
         )
         directory.append([unlearn_draft({2: None, 1: [0, 1]})])
-        assert sum(len(t.x) for t in figure_of(directory, "projection", model).data[:-1]) == 20 + 18
+        assert sum(len(t.x) for t in draw_directory_figure(directory, "projection", model).data[:-1]) == 20 + 18
 
 
 def test_the_newest_rows_have_their_targets_whatever_batches_they_came_in(tmp_path: Path) -> None:

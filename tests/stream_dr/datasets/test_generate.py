@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from stream_dr.datasets.generate import rcv1_like, write_rcv1_like
-from stream_dr.datasets.language import TOP_SHARES, TOPICS, WIDTH, build_language
+from stream_dr.datasets.generate import generate_rcv1_like, write_rcv1_like_shards
+from stream_dr.datasets.language import TOP_SHARES, TOPICS, WIDTH, build_word_and_topic_tables
 from stream_dr.errors import InvalidParameter
 from stream_dr.shards.dataset import open_dataset
 
@@ -16,7 +16,7 @@ ROWS = 12_000
 
 @pytest.fixture(scope="module")
 def blocks():
-    return list(rcv1_like(ROWS, "topics", seed=3))
+    return list(generate_rcv1_like(ROWS, "topics", seed=3))
 
 
 def together(blocks):
@@ -48,7 +48,7 @@ def test_topics_have_their_shares_and_their_ancestors(blocks):
     assert 3.1 < np.mean([len(row) for row in labels]) < 3.4
     assert {topic for row in labels for topic in row} == set(TOPICS)
     assert len(set(TOPICS)) == 103
-    above = build_language().ancestors
+    above = build_word_and_topic_tables().ancestors
     names = {topic: {TOPICS[j] for j in above[i] if j >= 0} for i, topic in enumerate(TOPICS)}
     assert names["C1511"] == {"C1511", "C151", "C15", "CCAT"}
     assert names["GPOL"] == {"GPOL", "GCAT"}
@@ -58,7 +58,7 @@ def test_topics_have_their_shares_and_their_ancestors(blocks):
 
 def test_top4_has_one_top_topic_a_row_and_the_same_words(blocks):
     X, labels = together(blocks[:3])
-    Z, tops = together(list(rcv1_like(3000, "top4", seed=3)))
+    Z, tops = together(list(generate_rcv1_like(3000, "top4", seed=3)))
     assert (X != Z).nnz == 0
     assert all(top in row for top, row in zip(tops, labels, strict=True))
     assert set(tops) == set(TOP_SHARES)
@@ -75,23 +75,23 @@ def test_labels_of_a_block_are_in_order_of_first_appearance(blocks):
 
 def test_the_number_of_rows_and_where_they_start_change_no_row(blocks):
     whole, labels = together(blocks)
-    short, first = together(list(rcv1_like(2345, seed=3)))
+    short, first = together(list(generate_rcv1_like(2345, seed=3)))
     assert (short != whole[:2345]).nnz == 0
     assert first == labels[:2345]
-    late, last = together(list(rcv1_like(1500, seed=3, start=7000)))
+    late, last = together(list(generate_rcv1_like(1500, seed=3, start=7000)))
     assert (late != whole[7000:8500]).nnz == 0
     assert last == labels[7000:8500]
 
 
 def test_other_seeds_give_other_rows_of_the_same_language(blocks):
-    other = next(rcv1_like(1000, seed=4))
+    other = next(generate_rcv1_like(1000, seed=4))
     assert (other.X != blocks[0].X).nnz > 0
     assert np.argmax(np.bincount(other.X.indices)) in np.argsort(np.bincount(blocks[0].X.indices))[-10:]
 
 
 def test_shard_size_changes_no_row(tmp_path):
     for size in (1000, 2000):
-        write_rcv1_like(tmp_path / str(size), 3500, seed=1, rows_per_shard=size)
+        write_rcv1_like_shards(tmp_path / str(size), 3500, seed=1, rows_per_shard=size)
     one, two = (open_dataset(tmp_path / str(size)) for size in (1000, 2000))
     assert (len(one.shards), len(two.shards)) == (4, 2)
     assert one.n_features == WIDTH
@@ -108,7 +108,7 @@ def test_rows_are_what_they_were(blocks):
 
 
 def test_words_say_something_about_the_top_topic():
-    X, y = together(list(rcv1_like(6000, "top4", seed=9)))
+    X, y = together(list(generate_rcv1_like(6000, "top4", seed=9)))
     names = list(TOP_SHARES)
     y = np.array([names.index(label) for label in y])
     means = np.stack([np.asarray(X[:5000][y[:5000] == j].mean(axis=0))[0] for j in range(4)])
@@ -119,4 +119,4 @@ def test_words_say_something_about_the_top_topic():
 @pytest.mark.parametrize("wrong", [{"targets": "top5"}, {"rows": -1}, {"seed": -1}, {"start": 10}])
 def test_wrong_parameters_are_named(wrong):
     with pytest.raises(InvalidParameter, match=next(iter(wrong))):
-        list(rcv1_like(**{"rows": 10, **wrong}))
+        list(generate_rcv1_like(**{"rows": 10, **wrong}))

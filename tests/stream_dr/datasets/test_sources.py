@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import stream_dr
-from stream_dr.datasets.sources import format_of, open_source
+from stream_dr.datasets.sources import infer_format_from_suffix, open_source
 from stream_dr.errors import InvalidParameter, MalformedInput, SourceMissing
 from stream_dr.rows.raw_rows import RawRows
 
@@ -53,7 +53,11 @@ def test_the_same_rows_from_every_format_by_its_name(tmp_path, name):
 
 
 def test_a_name_that_says_nothing_and_options_that_are_not(tmp_path):
-    assert [format_of(name) for name in ("a.svm.bz2", "a.zip!b.arff", "a.ndjson.xz")] == ["libsvm", "arff", "jsonl"]
+    assert [infer_format_from_suffix(name) for name in ("a.svm.bz2", "a.zip!b.arff", "a.ndjson.xz")] == [
+        "libsvm",
+        "arff",
+        "jsonl",
+    ]
     for call in (lambda: open_source("a.txt"), lambda: open_source([]), lambda: open_source("a.csv", labl="y")):
         with pytest.raises(InvalidParameter):
             call()

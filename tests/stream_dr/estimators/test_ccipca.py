@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import stream_dr
 from stream_dr import errors
-from stream_dr.datasets.generate import rcv1_like
+from stream_dr.datasets.generate import generate_rcv1_like
 from stream_dr.estimators.ccipca import CCIPCA
 from tests.naive import recurrences
 
@@ -73,7 +73,7 @@ def test_there_is_no_weight_to_pass() -> None:
 
 def test_energy_captured_on_generated_text() -> None:
     """Of the best 5 dimensions' energy: 0.97 and more with the default, less without forgetting the first rows."""
-    X = sp.vstack([block.X for block in rcv1_like(6000, "top4", seed=0)]).tocsr()
+    X = sp.vstack([block.X for block in generate_rcv1_like(6000, "top4", seed=0)]).tocsr()
     used = np.unique(X.indices)[np.argsort(-np.bincount(X.indices)[np.unique(X.indices)])[:400]]
     X = X[:, used]
     dense = X.toarray() - np.asarray(X.mean(axis=0))

@@ -53,7 +53,11 @@ def targets(key):
 
 def mapped(spec, rows=X):
     made = feature_map(spec)
-    return made.coordinates(made.begin(), rows) if spec["map"] == "nystroem" else made.apply(rows, rows.shape[1])
+    return (
+        made.coordinates(made.initial_landmarks(), rows)
+        if spec["map"] == "nystroem"
+        else made.apply(rows, rows.shape[1])
+    )
 
 
 def part(y, chosen):

@@ -163,7 +163,9 @@ def test_a_projection_of_another_order_and_sign_gives_the_same() -> None:
     parts = parts_of(LDA(), X, y, np.arange(len(X)) % 5)
     projection = LDA().fit(X, y).linear_projection()
     spread = component_spread(LDA(), parts)
-    turned = component_spread(LDA(), parts, projection.oriented(np.array([1, 0, 2]), np.array([1.0, -1.0, -1.0])))
+    turned = component_spread(
+        LDA(), parts, projection.orient_components(np.array([1, 0, 2]), np.array([1.0, -1.0, -1.0]))
+    )
     for name in ("eigenvalues", "eigenvalues_std", "components_std", "angles"):
         np.testing.assert_allclose(getattr(turned, name), getattr(spread, name)[[1, 0, 2]], rtol=1e-6)
 

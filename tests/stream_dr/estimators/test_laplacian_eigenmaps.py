@@ -77,7 +77,7 @@ def test_new_rows_are_joined_to_rows_within_the_radius(weights):
     for new in rng.normal(size=(10, 4)):
         expected = naive.nystrom(X, S, model.eigenvalues_, model.transform(X), new, 10, heat, t, radius=3.0)
         assert model.transform([new])[0] == pytest.approx(expected, abs=1e-10)
-    again = model.solve(model.state_).nystrom(X, ((X[:, None] - X) ** 2).sum(axis=2))
+    again = model.solve(model.state_).place_by_nystrom(X, ((X[:, None] - X) ** 2).sum(axis=2))
     assert again == pytest.approx(model.transform(X), abs=1e-9)
 
 
@@ -87,7 +87,7 @@ def test_nystroms_formula_gives_the_training_rows_their_own_places(weights, edge
     model = LaplacianEigenmaps(weights=weights, edges=edges).fit(SETS["swiss roll"])
     projection, rows = model.solve(model.state_), SETS["swiss roll"]
     squared = ((rows[:, None] - rows) ** 2).sum(axis=2)
-    again = projection.nystrom(rows, squared)
+    again = projection.place_by_nystrom(rows, squared)
     assert np.abs(again - projection.places).max() < 1e-9 * np.abs(projection.places).max()
 
 

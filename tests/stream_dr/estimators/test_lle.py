@@ -10,7 +10,7 @@ from sklearn.manifold import LocallyLinearEmbedding
 from stream_dr.errors import InvalidParameter
 from stream_dr.estimators.lle import LLE
 from stream_dr.estimators.npe import NPE
-from stream_dr.solve.barycentre import weight_matrix
+from stream_dr.solve.barycentre import barycentric_weight_matrix
 from tests.naive import graph as naive
 
 rng = np.random.default_rng(5)
@@ -75,7 +75,7 @@ def test_many_neighbours_take_little_memory():
     rows = np.random.default_rng(1).normal(size=(600, 5))
     tracemalloc.start()
     try:
-        found = weight_matrix(rows, 400, 1e-3)
+        found = barycentric_weight_matrix(rows, 400, 1e-3)
         assert tracemalloc.get_traced_memory()[1] < 200e6  # all rows' Gram matrices take 768e6
     finally:
         tracemalloc.stop()

@@ -78,7 +78,10 @@ def opposed(key: str, **params: Any) -> tuple[Any, np.ndarray, Any]:
     model = ESTIMATORS[key](**params).partial_fit(X, y)
     alone = model.transform(X).copy()
     fitted = model.fitted_
-    fitted.shown, fitted.projection = fitted.shown.oriented(np.arange(model.rank_), -np.ones(model.rank_)), None
+    fitted.shown, fitted.projection = (
+        fitted.shown.orient_components(np.arange(model.rank_), -np.ones(model.rank_)),
+        None,
+    )
     np.testing.assert_allclose(model.transform(X), -alone, atol=1e-12)
     return model, X, y
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr import SRP, errors
-from stream_dr.estimators.srp import differing_signs, random_signs
+from stream_dr.estimators.srp import centred_random_signs, random_signs
 from tests.naive import two_stage as naive
 from tests.stream_dr.estimators.closed_form_cases import learn, rows
 
@@ -14,7 +14,7 @@ def test_components_are_cxy_r() -> None:
     labels = np.array(["a", "b", "c"])[y]
     srp = learn(SRP(n_components=6, random_state=3, scaling="source"), X, labels)
     Y, names = naive.indicator(labels.tolist())
-    W = (X - X.mean(axis=0)).T @ Y @ differing_signs(names, 6, 3)
+    W = (X - X.mean(axis=0)).T @ Y @ centred_random_signs(names, 6, 3)
     signs = np.sign((W * srp.components_.T).sum(axis=0))
     np.testing.assert_allclose(srp.components_.T * signs, W, atol=1e-9)
     np.testing.assert_allclose(srp.transform(X), X @ srp.components_.T)
@@ -64,7 +64,7 @@ def test_no_component_is_zero_and_the_kernel_guarantee_holds(classes: int) -> No
     H = np.eye(classes) - 1 / classes
     total = np.zeros((classes, classes))
     for seed in range(seeds):
-        R = differing_signs(labels, p, seed)
+        R = centred_random_signs(labels, p, seed)
         assert np.linalg.norm(R, axis=0).min() > 0.1
         total += R @ R.T / seeds
     np.testing.assert_allclose(total, H, atol=0.05)

@@ -12,7 +12,7 @@ from stream_dr import CCIPCA, LDA, LLE, LPP, NPE, PCA, LaplacianEigenmaps
 from stream_dr.errors import OnlyDiagonal
 from stream_dr.estimators.fitting.mapping import state_bytes
 from stream_dr.feature_maps import feature_map
-from stream_dr.feature_maps.widths import max_columns, max_columns_of_kinds
+from stream_dr.feature_maps.widths import max_numeric_columns, max_numeric_columns_of_kinds
 from stream_dr.statistics.protocol import pack
 
 
@@ -52,8 +52,11 @@ def test_a_column_without_a_value_counts_as_a_category() -> None:
     model = LDA(gamma=1.0, feature_map=stream_dr.table()).fit(X[["b", "note"]].assign(**empty), Y)
     assert model.state_.inner.scatter == "exact"  # 2 + 1,025 + 70 · 41 columns at most
     making = feature_map(stream_dr.table()).encoding()
-    assert max_columns(making, model.state_.table.columns) == 2 + 1_025 + 70 * 41
-    assert max_columns_of_kinds(making, feature_map(stream_dr.table()).overrides(), dict.fromkeys(empty, "")) == 70 * 41
+    assert max_numeric_columns(making, model.state_.table.columns) == 2 + 1_025 + 70 * 41
+    assert (
+        max_numeric_columns_of_kinds(making, feature_map(stream_dr.table()).overrides(), dict.fromkeys(empty, ""))
+        == 70 * 41
+    )
 
 
 def test_a_table_that_falls_to_the_diagonal_says_why_and_learns() -> None:
@@ -71,10 +74,10 @@ def test_a_table_that_falls_to_the_diagonal_says_why_and_learns() -> None:
 
 def feature_map_rows(model: Any, rows: pd.DataFrame) -> np.ndarray:
     """What the model's map makes of rows (rows, mapped), as it stands."""
-    from stream_dr.feature_maps.table import mapped_rows
+    from stream_dr.feature_maps.table import map_table_rows
     from stream_dr.rows.table_rows import raw_rows
 
-    return mapped_rows(feature_map(model.feature_map), model.state_.table, raw_rows(rows)).toarray()
+    return map_table_rows(feature_map(model.feature_map), model.state_.table, raw_rows(rows)).toarray()
 
 
 def test_pca_of_a_table_is_factor_analysis_of_mixed_data() -> None:
@@ -124,7 +127,7 @@ def test_state_bytes_count_only_texts_as_words() -> None:
     some = state_bytes(lda, 21, 3, numbers | {"note": "text"})
     assert few < 1e6 < some < 1e9
     assert (
-        max_columns_of_kinds(
+        max_numeric_columns_of_kinds(
             feature_map(stream_dr.table()).encoding(), feature_map(stream_dr.table()).overrides(), numbers
         )
         == 40

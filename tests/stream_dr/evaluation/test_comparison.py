@@ -21,7 +21,7 @@ from stream_dr.errors import InvalidTargets, TargetKindMismatch
 from stream_dr.estimators import make
 from stream_dr.evaluation import comparison
 from stream_dr.rows.block import Block
-from stream_dr.rows.source import GivenBatches
+from stream_dr.rows.source import RepeatableBatches
 from stream_dr.rows.table_rows import raw_rows
 from stream_dr.targets.parsing import parse_targets
 from stream_dr.targets.targets import class_targets
@@ -93,7 +93,7 @@ def test_a_source_is_sampled_within_bounds(monkeypatch: pytest.MonkeyPatch) -> N
     y = (X[:, 0] > 0).tolist()
     read: list[int] = []
     batches = [(X[i : i + 100], [None, *y[i + 1 : i + 100]]) for i in range(0, 2_000, 100)]
-    source = GivenBatches(batches)
+    source = RepeatableBatches(batches)
     found = stream_dr.suggest(source, progress=lambda what, done, total: read.append(done) if what == "read" else None)
     assert (found.rows, found.read, found.folds, read[-1]) == (150, 1_980, 5, 1_980)
     monkeypatch.setattr(comparison, "SAMPLE_BYTES", 60 * 24)
@@ -160,7 +160,7 @@ def test_rows_sorted_by_label_are_sampled_from_first_to_last(monkeypatch: pytest
     monkeypatch.setattr(comparison, "SAMPLE_ROWS", 2_000)
     y = ["a"] * 18_000 + ["b"] * 9_000 + ["c"] * 3_000
     X = np.arange(30_000.0)[:, None] // 3_000 + RNG.normal(0, 0.1, (30_000, 2))
-    source = GivenBatches([(X[i : i + 1_000], y[i : i + 1_000]) for i in range(0, 30_000, 1_000)])
+    source = RepeatableBatches([(X[i : i + 1_000], y[i : i + 1_000]) for i in range(0, 30_000, 1_000)])
     found = stream_dr.suggest(source)
     again = stream_dr.suggest(source)
     assert (found.rows, found.read) == (2_000, 30_000)
@@ -173,7 +173,7 @@ def test_rows_sorted_by_label_are_sampled_from_first_to_last(monkeypatch: pytest
 def test_later_rows_are_held_out_where_time_counts() -> None:
     X, y = RNG.normal(size=(600, 3)), RNG.choice(["a", "b"], 600)
     X[:, 0] += np.where(y == "a", 1, -1) * np.where(np.arange(600) < 500, 2, -2)  # the last rows say the opposite
-    found = stream_dr.suggest(GivenBatches([(X[:250], y[:250]), (X[250:], y[250:])]), time=True)
+    found = stream_dr.suggest(RepeatableBatches([(X[:250], y[:250]), (X[250:], y[250:])]), time=True)
     lines = {line.method: line for line in found.lines}
     folds = TimeSeriesSplit(5)
     ours = cross_val_score(stream_dr.LDA(), X, y, cv=folds)
@@ -238,4 +238,4 @@ def test_what_is_refused() -> None:
         stream_dr.suggest(X[:90], np.arange(90))
     with pytest.raises(TargetKindMismatch, match="several labels a row"):
         stream_dr.suggest(X, [["a", "b"]] * 150)
-    assert stream_dr.suggest(GivenBatches([Block(X, y)])).folds == 5
+    assert stream_dr.suggest(RepeatableBatches([Block(X, y)])).folds == 5

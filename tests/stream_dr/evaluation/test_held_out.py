@@ -7,7 +7,7 @@ from sklearn.metrics import r2_score
 
 import stream_dr
 from stream_dr.evaluation.held_out import scores_of_refining
-from stream_dr.rows.source import GivenBatches
+from stream_dr.rows.source import RepeatableBatches
 from stream_dr.targets.parsing import parse_targets
 
 RNG = np.random.default_rng(7)
@@ -15,10 +15,12 @@ X = sp.csr_matrix(4 * RNG.normal(size=(300, 3)) @ RNG.normal(size=(3, 40)) + RNG
 TENTH = np.arange(300) % 10 == 9
 
 
-def source(y: list[object], kind: str) -> GivenBatches:
+def source(y: list[object], kind: str) -> RepeatableBatches:
     """Batches of 7 rows, so that tenth rows lie anywhere in them."""
     parts = (slice(i, i + 7) for i in range(0, 300, 7))
-    return GivenBatches([stream_dr.Block(X[s], parse_targets(y[s], X[s].shape[0], (kind,), kind, None)) for s in parts])
+    return RepeatableBatches(
+        [stream_dr.Block(X[s], parse_targets(y[s], X[s].shape[0], (kind,), kind, None)) for s in parts]
+    )
 
 
 @pytest.mark.parametrize("kind", ["class", "continuous", "multilabel"])
@@ -49,5 +51,5 @@ def test_scores_are_those_of_a_split_by_hand(kind: str) -> None:
 
 def test_without_a_tenth_row_there_is_no_score() -> None:
     y = ["a", "b", "b", "a", "b", "a", "b"]
-    few = GivenBatches([stream_dr.Block(X[:7], parse_targets(y, 7, ("class",), "auto", None))])
+    few = RepeatableBatches([stream_dr.Block(X[:7], parse_targets(y, 7, ("class",), "auto", None))])
     assert np.isnan(scores_of_refining(stream_dr.LDA(gamma=1.0, scatter="diagonal"), few, 1e-3, 5)).all()

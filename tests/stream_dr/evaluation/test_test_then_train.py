@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_digits
 
-from stream_dr.datasets.generate import rcv1_like
+from stream_dr.datasets.generate import generate_rcv1_like
 from stream_dr.errors import InvalidParameter, InvalidRows, TargetKindMismatch, TargetsRequired
 from stream_dr.estimators import make
 from stream_dr.evaluation.test_then_train import EvaluateSettings, evaluate
@@ -63,7 +63,7 @@ def test_class_means_are_those_of_all_rows_whatever_the_sample():
 
 @pytest.mark.test_all
 def test_several_labels_a_row():
-    source = Blocks(list(rcv1_like(3_000, "topics")))
+    source = Blocks(list(generate_rcv1_like(3_000, "topics")))
     told = []
     scores = evaluate(source, {"cca": make("cca", {"gamma": 1.0, "n_components": 20})}, progress=told.append)
     assert told == [1_000, 2_000, 3_000]

@@ -4,23 +4,23 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from stream_dr.feature_maps.draws import cauchys, normals, open_uniforms
+from stream_dr.feature_maps.draws import draw_cauchys, draw_normals, draw_uniforms
 
 
 @pytest.mark.parametrize("each", [1, 3, 4, 9])
 def test_any_range_is_part_of_the_whole(each):
-    whole = open_uniforms(5, 2, 0, 50, each)
-    assert np.array_equal(open_uniforms(5, 2, 17, 20, each), whole[17:37])
-    assert np.array_equal(open_uniforms(5, 2, 49, 1, each), whole[49:])
+    whole = draw_uniforms(5, 2, 0, 50, each)
+    assert np.array_equal(draw_uniforms(5, 2, 17, 20, each), whole[17:37])
+    assert np.array_equal(draw_uniforms(5, 2, 49, 1, each), whole[49:])
 
 
 def test_seed_and_purpose_change_the_draws():
-    assert len({open_uniforms(s, p, 3, 1)[0, 0] for s in range(4) for p in range(4)}) == 16
+    assert len({draw_uniforms(s, p, 3, 1)[0, 0] for s in range(4) for p in range(4)}) == 16
 
 
 @pytest.mark.parametrize(
     ("draw", "law"),
-    [(open_uniforms, stats.uniform), (normals, stats.norm), (cauchys, stats.cauchy)],
+    [(draw_uniforms, stats.uniform), (draw_normals, stats.norm), (draw_cauchys, stats.cauchy)],
     ids=["uniform", "normal", "Cauchy"],
 )
 def test_distribution(draw, law):
@@ -28,5 +28,5 @@ def test_distribution(draw, law):
 
 
 def test_negative_and_large_seeds_are_legal():
-    assert 0 < open_uniforms(-1, 0, 0, 1)[0, 0] < 1
-    assert 0 < open_uniforms(2**64 - 1, 0, 0, 1)[0, 0] < 1
+    assert 0 < draw_uniforms(-1, 0, 0, 1)[0, 0] < 1
+    assert 0 < draw_uniforms(2**64 - 1, 0, 0, 1)[0, 0] < 1

@@ -7,7 +7,7 @@ from sklearn.feature_extraction import FeatureHasher
 
 from stream_dr.errors import InvalidParameter, InvalidRows
 from stream_dr.feature_maps import feature_map, hashing
-from stream_dr.feature_maps.hashing import Hashing, named_rows
+from stream_dr.feature_maps.hashing import Hashing, dicts_to_sparse_rows
 
 rng = np.random.default_rng(1)
 ROWS = [
@@ -19,7 +19,7 @@ ROWS = [
 
 
 def hashed(rows, **options):
-    matrix, names = named_rows(rows)
+    matrix, names = dicts_to_sparse_rows(rows)
     return Hashing(**options).apply(matrix, 0, names).toarray()
 
 
@@ -51,7 +51,7 @@ def test_inner_products_are_right_on_average():
 
 def test_a_value_that_is_no_number_is_named():
     with pytest.raises(InvalidRows, match="row 1, feature 'b'"):
-        named_rows([{"a": 1}, {"b": None}])
+        dicts_to_sparse_rows([{"a": 1}, {"b": None}])
 
 
 @pytest.mark.parametrize("wrong", [{"n_features": 0}, {"n_features": 2.5}, {"alternate_sign": 1}], ids=str)

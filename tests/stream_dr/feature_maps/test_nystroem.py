@@ -84,14 +84,14 @@ def test_landmarks_are_drawn_by_row_number_whatever_the_batches():
     counts = np.zeros(40)
     for seed in range(200):
         made = stream_dr.feature_maps.feature_map(nystroem(10, gamma=0.3, first=40, seed=seed))
-        rows = made.grown(made.begin(), stream_dr.Block(X)).rows
+        rows = made.add_landmarks_from_batch(made.initial_landmarks(), stream_dr.Block(X)).rows
         counts += [row in rows for row in X[:40]]
     assert 20 < counts.min() <= counts.max() < 85  # 50 each, within five standard deviations
 
 
 def test_a_landmark_has_exact_zeros_in_the_coordinates_of_later_ones_as_before_they_came():
     spec = stream_dr.feature_maps.feature_map(nystroem(30, gamma=0.3))
-    made = spec.coordinates(spec.grown(spec.begin(), stream_dr.Block(X)), X[:30])
+    made = spec.coordinates(spec.add_landmarks_from_batch(spec.initial_landmarks(), stream_dr.Block(X)), X[:30])
     assert not np.triu(made, 1).any()
 
 

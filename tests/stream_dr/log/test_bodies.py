@@ -6,12 +6,12 @@ import pytest
 
 from stream_dr import errors
 from stream_dr.failpoints import FailpointReached, armed
-from stream_dr.log.bodies import BEGIN, BodyReader, create_bodies
+from stream_dr.log.bodies import BEGIN, BodyReader, create_body_file
 
 
 @pytest.fixture
 def file(tmp_path):
-    return create_bodies(tmp_path / "00.bodies")
+    return create_body_file(tmp_path / "00.bodies")
 
 
 def read(file, *ranges):
@@ -45,10 +45,10 @@ def test_what_is_past_the_end_is_cut_and_what_is_short_is_said(file):
     file.check(at + 4)
     assert file.path.stat().st_size == at + 10
     for _ in range(2):
-        file.check(at + 4, cut=True)
+        file.check(at + 4, cut_past_end=True)
         assert file.path.read_bytes()[at:] == b"0123"
     with pytest.raises(errors.DamagedFile, match=r"00\.bodies"):
-        file.check(at + 5, cut=True)
+        file.check(at + 5, cut_past_end=True)
 
 
 @pytest.mark.parametrize("size", [10, 3_000_000])
@@ -60,7 +60,7 @@ def test_erased_ranges_are_zeros_and_nothing_else_is(file, size):
 
 
 def test_foreign_damaged_and_missing_are_told_apart(file, tmp_path):
-    other = create_bodies(tmp_path / "01.bodies")
+    other = create_body_file(tmp_path / "01.bodies")
     good = file.path.read_bytes()
     for content, error, words in (
         (other.path.read_bytes(), errors.ForeignFile, "another log"),

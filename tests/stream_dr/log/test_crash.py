@@ -93,7 +93,7 @@ def test_a_really_full_disk(tmp_path):
         pytest.skip("mounting is not allowed here")
     try:
         (small / "reserve").write_bytes(bytes(100_000))  # what dropping writes before it gives room
-        with Log(small / "log", file_bytes=500_000) as log:
+        with Log(small / "log", max_file_bytes=500_000) as log:
             for start in range(100):
                 try:
                     log.append(drafts(start, 1, size=90_000))
@@ -125,7 +125,7 @@ def test_a_really_full_disk(tmp_path):
 def test_killed_at_every_write_nothing_acknowledged_is_lost(folder, place, lasts):
     code = (
         "import sys; from stream_dr.log.ids import id_hashes; from stream_dr.log.log import Log, draft\n"
-        "log = Log(sys.argv[1], file_bytes=20)\n"
+        "log = Log(sys.argv[1], max_file_bytes=20)\n"
         "for p in range(45):\n"
         "    event = draft('rows', b'%d' % p, 1, key=f'k{p}', schema=str(p))._replace(ids=id_hashes([p]))\n"
         "    print(log.append([event])[-1], flush=True)\n"
@@ -134,13 +134,13 @@ def test_killed_at_every_write_nothing_acknowledged_is_lost(folder, place, lasts
     done = killed(code, place, folder)
     assert done.returncode == -9, done.stderr
     acknowledged = int(done.stdout.split()[-1])
-    with Log(folder, file_bytes=20) as log:
+    with Log(folder, max_file_bytes=20) as log:
         assert log.last in lasts
         assert log.last >= acknowledged
         assert [int(e.body) for e in log.read(log.first - 1)] == list(range(log.first, log.last + 1))
         assert [log.find_key(f"k{p}").position for p in range(log.last + 1)] == list(range(log.last + 1))
         assert log.schema_changes() == [str(p) for p in range(log.last + 1)]
-        assert [log.positions_that_may_have(id_hashes([p])) for p in range(log.first, log.last + 2)] == [
+        assert [log.candidate_positions(id_hashes([p])) for p in range(log.first, log.last + 2)] == [
             *([p] for p in range(log.first, log.last + 1)),
             [],
         ]

@@ -42,7 +42,7 @@ def secrets(count, size=760):
 
 def test_a_rewritten_event_keeps_its_key_and_the_old_bytes_are_gone(folder):
     secret = b"the quick brown fox" * 40
-    with Log(folder, file_bytes=10_000) as log:
+    with Log(folder, max_file_bytes=10_000) as log:
         log.append([draft("rows", secret, 5, key="mine")])
         log.append(drafts(1, 15))
         log.append(drafts(16, 1))
@@ -61,7 +61,7 @@ def test_a_rewritten_event_keeps_its_key_and_the_old_bytes_are_gone(folder):
 def test_no_byte_is_left_whatever_was_rewritten_and_dropped_before(folder, size):
     chance = random.Random(size)
     given = secrets(60, size)
-    with Log(folder, file_bytes=10 * size) as log:
+    with Log(folder, max_file_bytes=10 * size) as log:
         for start in range(0, 60, 4):
             log.append(given[start : start + 4])
             for position in chance.sample(range(log.first, log.last + 1), 2):
@@ -76,7 +76,7 @@ def test_no_byte_is_left_whatever_was_rewritten_and_dropped_before(folder, size)
 @pytest.mark.parametrize("at", [0, 17], ids=["an old one", "the last one"])
 def test_killed_within_a_rewrite_the_old_bytes_are_gone_after_the_next_opening(folder, place, at):
     given = secrets(18)
-    with Log(folder, file_bytes=10_000) as log:
+    with Log(folder, max_file_bytes=10_000) as log:
         for one in given:
             log.append([one])
     code = "import sys; from stream_dr.log.log import Log; Log(sys.argv[1]).rewrite(int(sys.argv[2]), b'left', 2)"

@@ -17,7 +17,7 @@ KEPT = [f"k{p}" for p in range(12)]
 def folder(tmp_path_factory):
     """Two files of bodies, with events of every kind, bodies in rows and beside them."""
     path = tmp_path_factory.mktemp("flips") / "log"
-    with Log(path, file_bytes=2000) as log:
+    with Log(path, max_file_bytes=2000) as log:
         for p in range(12):
             kind = "rows" if p % 3 else "reference"
             body = random.Random(p).randbytes(700)
@@ -44,8 +44,8 @@ def everything(path):
     """All that a log says."""
     with Log(path, writable=False) as log:
         found = (log.last, log.first, log.rows_appended, log.read(-1, limit=1000), log.schema_changes())
-        keys = [(log.find_key(key), log.positions_that_may_have(id_hashes([key]))) for key in KEPT]
-        return (*found, keys, log.read_kind("unlearn", 99), log.first_position_keeping(10), log.verify())
+        keys = [(log.find_key(key), log.candidate_positions(id_hashes([key]))) for key in KEPT]
+        return (*found, keys, log.read_kind("unlearn", 99), log.position_keeping_newest_rows(10), log.verify())
 
 
 def outcome(path):

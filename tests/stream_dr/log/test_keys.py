@@ -24,13 +24,13 @@ def found(log, keys):
 def test_the_last_keys_by_count_remain_and_references_for_ever(folder, group):
     keys = [f"reference:abc:{p}:1" if p % 5 == 0 else f"k{p}" for p in range(60)]
     plain = [key for key in keys if key.startswith("k")]
-    with Log(folder, keys=7) as log:
+    with Log(folder, max_keys=7) as log:
         for at in range(0, 60, group):
             log.append(keyed(*keys[at : at + group]))
         for _ in range(2):
             assert found(log, keys) == [key for key in keys if key not in plain[:-7]]
             log.drop_before(55)
-    with Log(folder, keys=7) as log:
+    with Log(folder, max_keys=7) as log:
         assert found(log, keys) == [key for key in keys if key not in plain[:-7]]
         assert log.find_key("reference:abc:0:1").position == 0
         log.append(keyed(plain[0]))
@@ -80,12 +80,12 @@ def test_a_damaged_key_is_told_and_never_taken_for_new(folder):
 
 @pytest.mark.parametrize("key", ["k20", "k30"])  # the oldest remembered, and one between
 def test_a_key_that_is_missing_is_told_by_verify_also_when_its_event_was_dropped(folder, key):
-    with Log(folder, keys=20) as log:
+    with Log(folder, max_keys=20) as log:
         for p in range(40):
             log.append([draft("reference", b"x", 1, key=f"k{p}")] + [draft("reference", b"x", 1, key="k39")] * (p % 3))
         log.drop_before(log.last - 3)
         log.verify()
     with closing(sqlite3.connect(folder / "index.sqlite")) as index, index:
         assert index.execute("DELETE FROM keys WHERE key = ?", (key,)).rowcount == 1
-    with Log(folder, keys=20) as log, pytest.raises(DamagedFile, match="keys are missing"):
+    with Log(folder, max_keys=20) as log, pytest.raises(DamagedFile, match="keys are missing"):
         log.verify()

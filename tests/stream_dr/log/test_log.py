@@ -61,7 +61,7 @@ def test_all_fields_come_back(folder):
 
 def test_it_goes_on_after_being_opened_again(folder):
     filled(folder, 23 * 5).close()
-    with Log(folder, file_bytes=10_000) as log:
+    with Log(folder, max_file_bytes=10_000) as log:
         assert (log.last, log.rows_appended) == (114, 345)
         assert log.append(drafts(115, 2)) == [115, 116]
         assert [e.position for e in log.read(90, limit=100)] == list(range(91, 117))
@@ -77,17 +77,17 @@ def test_keys_are_found_before_and_after_opening_again(folder):
 
 
 def test_only_the_last_keys_are_remembered(folder):
-    with filled(folder, keys=10) as log:
+    with filled(folder, max_keys=10) as log:
         log.append(drafts(50, 1))
-    with Log(folder, keys=10) as log:
+    with Log(folder, max_keys=10) as log:
         assert log.find_key("k40") is None
         assert [log.find_key(f"k{p}").position for p in range(41, 51)] == list(range(41, 51))
 
 
 def test_a_key_forgotten_may_be_used_again(folder):
-    with filled(folder, keys=10):
+    with filled(folder, max_keys=10):
         pass
-    with Log(folder, keys=10) as log:
+    with Log(folder, max_keys=10) as log:
         log.append(drafts(3, 1))
         assert log.find_key("k3").position == 50
 
@@ -153,7 +153,7 @@ def test_unlearn_events_are_found_and_count_no_rows(folder):
 
 def test_holding_is_where_the_last_rows_begin(folder):
     with filled(folder) as log:
-        assert [log.first_position_keeping(rows) for rows in (0, 1, 30, 31, 60, 149, 151, 10**9)] == [
+        assert [log.position_keeping_newest_rows(rows) for rows in (0, 1, 30, 31, 60, 149, 151, 10**9)] == [
             50,
             49,
             40,
@@ -165,4 +165,4 @@ def test_holding_is_where_the_last_rows_begin(folder):
         ]
         log.rewrite(45, b"", 0)
         log.drop_before(20)
-        assert [log.first_position_keeping(rows) for rows in (30, 10**9)] == [40, 20]
+        assert [log.position_keeping_newest_rows(rows) for rows in (30, 10**9)] == [40, 20]

@@ -29,7 +29,7 @@ def test_readers_in_other_threads_see_only_whole_groups(folder):
         except BaseException as e:
             failed.append(e)
 
-    with Log(folder, file_bytes=40_000) as log:
+    with Log(folder, max_file_bytes=40_000) as log:
         threads = [threading.Thread(target=follow, args=(log, 399)) for _ in range(3)]
         for thread in threads:
             thread.start()
@@ -42,7 +42,7 @@ def test_readers_in_other_threads_see_only_whole_groups(folder):
 
 def test_appends_from_several_threads_have_positions_of_their_own(folder):
     positions = []
-    with Log(folder, file_bytes=40_000) as log:
+    with Log(folder, max_file_bytes=40_000) as log:
 
         def add():
             for p in range(30):
@@ -96,7 +96,7 @@ def test_a_reader_in_another_process_follows_a_writer_that_rolls_and_drops(folde
         "        assert e.position == after + 1 and e.body == bytes([e.position % 256]) * 1000, e.position\n"
         "        after = e.position\n"
     )
-    with Log(folder, file_bytes=40_000) as log:
+    with Log(folder, max_file_bytes=40_000) as log:
         log.append(drafts(0, 3))
         with subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE) as reader:
             reader.stdout.readline()
@@ -127,8 +127,8 @@ def test_however_long_the_log_is_few_files_stay_open(folder, writable):
     with filled(folder, 200) as log:
         assert descriptors() - before < 12
     with Log(folder, writable=writable) as log:
-        assert log.first_position_keeping(100) > 0
-        assert log.read_kind("unlearn", 200) == log.read_readable("unlearn") == []
+        assert log.position_keeping_newest_rows(100) > 0
+        assert log.read_kind("unlearn", 200) == log.read_undamaged("unlearn") == []
         assert [len(log.read(at, limit=5)) for at in range(-1, 195, 5)] == [5] * 40
         log.verify()
         assert descriptors() - before < 12

@@ -74,13 +74,13 @@ def test_dropping_it_all_at_once_would_be_noticed(folder, monkeypatch):
 def test_killed_while_dropping_the_rest_is_whole_and_dropped_later(folder, times):
     code = (
         "import sys; from stream_dr.log.log import Log, draft\n"
-        "log = Log(sys.argv[1], file_bytes=300_000)\n"
+        "log = Log(sys.argv[1], max_file_bytes=300_000)\n"
         "for p in range(400):\n"
         "    log.append([draft('rows', b'%3d' % p * (30_000 if p % 4 == 0 else 300), 1, key=f'k{p}', schema=str(p))])\n"
         "log.drop_before(350)"
     )
     assert killed(code, f"log.drop=kill@{times}", folder).returncode == -9
-    with Log(folder, file_bytes=300_000) as log:
+    with Log(folder, max_file_bytes=300_000) as log:
         assert log.first == 64 * (times - 1)
         assert [int(e.body[:3]) for e in log.read(log.first - 1, limit=1000)] == list(range(log.first, 400))
         log.verify()

@@ -68,7 +68,7 @@ def test_who_opens_in_mid_append_waits_for_its_end(folder, place, monkeypatch):
             with pytest.raises(subprocess.TimeoutExpired):
                 begun[0].wait(3)
 
-    with Log(folder, file_bytes=2_000) as log:
+    with Log(folder, max_file_bytes=2_000) as log:
         log.append(drafts(0, 3))  # so that the next one begins a file, which is to stay as well
         monkeypatch.setattr(index, "failpoint", meanwhile)
         monkeypatch.setattr("stream_dr.log.bodies.failpoint", meanwhile)
@@ -106,7 +106,7 @@ def test_a_folder_that_was_moved_is_not_written_to(folder, tmp_path, instead):
 
 
 def test_a_file_of_bodies_that_was_begun_for_nothing_is_removed(folder):
-    with Log(folder, file_bytes=2_000) as log:
+    with Log(folder, max_file_bytes=2_000) as log:
         log.append(drafts(0, 3))
         with armed("log.before_commit=raise"), pytest.raises(FailpointReached):
             log.append(drafts(3, 1))

@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA
 import stream_dr
 from stream_dr import plotting
 from stream_dr.plotting.figure import COLOURS
-from stream_dr.plotting.record_figures import accuracy_of, best_models, confusion_of
+from stream_dr.plotting.record_figures import accuracy_figure_dict, best_models, confusion_figure_dict
 
 X, y = load_wine(return_X_y=True)
 lda = stream_dr.LDA(n_components=2).fit(X, y)
@@ -210,23 +210,23 @@ def test_accuracy_is_drawn_by_rows_learned_with_the_most_frequent_label() -> Non
         {"kind": "tested", "time": 1.0, "model": name, "curve": curve, "most_frequent": 0.2}
         for name, curve in curves.items()
     ]
-    lda, other, baseline = accuracy_of(told, ["lda", MARKUP, "new"], "t")["data"]
+    lda, other, baseline = accuracy_figure_dict(told, ["lda", MARKUP, "new"], "t")["data"]
     assert ([*lda["x"]], [*lda["y"]]) == ([100, 200], [0.5, 0.75])
     assert (other["name"], [*other["y"]]) == (html.escape(MARKUP, quote=False), [0.25])
     assert (baseline["x"], baseline["y"]) == ([100, 200], [0.2, 0.2])
-    numbers = accuracy_of([{**told[0], "most_frequent": None}], ["lda"], "t")
+    numbers = accuracy_figure_dict([{**told[0], "most_frequent": None}], ["lda"], "t")
     assert len(numbers["data"]) == 1
     assert numbers["layout"]["yaxis"]["title"]["text"] == "R²"
-    assert not accuracy_of([], ["lda"], "t")["data"]
+    assert not accuracy_figure_dict([], ["lda"], "t")["data"]
 
 
 def test_the_confusion_holds_the_shares_of_each_label() -> None:
     confusion = {"labels": ["<b>", "c"], "counts": [[3, 1], [0, 4]], "rows": [5, 4]}
     told = [{"kind": "tested", "id": i, "confusion": confusion if i else None} for i in (0, 1)]
-    (cells,) = confusion_of(told, 1, "t")["data"]
+    (cells,) = confusion_figure_dict(told, 1, "t")["data"]
     assert cells["z"] == [[0.6, 0.2], [0.0, 1.0]]
     assert cells["y"] == ["&lt;b&gt;", "c"]
-    assert not confusion_of(told, 0, "t")["data"]
+    assert not confusion_figure_dict(told, 0, "t")["data"]
 
 
 def test_what_is_not_there_is_said() -> None:

@@ -21,7 +21,7 @@ from stream_dr.running.driver import RunSettings
 from stream_dr.running.replay import Progress, ReplayReport, ReplaySettings, replay
 from stream_dr.shards import dataset as shard_reading
 from stream_dr.shards.dataset import open_dataset
-from stream_dr.shards.file import digest_of
+from stream_dr.shards.file import file_sha256
 from tests.support.batches import SMALL, dense, opened, put, shards
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -199,11 +199,11 @@ def test_a_replay_given_again_learns_nothing_twice_however_few_keys_are_kept(tmp
     folder = shards(tmp_path / "s", blocks=40)
     with opened(tmp_path / "d", cm=("class_means", {})) as directory:
         directory.log.close()
-        directory.log = Log(tmp_path / "d" / "log", keys=5)
+        directory.log = Log(tmp_path / "d" / "log", max_keys=5)
         for _ in range(3):
             replay(directory, open_dataset(folder), ReplaySettings())
             directory.log.close()
-            directory.log = Log(tmp_path / "d" / "log", keys=5)
+            directory.log = Log(tmp_path / "d" / "log", max_keys=5)
         assert directory.model("cm").rows == 800
 
 
@@ -328,7 +328,7 @@ def test_shards_without_a_manifest_are_hashed_one_ahead_of_what_is_learned(
     (folder / "manifest.json").unlink()
     hashed: list[str] = []
     monkeypatch.setattr(
-        shard_reading, "digest_of", lambda path, *rest: hashed.append(path.name) or digest_of(path, *rest)
+        shard_reading, "file_sha256", lambda path, *rest: hashed.append(path.name) or file_sha256(path, *rest)
     )
 
     def stop(progress: Progress) -> None:

@@ -16,7 +16,7 @@ from stream_dr.rows.block import Block
 from stream_dr.rows.source import Source
 from stream_dr.shards import dataset as shards
 from stream_dr.shards.dataset import ShardWriter, open_dataset, open_shard
-from stream_dr.shards.file import digest_of
+from stream_dr.shards.file import file_sha256
 from stream_dr.shards.manifest import write_manifest
 from stream_dr.targets.targets import multilabel_targets
 
@@ -191,7 +191,7 @@ def change_manifest(folder, **facts):
 def test_a_sealed_shard_is_read_without_its_digest_and_verify_takes_it(tmp_path, monkeypatch):
     write(tmp_path)
     taken = []
-    monkeypatch.setattr(shards, "digest_of", lambda *identity: taken.append(identity) or digest_of(*identity))
+    monkeypatch.setattr(shards, "file_sha256", lambda *identity: taken.append(identity) or file_sha256(*identity))
     shard = open_dataset(tmp_path).shards[0]
     shard.read(0)
     assert not taken

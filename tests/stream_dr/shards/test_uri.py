@@ -19,7 +19,7 @@ from stream_dr.directory.directory import Directory
 from stream_dr.errors import InvalidParameter
 from stream_dr.models.snapshot import state_sha256
 from stream_dr.shards.dataset import ShardWriter, open_dataset
-from stream_dr.shards.uri import RemotePath, path_of
+from stream_dr.shards.uri import RemotePath, parse_path_or_uri
 from tests.support.batches import dense
 from tests.support.waiting import wait_until
 
@@ -47,11 +47,11 @@ def test_a_store_that_nobody_knows_is_refused() -> None:
 
 
 def test_parts_of_a_uri() -> None:
-    path = path_of("s3://bucket/a/b%20c.arrow?region=eu-west-1")
+    path = parse_path_or_uri("s3://bucket/a/b%20c.arrow?region=eu-west-1")
     assert isinstance(path, RemotePath)
     assert (path.name, path.suffix, str(path.parent)) == ("b c.arrow", ".arrow", "s3://bucket/a?region=eu-west-1")
     assert path.parent / "b c.arrow" == path
-    assert path_of("file:///a%20b") == path_of("/a b") == Path("/a b")
+    assert parse_path_or_uri("file:///a%20b") == parse_path_or_uri("/a b") == Path("/a b")
 
 
 GONE_SECONDS = 8

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from stream_dr.solve.orientation import least_squares_map, orient
-from stream_dr.solve.spectral import largest_entries
+from stream_dr.solve.orientation import best_order_and_signs, least_squares_map
+from stream_dr.solve.spectral import largest_signed_entries
 
 
 def basis(seed: int, d: int = 12, p: int = 5) -> np.ndarray:
@@ -13,7 +13,7 @@ def basis(seed: int, d: int = 12, p: int = 5) -> np.ndarray:
 
 def test_the_first_makes_its_largest_loading_positive() -> None:
     L = -np.abs(basis(0))
-    order, signs = orient(L, np.arange(5.0)[::-1], None)
+    order, signs = best_order_and_signs(L, np.arange(5.0)[::-1], None)
     assert list(order) == [0, 1, 2, 3, 4]
     assert ((L * signs).max(axis=0) == np.abs(L).max(axis=0)).all()
 
@@ -22,20 +22,20 @@ def test_the_first_makes_its_largest_loading_positive() -> None:
 def test_flipped_signs_come_back(seed: int) -> None:
     old, values = basis(seed), np.array([9.0, 7, 5, 3, 1])
     flips = np.random.default_rng(seed).choice([-1.0, 1.0], 5)
-    order, signs = orient(old * flips, values, old)
+    order, signs = best_order_and_signs(old * flips, values, old)
     np.testing.assert_array_equal((old * flips)[:, order] * signs, old)
 
 
 def test_near_equal_eigenvalues_that_swapped_come_back_in_order() -> None:
     old = basis(1)
     new, values = old[:, [1, 0, 2, 4, 3]], np.array([5.0, 4.9, 3.0, 1.0, 0.99])
-    order, signs = orient(new, values, old)
+    order, signs = best_order_and_signs(new, values, old)
     np.testing.assert_array_equal(new[:, order] * signs, old)
 
 
 def test_distinct_eigenvalues_keep_their_order() -> None:
     old = basis(2)
-    order, _ = orient(old[:, [1, 0, 2, 3, 4]], np.array([9.0, 7, 5, 3, 1]), old)
+    order, _ = best_order_and_signs(old[:, [1, 0, 2, 3, 4]], np.array([9.0, 7, 5, 3, 1]), old)
     assert list(order) == [0, 1, 2, 3, 4]
 
 
@@ -44,7 +44,7 @@ def test_distinct_eigenvalues_keep_their_order() -> None:
 )
 def test_shapes_may_change(p_old: int, p_new: int, d_old: int, d_new: int) -> None:
     old, new = basis(3, d_old, max(p_old, 1))[:, :p_old], basis(4, d_new, p_new)
-    order, signs = orient(new, np.arange(float(p_new))[::-1], old)
+    order, signs = best_order_and_signs(new, np.arange(float(p_new))[::-1], old)
     assert sorted(order) == list(range(p_new))
     found, residual = least_squares_map(old, new)
     assert found.shape == (p_old, p_new)
@@ -74,9 +74,9 @@ def test_the_entry_of_largest_size_is_the_first_of_equals() -> None:
     random = np.random.default_rng(5)
     for shape in ((1, 3), (40, 1), (200, 7), (0, 2), (3, 0), (257, 1), (1_001, 3), (40, 300)):
         loadings = random.integers(-3, 4, shape).astype(np.float64)
-        found = largest_entries(loadings)
-        np.testing.assert_array_equal(found, largest_entries(np.asfortranarray(loadings)))
-        np.testing.assert_array_equal(found[::2], largest_entries(loadings[:, ::2]))
+        found = largest_signed_entries(loadings)
+        np.testing.assert_array_equal(found, largest_signed_entries(np.asfortranarray(loadings)))
+        np.testing.assert_array_equal(found[::2], largest_signed_entries(loadings[:, ::2]))
         for j in range(shape[1]):
             column = loadings[:, j]
             assert found[j] == (column[np.abs(column).argmax()] if len(column) else 0.0)

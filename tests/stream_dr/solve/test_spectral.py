@@ -20,7 +20,7 @@ def tall(rank: int, smallest: float, seed: int = 0) -> np.ndarray:
 def test_left_singular_is_the_svd_by_either_route(rank: int, smallest: float) -> None:
     M = tall(rank, smallest)
     U, s, _ = np.linalg.svd(M, full_matrices=False)
-    vectors, values = spectral.left_singular(M)
+    vectors, values = spectral.left_singular_pairs(M)
     assert len(values) == rank
     np.testing.assert_allclose(values, s[:rank], rtol=1e-13 / smallest, atol=1e-15)
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(rank), atol=1e-13)
@@ -30,10 +30,10 @@ def test_left_singular_is_the_svd_by_either_route(rank: int, smallest: float) ->
 
 def test_left_singular_takes_wide_empty_and_zero_matrices() -> None:
     wide = np.random.default_rng(0).normal(size=(4, 30))
-    vectors, values = spectral.left_singular(wide)
+    vectors, values = spectral.left_singular_pairs(wide)
     np.testing.assert_allclose((vectors * values**2) @ vectors.T, wide @ wide.T)
     for shape in ((0, 3), (3, 0), (2000, 80)):
-        vectors, values = spectral.left_singular(np.zeros(shape))
+        vectors, values = spectral.left_singular_pairs(np.zeros(shape))
         assert vectors.shape == (shape[0], 0)
         assert len(values) == 0
 
@@ -44,7 +44,7 @@ def test_symmetric_cuts_rounding_and_what_lies_below_the_floor() -> None:
     values, vectors = spectral.semidefinite_eigenpairs(A @ A.T)
     assert len(values) == 5
     np.testing.assert_allclose((vectors * values) @ vectors.T, A @ A.T, atol=1e-13)
-    assert len(spectral.semidefinite_eigenpairs(A @ A.T, floor=float(values[2]))[0]) == 2
+    assert len(spectral.semidefinite_eigenpairs(A @ A.T, rounding_floor=float(values[2]))[0]) == 2
     assert len(spectral.semidefinite_eigenpairs(np.zeros((3, 3)))[0]) == 0
     assert len(spectral.semidefinite_eigenpairs(np.zeros((0, 0)))[0]) == 0
 
@@ -62,17 +62,17 @@ def test_canonical_gives_an_eigenspace_one_basis_whatever_came_in() -> None:
     eigenvalues = np.array([2.0, 1.0, 1.0, 1.0, 0.5])
     turned = W.copy()
     turned[:, 1:4] = W[:, 1:4] @ np.linalg.qr(random.normal(size=(3, 3)))[0]
-    a, b = (spectral.with_fixed_signs(spectral.canonical_basis(M, eigenvalues)) for M in (W, turned))
+    a, b = (spectral.with_fixed_signs(spectral.rotate_equal_components(M, eigenvalues)) for M in (W, turned))
     np.testing.assert_allclose(a, b, atol=1e-14)
     np.testing.assert_allclose(a[:, 1:4] @ a[:, 1:4].T, W[:, 1:4] @ W[:, 1:4].T, atol=1e-14)
     np.testing.assert_allclose(np.abs(a[:, [0, 4]]), np.abs(W[:, [0, 4]]))
     distinct = np.array([5.0, 4.0, 3.0, 2.0, 1.0])
-    assert spectral.canonical_basis(W, distinct) is W
+    assert spectral.rotate_equal_components(W, distinct) is W
 
 
 def test_canonical_leaves_small_distinct_eigenvalues_alone() -> None:
     W = np.eye(4)[:, ::-1]
-    assert spectral.canonical_basis(W, np.array([1.0, 1e-8, 5e-9, 1e-9])) is W
+    assert spectral.rotate_equal_components(W, np.array([1.0, 1e-8, 5e-9, 1e-9])) is W
 
 
 def test_signed_makes_the_largest_loading_positive() -> None:

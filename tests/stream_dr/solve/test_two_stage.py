@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stream_dr.solve.rounding import Rounding, exact_rounding
+from stream_dr.solve.rounding import Rounding, zero_rounding
 from stream_dr.solve.two_stage import condition_number, two_stage
 from tests.naive import two_stage as naive
 
@@ -95,14 +95,14 @@ def test_condition_counts_the_kept_space_only() -> None:
 
 
 def test_rounding_answers() -> None:
-    rounding = exact_rounding(3)
-    assert rounding.floor(np.ones(3)) == 0.0
-    assert rounding.varying(np.array([0.0, 1e-30, 1.0])).tolist() == [False, True, True]
-    assert rounding.cross_floor(2.0, np.ones(3)) == pytest.approx(2e-12 * 3**0.5)
-    assert Rounding(np.full(3, 1e9)).cross_floor(1.0, np.ones(3)) == pytest.approx(8 * 2**-52 * 1e9, rel=1e-4)
+    rounding = zero_rounding(3)
+    assert rounding.eigenvalue_floor(np.ones(3)) == 0.0
+    assert rounding.varying_columns(np.array([0.0, 1e-30, 1.0])).tolist() == [False, True, True]
+    assert rounding.cross_sum_floor(2.0, np.ones(3)) == pytest.approx(2e-12 * 3**0.5)
+    assert Rounding(np.full(3, 1e9)).cross_sum_floor(1.0, np.ones(3)) == pytest.approx(8 * 2**-52 * 1e9, rel=1e-4)
     lossy = Rounding(np.zeros(3), lost=1e-8)
-    assert lossy.floor(np.ones(3)) == pytest.approx(3e-8)
-    assert lossy.cross_floor(1.0, np.ones(3)) > 1e-12
+    assert lossy.eigenvalue_floor(np.ones(3)) == pytest.approx(3e-8)
+    assert lossy.cross_sum_floor(1.0, np.ones(3)) > 1e-12
 
 
 def test_significant_keeps_what_shows_in_small_columns_and_drops_rounding() -> None:
@@ -113,8 +113,11 @@ def test_significant_keeps_what_shows_in_small_columns_and_drops_rounding() -> N
     cross[0, 0], cross[2, 1] = 1e8, 1e-8
     turn = np.linalg.qr(random.normal(size=(3, 3)))[0]
     noisy = cross @ turn + 1e-15 * scale[:, None] * random.normal(size=(3, 3))
-    kept = exact_rounding(3).significant(noisy, 1.0, diagonal)
+    kept = zero_rounding(3).significant_combinations(noisy, 1.0, diagonal)
     assert kept.shape == (3, 2)
     np.testing.assert_allclose((kept @ kept.T) / np.outer(scale, scale), np.diag([1.0, 0.0, 1.0]), atol=1e-7)
-    assert exact_rounding(3).significant(1e-14 * scale[:, None] * np.ones((3, 2)), 1.0, diagonal).shape == (3, 0)
-    assert exact_rounding(3).significant(np.zeros((3, 2)), 1.0, np.zeros(3)).shape == (3, 0)
+    assert zero_rounding(3).significant_combinations(1e-14 * scale[:, None] * np.ones((3, 2)), 1.0, diagonal).shape == (
+        3,
+        0,
+    )
+    assert zero_rounding(3).significant_combinations(np.zeros((3, 2)), 1.0, np.zeros(3)).shape == (3, 0)

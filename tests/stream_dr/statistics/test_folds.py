@@ -122,7 +122,7 @@ def test_a_fold_that_has_lost_its_last_row_learns_again():
     assert_same(state.whole(), learned(made, slice(None), False, "exact"), rtol=1e-9)
 
     accumulator.remove(made.block(slice(None), False))
-    assert (accumulator.rows, accumulator.n_features, accumulator.labels_left) == (0, 0, ())
+    assert (accumulator.rows, accumulator.n_features, accumulator.remaining_labels) == (0, 0, ())
     accumulator.add(made.block(slice(None), True))
     assert_same(accumulator.freeze().whole(), learned(made, slice(None), False, "exact"), rtol=1e-9)
 
@@ -236,10 +236,10 @@ def test_counts_can_be_read_while_labels_are_added(folds, monkeypatch):
     grow = TargetSums.grow
 
     def read_and_grow(sums, *sizes):
-        seen.append((accumulator.labels_left, accumulator.label_rows.tolist()))
+        seen.append((accumulator.remaining_labels, accumulator.label_rows.tolist()))
         grow(sums, *sizes)
 
     monkeypatch.setattr(TargetSums, "grow", read_and_grow)
     accumulator.add(Block(made.X[20:], class_targets(["y"] * 20)))
     assert seen == [(("x",), [20])] * max(folds, 1)
-    assert accumulator.labels_left == ("x", "y")
+    assert accumulator.remaining_labels == ("x", "y")

@@ -59,8 +59,10 @@ def test_dense_and_sparse_rows_have_one_hash():
 def test_columns_by_name_may_come_in_any_order():
     X, names = rows(), ("a", "b", "c", "d", "e", "f")
     order = [3, 1, 5, 0, 2, 4]
-    first = row_hashes(Block(X, names=names), by_name=True)
-    again = row_hashes(Block(np.ascontiguousarray(X[:, order]), names=tuple(names[i] for i in order)), by_name=True)
+    first = row_hashes(Block(X, names=names), hash_column_names=True)
+    again = row_hashes(
+        Block(np.ascontiguousarray(X[:, order]), names=tuple(names[i] for i in order)), hash_column_names=True
+    )
     assert (first == again).all()
     assert first[3] != row_hashes(Block(X))[3]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
-from stream_dr.targets.kind import check_kind, decided_kind, targets_kind
+from stream_dr.targets.kind import check_target_kind, infer_targets_kind, reconcile_target_kind
 from stream_dr.targets.targets import KINDS
 
 LABELS = np.array(["a", None], dtype=object)
@@ -17,7 +17,7 @@ MEASURED = np.array([0.5, np.nan, 2.0])
     [("auto", None, None), ("class", None, "class"), ("auto", "class", "class"), ("class", "class", "class")],
 )
 def test_an_earlier_batch_or_the_caller_decides(target, known, wanted):
-    assert decided_kind(target, known) == wanted
+    assert reconcile_target_kind(target, known) == wanted
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,12 @@ def test_an_earlier_batch_or_the_caller_decides(target, known, wanted):
     ],
 )
 def test_the_form_says_the_kind(y, kinds, kind):
-    assert targets_kind(y, kinds, None) == kind
+    assert infer_targets_kind(y, kinds, None) == kind
 
 
 @pytest.mark.parametrize("y", [np.eye(2), np.array([1, 2]), WHOLE, MEASURED])
 def test_numbers_are_continuous_where_those_are_wanted(y):
-    assert targets_kind(y, KINDS, "continuous") == "continuous"
+    assert infer_targets_kind(y, KINDS, "continuous") == "continuous"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_numbers_are_continuous_where_those_are_wanted(y):
 )
 def test_what_cannot_be_of_the_wanted_kind_is_refused(y, wanted, error, message):
     with pytest.raises(error, match=message):
-        targets_kind(y, KINDS, wanted)
+        infer_targets_kind(y, KINDS, wanted)
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ def test_what_cannot_be_of_the_wanted_kind_is_refused(y, wanted, error, message)
 )
 def test_a_kind_that_the_model_does_not_take_is_refused(kind, kinds, wanted, message):
     with pytest.raises(TargetKindMismatch, match=message):
-        check_kind(kind, kinds, wanted)
+        check_target_kind(kind, kinds, wanted)
 
 
 def test_a_kind_that_the_model_takes_is_none_to_refuse():
     for kind in KINDS:
-        check_kind(kind, KINDS, None)
-        check_kind(kind, KINDS, kind)
+        check_target_kind(kind, KINDS, None)
+        check_target_kind(kind, KINDS, kind)

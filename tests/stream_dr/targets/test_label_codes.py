@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stream_dr import OPLS, errors
-from stream_dr.targets.label_codes import encode_labels, encode_sets, label_array
+from stream_dr.targets.label_codes import encode_label_sets_fast, encode_labels, label_array
 
 RANDOM = np.random.default_rng(0)
 LISTS = [
@@ -39,13 +39,13 @@ def test_none_is_absent_and_types_are_not_mixed():
 
 
 def test_sets_are_sorted_and_distinct_within_a_row():
-    table, codes, indptr = encode_sets([["b", "a", "b"], [], ("c", "b"), ["a"]])
+    table, codes, indptr = encode_label_sets_fast([["b", "a", "b"], [], ("c", "b"), ["a"]])
     assert table == ("b", "a", "c")
     assert codes.tolist() == [0, 1, 0, 2, 1]
     assert indptr.tolist() == [0, 2, 2, 4, 5]
-    assert encode_sets([["a"], None]) is None
-    assert encode_sets([["a"], [1]]) is None
-    assert encode_sets([])[2].tolist() == [0]
+    assert encode_label_sets_fast([["a"], None]) is None
+    assert encode_label_sets_fast([["a"], [1]]) is None
+    assert encode_label_sets_fast([])[2].tolist() == [0]
 
 
 @pytest.mark.parametrize("labels", [["a", "b\ud800"], [None, "\udc00"], np.array(["a", "\ud800"])])
@@ -54,7 +54,7 @@ def test_half_a_character_is_no_label(labels):
         encode_labels(labels)
     if None not in labels:
         with pytest.raises(errors.InvalidTargets, match="half a character"):
-            encode_sets([list(map(str, labels))])
+            encode_label_sets_fast([list(map(str, labels))])
 
 
 def test_what_cannot_be_told_apart_is_no_label():
@@ -67,9 +67,9 @@ ENDS = [-(2**63), 2**64 - 1, 0]
 
 def test_integers_that_no_column_holds_are_refused_and_those_at_the_ends_are_not():
     assert encode_labels(ENDS)[0] == tuple(ENDS)
-    assert encode_sets([ENDS])[0] == tuple(ENDS)
+    assert encode_label_sets_fast([ENDS])[0] == tuple(ENDS)
     for odd in (2**64, -(2**63) - 1, 10**400):
-        for read in (encode_labels, lambda labels: encode_sets([labels])):
+        for read in (encode_labels, lambda labels: encode_label_sets_fast([labels])):
             with pytest.raises(errors.InvalidTargets, match=f"label {odd} is outside"):
                 read([1, odd])
         with pytest.raises(errors.InvalidTargets, match="outside"):

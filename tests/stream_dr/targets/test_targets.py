@@ -7,9 +7,15 @@ import pytest
 
 from stream_dr.errors import InvalidTargets, TargetKindMismatch
 from stream_dr.rows.block import Block
-from stream_dr.targets.kind import refuse_ambiguous
+from stream_dr.targets.kind import check_targets_unambiguous
 from stream_dr.targets.parsing import parse_targets
-from stream_dr.targets.targets import KINDS, check_label_type, class_targets, continuous_targets, labelled_rows
+from stream_dr.targets.targets import (
+    KINDS,
+    check_label_type,
+    class_targets,
+    continuous_targets,
+    drop_rows_without_target,
+)
 
 SINGLE = ("class",)
 
@@ -92,7 +98,7 @@ def test_codes_ascend_within_a_row_and_repeats_count_once():
 def test_a_missing_target_is_absent_and_its_row_left_out():
     targets = parse_targets(["a", None, "b"], 3, SINGLE)
     assert targets.present.tolist() == [True, False, True]
-    kept, skipped = labelled_rows(
+    kept, skipped = drop_rows_without_target(
         Block(np.arange(6.0).reshape(3, 2), targets, np.array([1.0, 2.0, 3.0]), ["x", "y", "z"])
     )
     assert skipped == 1
@@ -100,7 +106,7 @@ def test_a_missing_target_is_absent_and_its_row_left_out():
     assert kept.y.row_labels() == ["a", "b"]
     assert kept.weights.tolist() == [1.0, 3.0]
     assert kept.ids == ["x", "z"]
-    kept, skipped = labelled_rows(Block(np.ones((3, 2))))
+    kept, skipped = drop_rows_without_target(Block(np.ones((3, 2))))
     assert (kept.rows, skipped) == (0, 3)
 
 
@@ -131,7 +137,7 @@ def test_what_pandas_says_is_missing_is_a_row_without_a_target(y, labels):
 
 def test_a_frames_only_column_may_have_gaps_where_one_label_a_row_is_taken():
     y = pd.DataFrame({"y": pd.array([None, 1, 2], dtype="Int64")})
-    for targets in (parse_targets(y, 3, SINGLE), parse_targets(y, 3, KINDS, target="class")):
+    for targets in (parse_targets(y, 3, SINGLE), parse_targets(y, 3, KINDS, requested_kind="class")):
         assert targets.row_labels() == [None, 1, 2]
 
 
@@ -139,14 +145,14 @@ def test_missing_sets_and_missing_numbers():
     for y in (pd.Series([None, ["a"], np.nan]), [None, ["a"], np.nan], [pd.NA, {"a"}, None]):
         assert parse_targets(y, 3, KINDS).row_labels() == [None, ["a"], None]
     for y in (pd.Series([0.5, None, 2], dtype=object), [0.5, None, 2]):
-        assert parse_targets(y, 3, KINDS, target="continuous").row_labels() == [[0.5], None, [2.0]]
+        assert parse_targets(y, 3, KINDS, requested_kind="continuous").row_labels() == [[0.5], None, [2.0]]
     for y in (np.array([0.5, np.nan, 2.0]), [0.5, np.nan, 2.0], pd.Series([0.5, np.nan, 2.0])):
         assert parse_targets(y, 3, KINDS).row_labels() == [[0.5], None, [2.0]]
     for y in (np.array([1.0, np.nan, 2.0]), np.array([1.0, np.nan, 2.0], np.float32), pd.Series([1.0, None, 2.0])):
         assert parse_targets(y, 3, SINGLE).row_labels() == [1, None, 2]
     assert parse_targets(np.full(3, np.nan), 3, SINGLE).row_labels() == [None, None, None]
     with pytest.raises(TargetKindMismatch, match=r"labels were given .'x'"):
-        parse_targets([None, "x", 1.0], 3, KINDS, known="continuous")
+        parse_targets([None, "x", 1.0], 3, KINDS, earlier_kind="continuous")
 
 
 def test_take_picks_rows_of_every_kind():
@@ -191,23 +197,23 @@ def test_no_label_in_a_row_is_none(sets):
 
 
 def test_the_kind_decided_first_stays():
-    assert parse_targets([1, 2], 2, KINDS, known="continuous").kind == "continuous"
+    assert parse_targets([1, 2], 2, KINDS, earlier_kind="continuous").kind == "continuous"
     with pytest.raises(TargetKindMismatch):
-        parse_targets([["a"], ["b"]], 2, KINDS, known="class")
+        parse_targets([["a"], ["b"]], 2, KINDS, earlier_kind="class")
     with pytest.raises(TargetKindMismatch):
-        parse_targets(["a", "b"], 2, KINDS, known="multilabel")
-    assert parse_targets(np.array([[0.0, 1.0], [1.0, 1.0]]), 2, KINDS, target="continuous").kind == "continuous"
+        parse_targets(["a", "b"], 2, KINDS, earlier_kind="multilabel")
+    assert parse_targets(np.array([[0.0, 1.0], [1.0, 1.0]]), 2, KINDS, requested_kind="continuous").kind == "continuous"
 
 
 def test_a_kind_that_is_stated_against_the_one_decided_is_refused():
     for kind, known in (("class", "continuous"), ("continuous", "class"), ("multilabel", "class")):
         with pytest.raises(TargetKindMismatch, match=f"target='{kind}' was given; .* {known} targets"):
-            parse_targets([1.0, 2.0], 2, KINDS, target=kind, known=known)
+            parse_targets([1.0, 2.0], 2, KINDS, requested_kind=kind, earlier_kind=known)
 
 
 @pytest.mark.parametrize("y", [[[1], [2]], [[0], [1]], [[1.0], [0.0]]])
 def test_a_column_is_one_label_a_row_where_that_is_the_kind(y):
-    for stated in ({"target": "class"}, {"known": "class"}):
+    for stated in ({"requested_kind": "class"}, {"earlier_kind": "class"}):
         targets = parse_targets(np.array(y), 2, KINDS, **stated)
         assert (targets.kind, targets.row_labels()) == ("class", [int(v) for (v,) in y])
 
@@ -233,7 +239,7 @@ COLUMN = np.array([[1], [2]])
 )
 def test_whole_numbers_may_be_classes(y):
     with pytest.raises(InvalidTargets, match='target="class" or target="continuous"'):
-        refuse_ambiguous(y, parse_targets(y, 2, KINDS))
+        check_targets_unambiguous(y, parse_targets(y, 2, KINDS))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +259,7 @@ def test_whole_numbers_may_be_classes(y):
     ],
 )
 def test_what_is_no_whole_number_or_has_several_a_row_is_beyond_doubt(y):
-    refuse_ambiguous(y, parse_targets(y, 2, KINDS))
+    check_targets_unambiguous(y, parse_targets(y, 2, KINDS))
 
 
 def test_label_types_do_not_mix_between_batches():

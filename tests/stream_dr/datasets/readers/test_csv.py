@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stream_dr.datasets.readers import csv as reader
-from stream_dr.datasets.readers.columns import Roles
+from stream_dr.datasets.readers.columns import ColumnRoles
 from stream_dr.datasets.readers.csv import read_csv
 from stream_dr.errors import InvalidTargets, MalformedInput, SchemaMismatch, SourceMissing
 
@@ -22,7 +22,7 @@ def write(tmp_path, text):
 
 def test_roles(tmp_path):
     path = write(tmp_path, "id,a,kind,b,w,note\nx1,1,cat,2.5,0.5,hm\nx2,3,dog,4,1,\n")
-    (block,) = read_csv(path, Roles(label="kind", weight="w", id="id", drop=("note",)))
+    (block,) = read_csv(path, ColumnRoles(label="kind", weight="w", id="id", drop=("note",)))
     np.testing.assert_array_equal(block.X, [[1, 2.5], [3, 4]])
     assert block.names == ("a", "b")
     assert block.y.row_labels() == ["cat", "dog"]
@@ -32,18 +32,18 @@ def test_roles(tmp_path):
 
 def test_indicator_and_continuous_columns(tmp_path):
     path = write(tmp_path, "a;l1;l2\n1;1;0\n2;1;1\n3;0;0\n")
-    (block,) = read_csv(path, Roles(labels=("l1", "l2")), delimiter=";")
+    (block,) = read_csv(path, ColumnRoles(labels=("l1", "l2")), delimiter=";")
     assert block.y.row_labels() == [["l1"], ["l1", "l2"], []]
-    (block,) = read_csv(path, Roles(target=("l2",)), delimiter=";")
+    (block,) = read_csv(path, ColumnRoles(target=("l2",)), delimiter=";")
     assert block.y.row_labels() == [[0.0], [1.0], [0.0]]
     with pytest.raises(MalformedInput, match=r"after line 1.*other than 0 and 1"):
-        list(read_csv(path, Roles(labels=("a",)), delimiter=";"))
+        list(read_csv(path, ColumnRoles(labels=("a",)), delimiter=";"))
 
 
 def test_integers_that_turn_into_fractions_far_down(tmp_path, monkeypatch):
     monkeypatch.setattr(reader, "PIECE", 1_000)
     path = write(tmp_path, "a,y\n" + "1,0\n" * 2_000 + "0.5,1\n")
-    blocks = list(read_csv(path, Roles(label="y"), rows=300))
+    blocks = list(read_csv(path, ColumnRoles(label="y"), rows_per_block=300))
     assert sum(b.rows for b in blocks) == 2_001
     assert max(b.rows for b in blocks) <= 300
     assert blocks[-1].X[-1, 0] == 0.5
@@ -53,7 +53,7 @@ def test_integers_that_turn_into_fractions_far_down(tmp_path, monkeypatch):
 def test_without_a_header_and_packed(tmp_path):
     with gzip.open(tmp_path / "a.csv.gz", "wb") as file:
         file.write(b"1\t2\tx\n3\t4\ty\n")
-    (block,) = read_csv(tmp_path / "a.csv.gz", Roles(label="f2"), delimiter="\t", header=False)
+    (block,) = read_csv(tmp_path / "a.csv.gz", ColumnRoles(label="f2"), delimiter="\t", header=False)
     assert block.names == ("f0", "f1")
     assert block.y.row_labels() == ["x", "y"]
 
@@ -71,17 +71,17 @@ def test_without_a_header_and_packed(tmp_path):
 )
 def test_a_bad_line_is_named(tmp_path, rows, said):
     with pytest.raises(MalformedInput, match=said):
-        list(read_csv(write(tmp_path, "a,b,y\n" + rows), Roles(label="y")))
+        list(read_csv(write(tmp_path, "a,b,y\n" + rows), ColumnRoles(label="y")))
 
 
 def test_columns_that_are_not_there(tmp_path):
     path = write(tmp_path, "a,y\n1,2\n")
     with pytest.raises(SchemaMismatch, match="no column 'z'"):
-        list(read_csv(path, Roles(label="z")))
+        list(read_csv(path, ColumnRoles(label="z")))
     with pytest.raises(SchemaMismatch, match="no column is left"):
-        list(read_csv(path, Roles(label="y", drop=("a",))))
+        list(read_csv(path, ColumnRoles(label="y", drop=("a",))))
     with pytest.raises(InvalidTargets, match="more than one"):
-        list(read_csv(path, Roles(label="y", target=("a",))))
+        list(read_csv(path, ColumnRoles(label="y", target=("a",))))
     with pytest.raises(MalformedInput, match=r"line 1: columns 1 and 2 are both called"):
         list(read_csv(write(tmp_path, "a,a\n1,2\n")))
     with pytest.raises(SourceMissing):
@@ -91,12 +91,12 @@ def test_columns_that_are_not_there(tmp_path):
 def test_a_delimiter_in_quotes_is_not_blamed(tmp_path):
     path = write(tmp_path, 'a,y\n1,"x,y"\n2,z\nbad,z\n')
     with pytest.raises(MalformedInput, match="line 4: 'bad' in column 'a'"):
-        list(read_csv(path, Roles(label="y")))
+        list(read_csv(path, ColumnRoles(label="y")))
 
 
 def test_an_empty_label_is_none(tmp_path):
     path = write(tmp_path, "a,y\n1,cat\n2,\n3,dog\n")
-    (block,) = read_csv(path, Roles(label="y"))
+    (block,) = read_csv(path, ColumnRoles(label="y"))
     assert block.y.labels == ("cat", "dog")
     assert block.y.present.tolist() == [True, False, True]
 
@@ -107,7 +107,7 @@ def test_the_first_rows_of_a_long_file_are_those_of_all(tmp_path, encoding, monk
     lines = [f"{i},ä{i % 7}{'x' * (i % 90)},{i / 8},{'uv'[i % 2]}" for i in range(3_000)]
     path = tmp_path / "a.csv"
     path.write_text("\n".join(["n,word,x,y", *lines, ""]), encoding=encoding)
-    roles = Roles(label="y", raw=None)
+    roles = ColumnRoles(label="y", raw=None)
     head, every = (list(read_csv(path, roles, encoding=encoding, head_only=head_only)) for head_only in (True, False))
     assert sum(block.rows for block in every) == 3_000
     assert 0 < sum(block.rows for block in head) < 600
@@ -118,16 +118,16 @@ def test_the_first_rows_of_a_long_file_are_those_of_all(tmp_path, encoding, monk
 def test_an_index_without_a_name_is_no_feature_unless_it_is_said(tmp_path):
     path = write(tmp_path, ",a,y\n0,1.5,u\n1,2.5,v\n")
     with pytest.raises(MalformedInput, match=r"line 1: column 1 has no name.*--drop 'Unnamed: 0'"):
-        list(read_csv(path, Roles(label="y")))
-    (block,) = read_csv(path, Roles(label="y", id="Unnamed: 0"))
+        list(read_csv(path, ColumnRoles(label="y")))
+    (block,) = read_csv(path, ColumnRoles(label="y", id="Unnamed: 0"))
     assert (block.names, block.ids) == (("a",), [0, 1])
-    (block,) = read_csv(path, Roles(label="y", drop=("Unnamed: 0",)))
+    (block,) = read_csv(path, ColumnRoles(label="y", drop=("Unnamed: 0",)))
     assert block.names == ("a",)
 
 
 def test_a_quote_within_a_field_is_a_character(tmp_path):
     path = write(tmp_path, 'size,thing\n1,5" pipe\n2,a "large" one\n3,6" pipe\n')
-    (block,) = read_csv(path, Roles(raw=None))
+    (block,) = read_csv(path, ColumnRoles(raw=None))
     column = block.X.column("thing")
     texts = [column.labels[code] for code in column.values]
     assert texts == ['5" pipe', 'a "large" one', '6" pipe']
@@ -137,7 +137,7 @@ def test_a_quote_within_a_field_is_a_character(tmp_path):
 def test_a_quote_that_does_not_end_is_named_though_its_column_is_dropped(tmp_path, drop):
     path = write(tmp_path, "a,note\n" + "1,x\n" * 100 + '2,"y\n' + "3,z\n" * 100)
     with pytest.raises(MalformedInput, match="line 102: a quote begins in this row that does not end"):
-        list(read_csv(path, Roles(drop=drop, raw=None)))
+        list(read_csv(path, ColumnRoles(drop=drop, raw=None)))
 
 
 SUSPENDED = """

@@ -6,7 +6,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from stream_dr.datasets.sources import format_of, open_source
+from stream_dr.datasets.sources import infer_format_from_suffix, open_source
 from stream_dr.errors import InvalidParameter, MalformedInput, SchemaMismatch, SourceMissing
 from stream_dr.rows.raw_rows import RawRows
 
@@ -79,7 +79,11 @@ def test_what_is_no_database(tmp_path, shop):
 
 
 def test_formats_by_name():
-    assert [format_of(name) for name in ("a.sqlite3", "a.db!t.csv", "a.duckdb!s.t")] == ["sqlite", "sqlite", "duckdb"]
+    assert [infer_format_from_suffix(name) for name in ("a.sqlite3", "a.db!t.csv", "a.duckdb!s.t")] == [
+        "sqlite",
+        "sqlite",
+        "duckdb",
+    ]
 
 
 def test_a_column_of_several_types_names_it(tmp_path):

@@ -35,7 +35,7 @@ def test_equals_scikit_learn(tmp_path, zero_based):
     y = np.random.default_rng(0).integers(-1, 3, 257)
     dump_svmlight_file(X, y, str(tmp_path / "a.svm"), zero_based=zero_based)
     reference, labels = load_svmlight_file(str(tmp_path / "a.svm"), n_features=400, zero_based=zero_based)
-    found, given = joined(read_libsvm(tmp_path / "a.svm", n_features=400, rows=50, zero_based=zero_based))
+    found, given = joined(read_libsvm(tmp_path / "a.svm", n_features=400, rows_per_block=50, zero_based=zero_based))
     assert (found != reference).nnz == 0
     assert given == labels.astype(int).tolist()
 
@@ -44,7 +44,7 @@ def test_multilabel_as_scikit_learn_writes_it(tmp_path):
     X = sp.random(40, 30, density=0.2, random_state=1, format="csr")
     Y = (np.random.default_rng(1).random((40, 5)) < 0.4).astype(int)
     dump_svmlight_file(X, Y, str(tmp_path / "m.svm"), zero_based=False, multilabel=True)
-    _, found = joined(read_libsvm(tmp_path / "m.svm", rows=7, target="multilabel"))
+    _, found = joined(read_libsvm(tmp_path / "m.svm", rows_per_block=7, target="multilabel"))
     assert [sorted(labels) for labels in found] == [np.flatnonzero(row).tolist() for row in Y]
 
 
@@ -93,7 +93,7 @@ def test_the_kind_of_targets_is_what_the_first_rows_say(tmp_path, text, kind, la
 def test_a_bad_line_is_named(tmp_path, line, said):
     path = write(tmp_path, f"1 2:3\n\n# note\n2 1:1\n{line}\n")
     with pytest.raises(MalformedInput, match=said) as caught:
-        list(read_libsvm(path, target="class", rows=10))
+        list(read_libsvm(path, target="class", rows_per_block=10))
     assert caught.value.details["line"] == 5
     assert str(path) in str(caught.value)
 

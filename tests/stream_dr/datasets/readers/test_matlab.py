@@ -22,7 +22,7 @@ def test_rows_and_classes(tmp_path, form):
     X = np.round(sp.random(23, 7, density=0.4, random_state=0).toarray(), 3)
     y = np.random.default_rng(0).integers(1, 4, (23, 1))
     path = write(tmp_path, fea=form(X), gnd=y, other=np.zeros((500, 500)))
-    blocks = list(read_matlab(path, rows=10))
+    blocks = list(read_matlab(path, rows_per_block=10))
     assert [b.rows for b in blocks] == [10, 10, 3]
     found = sp.vstack([sp.csr_matrix(b.X) for b in blocks]).toarray()
     np.testing.assert_array_equal(found, X)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stream_dr.datasets.readers import csv
-from stream_dr.datasets.readers.columns import Roles
+from stream_dr.datasets.readers.columns import ColumnRoles
 from stream_dr.datasets.readers.csv import read_csv
 from stream_dr.datasets.readers.libsvm import read_libsvm
 from stream_dr.datasets.readers.mulan import read_arff
@@ -51,7 +51,7 @@ READERS = {
     "vw": (vw, lambda path, tmp: read_vw(path)),
     "rcv1": (rcv1, lambda path, tmp: read_lyrl2004(path, topics(tmp))),
     "arff": (arff, lambda path, tmp: read_arff(path, label="y")),
-    "csv": (table, lambda path, tmp: read_csv(path, Roles(label="y"))),
+    "csv": (table, lambda path, tmp: read_csv(path, ColumnRoles(label="y"))),
 }
 
 

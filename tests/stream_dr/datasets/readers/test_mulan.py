@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream_dr.datasets.readers.mulan import label_names, read_arff
+from stream_dr.datasets.readers.mulan import read_arff, read_mulan_label_names
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing
 
 DENSE = """% a comment
@@ -41,12 +41,12 @@ def write(tmp_path, text, xml=XML):
 
 def test_dense_rows_and_the_labels_the_xml_names(tmp_path):
     path, xml = write(tmp_path, DENSE)
-    assert label_names(xml) == ["beach", "sunset"]
+    assert read_mulan_label_names(xml) == ["beach", "sunset"]
     (block,) = read_arff(path, labels=xml)
     np.testing.assert_array_equal(block.X, [[0.5, 1], [-2, 0.3], [0, 0]])
     assert block.names == ("a one", "b")
     assert block.y.row_labels() == [["beach"], ["beach", "sunset"], []]
-    blocks = list(read_arff(path, labels=["sunset"], rows=2))
+    blocks = list(read_arff(path, labels=["sunset"], rows_per_block=2))
     assert sum(b.rows for b in blocks) == 3
     assert blocks[0].X.shape[1] == 3
 

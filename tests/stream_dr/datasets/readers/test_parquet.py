@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stream_dr.datasets.readers.columns import Roles
+from stream_dr.datasets.readers.columns import ColumnRoles
 from stream_dr.datasets.readers.parquet import read_parquet
 from stream_dr.errors import MalformedInput, SchemaMismatch, SourceMissing
 
@@ -17,7 +17,7 @@ def write(tmp_path, **columns):
 
 def test_roles_and_rows(tmp_path):
     path = write(tmp_path, a=range(120), b=np.linspace(0, 1, 120, dtype=np.float32), y=["u", "v"] * 60, n=[None] * 120)
-    blocks = list(read_parquet(path, Roles(label="y", drop=("n",)), rows=40))
+    blocks = list(read_parquet(path, ColumnRoles(label="y", drop=("n",)), rows_per_block=40))
     assert [b.rows for b in blocks] == [40, 40, 40]
     assert blocks[0].names == ("a", "b")
     np.testing.assert_array_equal(np.vstack([b.X for b in blocks])[:, 0], np.arange(120))
@@ -26,13 +26,13 @@ def test_roles_and_rows(tmp_path):
 
 def test_what_is_wrong_is_named(tmp_path):
     with pytest.raises(MalformedInput, match="row 61: column 'a' has no value"):
-        list(read_parquet(write(tmp_path, a=[1.0] * 61 + [None] + [1.0] * 9, b=range(71)), rows=30))
+        list(read_parquet(write(tmp_path, a=[1.0] * 61 + [None] + [1.0] * 9, b=range(71)), rows_per_block=30))
     with pytest.raises(MalformedInput, match=r"row 33.*NaN"):
-        list(read_parquet(write(tmp_path, a=[1.0] * 33 + [float("nan")], b=range(34)), rows=30))
+        list(read_parquet(write(tmp_path, a=[1.0] * 33 + [float("nan")], b=range(34)), rows_per_block=30))
     with pytest.raises(MalformedInput, match=r"'a' \(string\) hold no numbers"):
         list(read_parquet(write(tmp_path, a=["x"], b=[1])))
     with pytest.raises(SchemaMismatch, match="no column 'z'"):
-        list(read_parquet(write(tmp_path, a=[1]), Roles(label="z")))
+        list(read_parquet(write(tmp_path, a=[1]), ColumnRoles(label="z")))
     with pytest.raises(SourceMissing):
         list(read_parquet(tmp_path / "none.parquet"))
     (tmp_path / "b.parquet").write_bytes(b"PAR1 not really")

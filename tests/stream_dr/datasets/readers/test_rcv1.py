@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from stream_dr.datasets.readers.rcv1 import read_indicator, read_lyrl2004
+from stream_dr.datasets.readers.rcv1 import read_indicator_matrix, read_lyrl2004
 from stream_dr.errors import InvalidTargets, MalformedInput
 
 VECTORS = (
@@ -35,7 +35,7 @@ def test_vector_files_joined_with_their_topics(tmp_path):
 
 def test_several_files_and_topics_in_another_order(tmp_path):
     vectors, topics = files(tmp_path, topics="".join(reversed(TOPICS.splitlines(keepends=True))))
-    blocks = list(read_lyrl2004([vectors, vectors], topics, rows=2))
+    blocks = list(read_lyrl2004([vectors, vectors], topics, rows_per_block=2))
     assert [b.rows for b in blocks] == [2, 1, 2, 1]
     assert sorted(blocks[2].y.row_labels()[0]) == ["E11", "ECAT", "M11", "MCAT"]
 
@@ -59,11 +59,11 @@ def test_what_fetch_rcv1_returns():
     Y = sp.csr_matrix((np.random.default_rng(0).random((25, 103)) < 0.03).astype(np.uint8))
     names = np.array([f"T{j}" for j in range(103)], dtype=object)
     ids = np.arange(2286, 2311)
-    blocks = list(read_indicator(X, Y, names, ids, rows=10))
+    blocks = list(read_indicator_matrix(X, Y, names, ids, rows_per_block=10))
     assert [b.rows for b in blocks] == [10, 10, 5]
     assert (sp.vstack([b.X for b in blocks]) != X).nnz == 0
     found = [labels for b in blocks for labels in b.y.row_labels()]
     assert found == [[f"T{j}" for j in np.flatnonzero(row)] for row in Y.toarray()]
     assert blocks[2].ids == [str(n) for n in range(2306, 2311)]
     with pytest.raises(InvalidTargets, match="do not fit"):
-        list(read_indicator(X, Y[:5], names))
+        list(read_indicator_matrix(X, Y[:5], names))

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from stream_dr.statistics.moments.clock import advance_scale, aged_weights, clock_weights, max_span
+from stream_dr.statistics.moments.clock import (
+    advance_scale,
+    decayed_weights,
+    max_rows_per_step,
+    weights_for_stored_sums,
+)
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.9999, 0.9, 0.5, 0.01, 1e-30])
@@ -16,9 +21,9 @@ def test_stored_sums_are_the_row_by_row_ones(decay):
         stored[0] *= factor
 
     while at < len(weights):
-        rows = min(int(random.integers(1, 200)), max_span(decay), len(weights) - at)
+        rows = min(int(random.integers(1, 200)), max_rows_per_step(decay), len(weights) - at)
         scale = advance_scale(scale, decay, rows, renormalise)
-        stored[0] += clock_weights(weights[at : at + rows], decay, scale).sum()
+        stored[0] += weights_for_stored_sums(weights[at : at + rows], decay, scale).sum()
         at += rows
     expected = 0.0
     for w in weights:
@@ -28,6 +33,6 @@ def test_stored_sums_are_the_row_by_row_ones(decay):
 
 
 def test_ages_of_consecutive_rows():
-    np.testing.assert_allclose(aged_weights(np.ones(3), 0.5, 2), [0.0625, 0.125, 0.25])
+    np.testing.assert_allclose(decayed_weights(np.ones(3), 0.5, 2), [0.0625, 0.125, 0.25])
     weights = np.arange(3.0)
-    assert aged_weights(weights, 1.0, 9) is weights
+    assert decayed_weights(weights, 1.0, 9) is weights
