@@ -10,16 +10,16 @@ from stream_dr.aliases import JsonDict
 from stream_dr.errors import DamagedFile, DamagedShard, ForeignFile, InsufficientStorage, SourceMissing, StreamDRError
 
 PASSING: tuple[type[StreamDRError], ...] = (SourceMissing, DamagedShard, DamagedFile, ForeignFile, InsufficientStorage)
-"""Errors that come from files or from the disk and not from an event.
+"""Errors that files or the disk cause, and not an event.
 
-If a model stopped because of one of these errors, a restart tries the model again.
+If a model failed with one of these errors, a restart tries the model again.
 """
 
 
 class ModelFailure(NamedTuple):
     """Reason why a model has failed.
 
-    position: position of the event that the model could not apply.
+    position: position in the log of the event that the model could not apply.
     code: code of the error. "internal" if the error is not a StreamDRError.
     message: type and text of the error.
     """
@@ -30,7 +30,11 @@ class ModelFailure(NamedTuple):
 
     @classmethod
     def of(cls, position: int, error: Exception) -> "ModelFailure":
-        """Return the failure of a model whose event at `position` raised `error`."""
+        """Return the failure of a model that could not apply an event.
+
+        position: position of the event in the log.
+        error: error that was raised when the event was applied.
+        """
         code = error.code if isinstance(error, StreamDRError) else "internal"
         return cls(position, code, f"{type(error).__name__}: {error}")
 
@@ -41,7 +45,7 @@ class ModelFailure(NamedTuple):
 
 
 class PublishPolicy(NamedTuple):
-    """Rule for when a model's projection is computed and published.
+    """Rule that says when a model's projection is computed and published.
 
     rows: publish after this number of rows. None for no such rule.
     seconds: publish after this number of seconds. None for no such rule.
@@ -60,25 +64,25 @@ class PublishPolicy(NamedTuple):
 
     @property
     def auto_publishes(self) -> bool:
-        """True if learned rows are published within a minute, even if no more rows come."""
+        """True if learned rows are published within a minute without a request."""
         return self.idle or (self.seconds is not None and self.seconds <= 60)
 
     @property
     def described(self) -> str:
-        """Description, in words, of when the model is published."""
+        """End of a sentence that says when the model is published."""
         ways = [f"after {self.rows} rows"] if self.rows is not None else []
         ways += [f"after {self.seconds:g} seconds"] if self.seconds is not None else []
         return f"it is {' or '.join(ways) or 'on demand only'}"
 
 
 class RefinePolicy(NamedTuple):
-    """Rule for when a model is refined automatically.
+    """Rule that says when a model is refined automatically.
 
     To refine a model is to compute its projection more exactly, by further passes over the rows.
 
-    rows: refine after this number of rows since the last refine. None for no such rule.
-    seconds: refine after this number of seconds if rows came in the meantime. None for no such
-        rule.
+    rows: refine when this number of rows was learned since the last refine. None for no such rule.
+    seconds: refine after this number of seconds since the last refine, if rows were learned since
+        then. None for no such rule.
 
     If both are None, the model is never refined automatically.
 
@@ -95,12 +99,12 @@ class Spec(NamedTuple):
     """Estimator and parameters of a model.
 
     estimator: key of the estimator in the registry, such as "lda".
-    params: parameters that the user has given.
+    params: parameters that the user has set.
     saved: sha256 of the state of the saved estimator that the model started from. None if the
         model started empty.
-    defaults: values of the parameters that the user has not given. They are stored because a later
+    defaults: values of the parameters that the user has not set. They are stored because a later
         release may have other default values. The key "feature_map" has the parameters of the
-        feature map that the user has not given.
+        feature map that the user has not set.
     """
 
     estimator: str
@@ -110,7 +114,14 @@ class Spec(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A model's row in the directory's table of models."""
+    """A model's row in the directory's table of models.
+
+    start: position in the log of the first event that the model learns.
+    policy: rule for publishing, or None for the default rule.
+    refine: rule for automatic refines, or None.
+    failure: reason why the model has failed, or None.
+    version_ceiling: upper bound on the version numbers of the model's projections.
+    """
 
     id: int
     name: str

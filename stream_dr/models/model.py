@@ -48,6 +48,9 @@ from stream_dr.targets.targets import Label
 
 log = logging.getLogger("stream_dr.model")
 
+MonotonicTime = float
+"""Time in seconds on the clock time.monotonic. Infinity means never."""
+
 ModelStatus = Literal["live", "catching_up", "failed"]
 """How much of the log a model has learned.
 
@@ -76,27 +79,27 @@ class Frozen(NamedTuple):
 
 @dataclass
 class Solving:
-    """Last attempt to compute a model's projection from its state.
+    """Most recent attempt to compute a model's projection from its state.
 
     attempted: log position of the last event that the state includes.
     error: error that the solver raised, or None.
     under_way: True while a projection is being computed and published.
-    ended_at: time at which the attempt ended (time.monotonic).
-    seconds: time that the attempt took.
+    ended_at: time (time.monotonic) at which the attempt ended.
+    seconds: number of seconds that the attempt took.
     """
 
     attempted: int
     error: Exception | None = None
     under_way: bool = False
-    ended_at: float = field(default_factory=time.monotonic)
+    ended_at: MonotonicTime = field(default_factory=time.monotonic)
     seconds: float = 0.0
 
 
 class SnapshotMark(NamedTuple):
-    """Contents of the newest file with a model's state.
+    """Contents of a model's newest snapshot (file with the model's state).
 
     position: log position of the last event that the state includes.
-    version: version of the projection in the file, 0 if the file has no projection.
+    version: version number of the projection in the file, 0 if the file has no projection.
     """
 
     position: int
@@ -116,12 +119,12 @@ class LearningTime:
 
     @property
     def rows_per_second(self) -> float:
-        """Number of rows learned per second, 0 before the first row."""
+        """Number of rows learned per second, 0 before the first learned row."""
         return self.rows / self.seconds if self.rows else 0.0
 
 
 class Learner(Protocol):
-    """Object that learns batches, either a Model or an estimator alone."""
+    """Object that learns batches. Either a Model or an estimator outside of a directory."""
 
     @property
     def estimator(self) -> Estimator:
@@ -133,10 +136,10 @@ class Learner(Protocol):
 
 
 class Model:
-    """A model that learns from the log and publishes projections.
+    """Model that learns from the log and publishes projections.
 
-    All threads may read the attributes. Only the methods of the model change them. One thread at a
-    time may call `learn` (tests/stream_dr/models/test_changes.py).
+    All threads may read the attributes. Only the methods of the model change the attributes. One
+    thread at a time may call `learn` (tests/stream_dr/models/test_changes.py).
 
     Parameters
     ----------
@@ -161,8 +164,9 @@ class Model:
         Position of the last event that the model has learned. start − 1 before the first event.
     unlearn_horizon : int
         An unlearn event removes rows of earlier events. Unlearn events up to
-        `max(unlearn_horizon, position)` are already reflected in the state. To apply such an event
-        again changes nothing. Rows that it removes and that are not learned yet are never learned.
+        `max(unlearn_horizon, position)` are already reflected in the state. Applying such an unlearn
+        event again changes nothing. If it removes rows that are not learned yet, these rows are
+        never learned.
     log_end : int
         Last position of the log.
     names : tuple of str or None
@@ -203,7 +207,8 @@ class Model:
             self.spec = with_defaults(entry.spec)
             self.estimator: Estimator = estimator_of(self.spec)
         except InvalidParameter as e:
-            # Another release accepted the parameters. The error stops this model, not the process.
+            # The parameters were valid in another release. Only this model fails, and the process
+            # goes on.
             refused = e
             self.spec = entry.spec
             self.estimator = make(entry.spec.estimator)
@@ -229,8 +234,10 @@ class Model:
         self.solving = Solving(attempted=start - 1)
         self.last_snapshot = SnapshotMark(start - 1, 0)
 
-        # This lock is held while an event is applied, and while the state is frozen.
+        # A thread holds this lock while it applies an event or freezes the state.
         self._learning = threading.Lock()
+
+        # A thread holds this lock while it solves a state and publishes the projection.
         self._solve_lock = threading.Lock()
 
         # The thread that writes a snapshot holds this lock.
@@ -242,7 +249,7 @@ class Model:
     def live(self) -> None:
         """Mark the model as live, unless it has failed.
 
-        A live model has learned all events of the log, or all but the last few. New events are
+        A live model has learned all events of the log except perhaps the last few. New events are
         applied to all live models together.
         """
         self.status = "live" if self.failure is None else "failed"
@@ -250,8 +257,8 @@ class Model:
     def catch_up(self) -> None:
         """Mark the model as catching up, unless it has failed.
 
-        The model is behind the log's end, or must be rebuilt. Until it is live it learns events
-        alone, apart from the live models.
+        Call this method if the model is behind the log's end or must be rebuilt. Until the model is
+        live, it learns events alone.
         """
         self.status = "catching_up" if self.failure is None else "failed"
 
@@ -261,8 +268,8 @@ class Model:
         If the accumulator raises an error, the model is marked as failed and the error is raised.
         The state may then contain only a part of the event.
 
-        block: rows of the event. None if the event has no rows to learn. The position of the model
-            then still changes to `position`.
+        block: rows of the event. None if the event has no rows to learn. The attribute `position`
+            changes also in this case.
         """
         started = time.perf_counter()
         rows_before = self.rows
@@ -279,17 +286,17 @@ class Model:
         self.learning_time.rows += self.rows - rows_before
 
     def set_unlearn_horizon(self, unlearn_horizon: int) -> None:
-        """Skip the rows that are removed by unlearn events so far.
+        """Skip the rows that unlearn events in the log remove.
 
-        The model must not have learned anything yet. These rows are left out when their events are
-        learned.
+        The model must not have learned any row yet. The removed rows are skipped when their events
+        are learned.
 
-        unlearn_horizon: position of the last of these unlearn events.
+        unlearn_horizon: position of the last unlearn event whose rows are skipped.
         """
         self.unlearn_horizon = unlearn_horizon
 
     def resume(self, state: State, position: int, unlearn_horizon: int = -1) -> None:
-        """Continue from a state.
+        """Replace the model's state, and continue from the new state.
 
         The state may come from a snapshot, from unlearning rows, or from learning in another
         process. If the state has no row, the published projection is withdrawn.
@@ -306,20 +313,23 @@ class Model:
     def fail(self, position: int, error: Exception) -> ModelFailure:
         """Mark the model as failed at an event, and return the failure.
 
-        The published projection is still served.
+        Readers can still use the published projection.
 
         position: position of the event that raised the error.
         """
         return self.set_failure(ModelFailure.of(position, error))
 
     def set_failure(self, failure: ModelFailure) -> ModelFailure:
-        """Mark the model as failed for a reason that is already stored on disk."""
+        """Mark the model as failed for this reason, and return the reason."""
         self.status = "failed"
         self.failure = failure
         return failure
 
     def set_log_end(self, log_end: int, names: tuple[str, ...] | None) -> None:
-        """Set the log's last position and the names of its columns."""
+        """Set the log's last position and the names of its columns.
+
+        names: names of the columns. None does not change the present names.
+        """
         self.log_end = log_end
         self.names = names or self.names
 
@@ -332,16 +342,17 @@ class Model:
         self.refine_policy = refine or self.refine_policy
 
     def begin_refine(self, rows: int | None = None) -> None:
-        """Note that the model is refined from now on, in `last_refine`.
+        """Store in `last_refine` that a refine of the model starts now.
 
-        rows: number of rows with which the model is refined. None stands for all rows learned.
+        rows: number of rows that the refine includes. None stands for all rows learned.
         """
         self.last_refine = (self.rows if rows is None else rows, time.monotonic())
 
     def restore_published(self, published: Published | None, next_version: int = 0) -> None:
-        """Serve a projection that was published earlier. Do nothing if it is None.
+        """Publish a projection again that was published before a restart.
 
-        next_version: lowest number that the next version may get.
+        published: the projection. None if no projection was published.
+        next_version: smallest version number that the next new projection may get.
         """
         self.version_numbers.skip_to(next_version)
         if published is not None:
@@ -351,7 +362,10 @@ class Model:
 
     @property
     def initial_state(self) -> State | None:
-        """Current state if the model started from a saved estimator, else None."""
+        """Current state if the model started from a saved estimator.
+
+        None if the model started empty.
+        """
         if self.spec.saved is None:
             return None
         with self._learning:
@@ -369,7 +383,7 @@ class Model:
 
     @property
     def classes(self) -> tuple[Label, ...]:
-        """Labels that still have rows after unlearning, sorted."""
+        """Sorted labels that have at least one row that was not unlearned."""
         return tuple(sorted(self.accumulator.remaining_labels))
 
     @property
@@ -379,14 +393,14 @@ class Model:
 
     @property
     def auto_publishes(self) -> bool:
-        """True if the policy publishes learned rows within a minute, without a request."""
+        """True if learned rows are published within a minute without a request."""
         return self.policy is None or self.policy.auto_publishes
 
     @property
     def subtracts(self) -> bool:
         """True if rows can be subtracted from the state.
 
-        The state must be a sum, in which older rows weigh as much as new ones.
+        The state must be a sum over rows, in which older rows have the same weight as new rows.
         """
         return self.estimator.additive and self.estimator.decay == 1.0
 
@@ -396,9 +410,11 @@ class Model:
         return self.last_snapshot.version == self.published_version
 
     def snapshot_covers(self, position: int) -> bool:
-        """Return True if a snapshot of the state at `position` would add nothing new.
+        """Return True if the last snapshot makes a snapshot at `position` unnecessary.
 
-        A snapshot is a file with the model's state and its published projection.
+        A snapshot is a file with the model's state and its published projection. The last snapshot
+        must be of a later position. Or it must be of the same position and contain the published
+        projection.
         """
         return position < self.last_snapshot.position + (1 if self.is_snapshotted else 0)
 
@@ -408,14 +424,17 @@ class Model:
         return max(0, self.rows - (self.published.rows if self.published else 0))
 
     @property
-    def refine_due(self) -> float:
-        """Time (time.monotonic) from which the model may be refined again, by its policy.
+    def refine_due(self) -> MonotonicTime:
+        """Time (time.monotonic) at which the refine policy asks for a refine.
 
-        Infinite if the model must not be refined automatically before it has learned more rows.
+        Infinity if the policy asks for none before the model learns more rows.
         """
+        # Without a policy, or with a solution that is exact without a refine, nothing is due.
         refined_rows, refined_at = self.last_refine
         if self.refine_policy is None or self.published is None or self.published.projection.solution == "exact":
             return math.inf
+
+        # Apply the rule for rows, then the rule for seconds.
         if self.refine_policy.rows is not None and self.rows - refined_rows >= self.refine_policy.rows:
             return refined_at
         return (
@@ -426,21 +445,23 @@ class Model:
 
     @property
     def stale(self) -> bool:
-        """True if the model must be published again to include all learned rows.
+        """True if the model must be published to include all learned rows.
 
-        False if the published projection is a refined one. A refined projection stays published
-        until the model is refined again, so it need not include the rows learned since then.
+        False if the published projection is refined. A refined projection stays published until the
+        model is refined again, even without the rows learned since then.
         """
         if self.rows == 0 or (self.published is not None and self.published.refined_at is not None):
             return False
         return self.published is None or self.published.position < self.position
 
     def includes(self, position: int) -> bool:
-        """Return True if the event at `position` is learned and need not be published.
+        """Return True if the event at `position` is learned and published.
 
-        Either the published projection includes the event. Or the published projection is a
-        refined one, which stays published until the model is refined again, even without the
-        event.
+        It is enough that the event is learned in two cases:
+
+        * The published projection is refined. A refined projection stays published until the model
+          is refined again, even without the event.
+        * The model has no rows.
         """
         return self.position >= position and (not self.stale or self.published_to(position))
 
@@ -449,12 +470,14 @@ class Model:
         return self.published is not None and self.published.position >= position
 
     def blocking_reason(self, position: int) -> str | None:
-        """Return the reason why the event at `position` cannot be published, or None.
+        """Return the reason why the event at `position` cannot be published.
 
-        There are two possible reasons:
+        The result is a sentence. There are two possible reasons:
 
         * The model has failed.
         * The projection of a state that includes the event could not be computed.
+
+        Returns None if neither is the case.
         """
         failure = self.failure
         if failure is None and self.solving.error is not None and position <= self.solving.attempted:
@@ -467,10 +490,10 @@ class Model:
         return f"model {self.name!r} {what} at position {failure.position} ({failure.code}): {why}"
 
     def freeze(self) -> Frozen:
-        """Return the current state, after all learned events. All threads may call this method.
+        """Return an immutable copy of the current state.
 
-        Raises ModelFailed if the model has failed. Its state may then include only a part of the
-        event at which it failed.
+        All threads may call this method. Raises ModelFailed if the model has failed, because the
+        state may then include only a part of an event.
         """
         with self._learning:
             if self.failure is not None:
@@ -478,10 +501,10 @@ class Model:
             return Frozen(self.accumulator.freeze(), self.position, self.rows, max(self.position, self.unlearn_horizon))
 
     def publish(self, frozen: Frozen) -> Published:
-        """Compute the projection of a frozen state, publish it, and return it.
+        """Compute the projection of a frozen state, and publish it.
 
         If several threads call this method, they run one after the other. If the projection cannot
-        be computed, the error is raised and nothing has changed.
+        be computed, the error is raised and the model does not change.
         """
         with self._solve_lock:
             return self._swap(self.estimator.solve(frozen.state), frozen)
@@ -489,17 +512,19 @@ class Model:
     def begin_publishing(self) -> Frozen:
         """Return the state for `try_to_publish`, and set `solving.under_way`.
 
-        The caller must not call this method again until `try_to_publish` has returned.
+        The caller must pass the state to `try_to_publish`, and call this method again only after
+        `try_to_publish` has returned.
         """
         self.solving.under_way = True
         return self.freeze()
 
     def try_to_publish(self, frozen: Frozen) -> Published | None:
-        """Compute the projection of a frozen state, publish it, and return it.
+        """Compute the projection of a frozen state, and publish it.
 
-        Returns None and publishes nothing in two cases:
+        Returns None and publishes nothing in these cases:
 
-        * The published projection is a refined one, or includes all events of the state.
+        * The published projection is refined.
+        * The published projection already includes all events of the state.
         * The projection cannot be computed. The error is then stored in `solving.error`.
         """
         started = time.monotonic()
@@ -527,7 +552,7 @@ class Model:
         A refined projection was computed by further passes over the rows. It stays published until
         the model is refined again.
 
-        frozen: state from which the first pass started.
+        frozen: state of the model when the passes started.
         residual: relative residual of the refined solution.
         """
         with self._solve_lock:
@@ -537,9 +562,9 @@ class Model:
 
     @property
     def publish_failure(self) -> ModelFailure | None:
-        """Reason why the last attempt to publish failed, or None.
+        """Reason why the last attempt to publish failed, or None if it succeeded.
 
-        If there is a reason, the published projection does not include the latest rows.
+        After a failed attempt, the published projection does not include the latest rows.
         """
         if self.solving.error is None:
             return None
@@ -547,14 +572,14 @@ class Model:
 
     @property
     def state(self) -> str:
-        """The status, or "failed_to_publish" for a live model whose last publish failed."""
+        """Status of the model, "failed_to_publish" if a live model could not be published."""
         return "failed_to_publish" if self.status == "live" and self.solving.error is not None else self.status
 
     def _store_solve_error(self, position: int, error: Exception) -> None:
         """Store the error that the last attempt to compute a projection raised.
 
-        The error is logged unless the attempt before raised an error with the same message. Only
-        an error that is no StreamDRError is logged with a traceback.
+        The error is logged if its message differs from the message of the stored error. The
+        traceback is logged if the error is no StreamDRError.
 
         position: log position of the last event that the state includes.
         """
@@ -568,21 +593,24 @@ class Model:
         self.solving.error = without_frames(error)
 
     def _swap(self, projection: Projection, frozen: Frozen, residual: float | None = None) -> Published:
-        """Orient a projection, give it a version number, publish it, and return it.
+        """Orient a projection, give it a version number, and publish it.
 
-        The components get the order and signs of the components published before.
+        The components get the order and signs of the last published components.
 
         frozen: state from which the projection was computed.
         residual: relative residual of a refined solution. None if the projection is not refined.
         """
         last = self.published
 
-        # Give the components the signs and order of the last published components.
+        # Components are unique only up to their signs and order. Give the components the signs and
+        # order of the last published components.
         covariance_product = partial(self.estimator.scatter_product, frozen.state)
         projection = orient_components(projection, last.projection if last else None, covariance_product)
         if isinstance(projection, Linear):
             projection = projection.prepared()
-        # If a solution without one fold fails, the projection is published without its spread.
+
+        # The spread of the components is computed from solutions that each leave out one fold of the
+        # rows. If such a solution fails, the projection is published without the spread.
         with suppress(StreamDRError):
             projection = self.estimator.with_spread(projection, frozen.state)
 
@@ -596,32 +624,31 @@ class Model:
             residual,
         )
 
+        # Readers see the new projection after the assignment to `published`.
         self.versions.add(published)
         self.published = published
         self.solving.ended_at = time.monotonic()
         return published
 
     def note_snapshot(self, position: int, version: int) -> None:
-        """Note that a file with the model's state was written, in `last_snapshot`.
+        """Store in `last_snapshot` that a snapshot was written.
 
-        position: log position of the last event that the state includes.
-        version: version of the projection in the file, 0 if the file has no projection.
+        position: log position of the last event that the snapshot includes.
+        version: version number of the projection in the snapshot, 0 if it has no projection.
         """
         self.last_snapshot = SnapshotMark(position, version)
 
     def failure_error(self, failure: ModelFailure) -> ModelFailed:
-        """Return the error for a request to a failed model."""
+        """Return the error with which a request to a failed model is answered."""
         why = "the log has the details" if failure.code == "internal" else failure.message
         return ModelFailed(f"model {self.name!r} failed at position {failure.position} ({failure.code}): {why}.")
 
     def unpublished_error(self) -> StreamDRError:
         """Return the error for a request to a model without a projection.
 
-        The error is one of these:
-
         * ModelFailed if the model has failed.
         * CatchingUp if the model will soon publish a projection.
-        * Otherwise NotFitted, or the subclass of NotFitted that the solver raised.
+        * In all other cases NotFitted, or the subclass of NotFitted that the solver raised.
         """
         if self.failure is not None:
             return self.failure_error(self.failure)
@@ -629,7 +656,7 @@ class Model:
         return kind(f"model {self.name!r} {why}")
 
     def _unpublished_reason(self) -> tuple[type[NotFitted], str]:
-        """Return the class and the text of the error for a model without a projection."""
+        """Return class and text of the error for a model without a projection."""
         if self.position < self.log_end:
             return CatchingUp, (
                 f"has published no projection yet: it has learned the log up to position {self.position} of {self.log_end}. "
@@ -638,6 +665,7 @@ class Model:
         if self.rows == 0:
             return NotFitted, "has published no projection yet: it has learned no row. Send rows first."
 
+        # The state could not be solved.
         error = self.solving.error
         if error is not None:
             kind = type(error) if isinstance(error, NotFitted) else NotFitted
@@ -645,6 +673,7 @@ class Model:
                 return kind, f"has no projection of its {self.rows} rows: {error}"
             return kind, f"could not be solved ({type(error).__name__}); the log has the details."
 
+        # The state was not solved yet. The policy says whether it will be solved without a request.
         if self.policy is not None and not self.auto_publishes:
             return NotFitted, (
                 f"has not been published since it learned its {self.rows} rows ({self.policy.described}): "
@@ -655,7 +684,7 @@ class Model:
         )
 
     def version(self, number: int) -> Published:
-        """Return a stored projection by its version. Raises UnknownVersion."""
+        """Return the stored projection with a version number. Raises UnknownVersion."""
         published = self.versions.find(number)
         if published is None:
             numbers = self.versions.numbers
@@ -665,9 +694,10 @@ class Model:
         return published
 
     def describe(self, last: int) -> JsonDict:
-        """Return a JSON-able description of the model.
+        """Return a description of the model as a dict for JSON.
 
-        last: last position of the log, from which the lag in events is computed.
+        last: last position of the log. The key "lag" is the number of events up to this position
+            that the model has not learned.
         """
         published = self.published
         accumulator = self.accumulator

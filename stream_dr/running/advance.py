@@ -57,16 +57,25 @@ The page ends when its payloads, or the rows that were read from them, have this
 
 
 ShouldContinue = Callable[[], bool]
-"""Function that a rebuild calls at every event. It returns False to stop the rebuild."""
+"""Function that says whether to go on with a rebuild, called at every event.
+
+A rebuild learns the log again without unlearned rows. False stops the rebuild.
+"""
+
+BlockedModels = list[Model]
+"""Models that stopped before an unlearn event, because they need a rebuild that was not done.
+
+A rebuild learns the log again without the unlearned rows.
+"""
 
 
 def always() -> bool:
-    """Return True, so that a rebuild is never stopped."""
+    """Return True, so that no rebuild is stopped."""
     return True
 
 
 class Step(NamedTuple):
-    """An event of the log, parsed.
+    """Event of the log, with its payload parsed.
 
     Attributes
     ----------
@@ -79,7 +88,8 @@ class Step(NamedTuple):
     error : Exception or None
         Error that was raised when the event was read.
     gone : sequence of int
-        Numbers of the event's rows that were erased from the log. They are not in `block`.
+        Numbers, within the event, of the rows that were erased from the log. `block` does not
+        contain these rows.
     """
 
     position: int
@@ -90,14 +100,14 @@ class Step(NamedTuple):
 
 
 AfterPage = Callable[[Sequence[Step]], bool | None]
-"""Function that is called when all models have applied a page of events.
+"""Function that receives a page (a list of events) after all models have applied the page.
 
 It may return True to stop reading the log.
 """
 
 
 class Steps:
-    """Reads the events of a directory's log as Steps (parsed events).
+    """Reads and parses the events of a directory's log.
 
     An instance must be used by one thread only.
     """
@@ -107,13 +117,13 @@ class Steps:
         self._decoder = directory.history.decoder()
 
     def read(self, after: int, until: int, limit: int = PAGE) -> list[Step]:
-        """Return the next events.
+        """Return the next events, parsed.
 
         after: position of the last event that was already read.
         until: position of the last event to read.
         limit: maximum number of events to return.
 
-        An event that cannot be read becomes a Step with the error in `error`.
+        If an event cannot be read, its attribute `error` holds the error.
         """
         # Recently appended events are still in memory and need not be parsed again.
         recent = self._directory.recent
@@ -123,13 +133,19 @@ class Steps:
         return self._read_log(after, min(until, recent.first(after, until + 1) - 1), limit)
 
     def pages(self, after: int, until: int) -> Generator[list[Step], None, None]:
-        """Yield all events with after < position ≤ until, in lists of at most PAGE events."""
+        """Yield all events with after < position ≤ until, in lists.
+
+        Each list has at most PAGE events.
+        """
         while after < until and (steps := self.read(after, until)):
             yield steps
             after = steps[-1].position
 
     def _read_log(self, after: int, until: int, limit: int) -> list[Step]:
-        """Return the next events from the log on the disk. The parameters are as in `read`."""
+        """Return the next events from the log on the disk.
+
+        The parameters have the meaning that `read` describes.
+        """
         steps: list[Step] = []
         remaining_bytes = PAGE_BYTES
         try:
@@ -140,7 +156,8 @@ class Steps:
                 if remaining_bytes <= 0:
                     break
 
-        # Overloaded is temporary and is no fault of the events, so no event gets it as its error.
+        # Overloaded is a temporary error that no event has caused. So it is raised here and not
+        # stored as the error of an event.
         except Overloaded:
             raise
         except StreamDRError as e:
@@ -163,9 +180,9 @@ class Steps:
 
 
 def _step_or_error(position: int, read: Callable[[], Step]) -> Step:
-    """Call `read` and return its Step.
+    """Call `read` and return the parsed event.
 
-    If `read` raises, return a Step with the error.
+    If `read` raises an error, return an event that holds the error.
     """
     try:
         return read()
@@ -174,7 +191,7 @@ def _step_or_error(position: int, read: Callable[[], Step]) -> Step:
 
 
 def rows_to_learn(steps: Iterable[Step]) -> int:
-    """Return the total number of rows to learn in these events."""
+    """Return the number of rows to learn in all these events."""
     return sum(step.block.rows for step in steps if step.block is not None)
 
 
@@ -185,22 +202,23 @@ def backfill(
     pool: Executor | None = None,
     after_page: AfterPage | None = None,
     rebuild: ShouldContinue | None = always,
-) -> list[Model]:
-    """Apply the events of the log to models that are behind, reading the log once.
+) -> BlockedModels:
+    """Apply the events of the log to models that are behind.
 
-    Each model skips the events that it has already applied. A model that cannot apply an event, or
-    whose event cannot be read, becomes `failed`.
+    The log is read once for all models. Each model skips the events that it has already applied.
+    The status of a model becomes "failed" if an event cannot be read or applied.
 
     until: position of the last event to apply.
     pool: threads in which the models learn in parallel. None: one model after another.
     after_page: called after each page of events. It may return True to stop.
-    rebuild: as in `advance`.
+    rebuild: says at every event whether to go on with a rebuild. None forbids rebuilds. A rebuild
+        learns the log again without unlearned rows.
 
     Returns the models that stopped before an unlearn event, because they need a rebuild that was
     not done. Raises HistoryGone if a model needs events that are no longer in the log.
     """
     behind = [m for m in models if m.status != "failed" and m.position < until]
-    blocked: list[Model] = []
+    blocked: BlockedModels = []
     if not behind:
         return blocked
 
@@ -223,17 +241,18 @@ def advance_all(
     directory: Directory,
     pool: Executor | None,
     rebuild: ShouldContinue | None = always,
-) -> list[Model]:
+) -> BlockedModels:
     """Apply events in order to every model. The models learn in parallel.
 
     pool: threads in which the models learn. None: one model after another.
-    rebuild: as in `advance`.
+    rebuild: says at every event whether to go on with a rebuild. None forbids rebuilds. A rebuild
+        learns the log again without unlearned rows.
 
     Returns the models that stopped before an unlearn event, because they need a rebuild that was
     not done.
     """
-    # Ctrl-C raises KeyboardInterrupt in the main thread, maybe in the middle of an event.
-    # The main thread therefore gives even a single model to the pool.
+    # Ctrl-C raises KeyboardInterrupt in the main thread, and would interrupt the learning there
+    # in the middle of an event. So the main thread lets the pool learn even a single model.
     in_this_thread = len(models) < 2 and threading.current_thread() is not threading.main_thread()
 
     if pool is None or in_this_thread:
@@ -241,7 +260,7 @@ def advance_all(
     else:
         futures = [pool.submit(_advance_many, model, steps, directory, rebuild) for model in models]
         done = [future.result() for future in futures]
-    return [model for model, applied in zip(models, done, strict=True) if not applied]
+    return [model for model, all_applied in zip(models, done, strict=True) if not all_applied]
 
 
 def _advance_many(model: Model, steps: Iterable[Step], directory: Directory, rebuild: ShouldContinue | None) -> bool:
@@ -252,13 +271,14 @@ def advance(model: Model, step: Step, directory: Directory, rebuild: ShouldConti
     """Apply one event to a model.
 
     An unlearn event may require a rebuild: the model learns the log again without the unlearned
-    rows. If the event cannot be applied, the model becomes `failed`, and nothing is raised.
+    rows. If the event cannot be applied, the model's status becomes "failed", and no error is
+    raised.
 
-    rebuild: function that a rebuild calls at every event. It returns False to stop the rebuild.
-        None forbids a rebuild, which takes long and would delay other models.
+    rebuild: function that is called at every event of a rebuild. It returns False to stop the
+        rebuild. None forbids a rebuild, which takes long and would delay other models.
 
-    Returns False if the model needs a rebuild that was forbidden or stopped. The model is then
-    unchanged.
+    Returns True unless the model needs a rebuild that was forbidden or stopped. In this case the
+    model does not change, and False is returned.
     """
     if model.status == "failed" or step.position <= model.position:
         return True
@@ -278,9 +298,9 @@ def advance(model: Model, step: Step, directory: Directory, rebuild: ShouldConti
 def _remaining_rows(step: Step, unlearn_horizon: int, directory: Directory) -> Block | None:
     """Return an event's rows without the rows that later events unlearn.
 
-    unlearn_horizon: position of the last unlearn event whose rows are left out.
+    unlearn_horizon: position of the last unlearn event whose rows are removed.
 
-    None if no row remains.
+    Returns None if no row remains.
     """
     if step.block is None or step.position >= unlearn_horizon:
         return step.block
@@ -309,8 +329,13 @@ def _unlearn(
 ) -> bool:
     """Apply an unlearn event to a model.
 
-    The parameters and the returned value are as in `advance`.
+    position: position of the unlearn event.
+    removal: rows to unlearn.
+    rebuild: says at every event whether to go on with a rebuild. None forbids a rebuild.
+
+    Returns False, without changing the model, if a needed rebuild was forbidden or stopped.
     """
+    # Subtract the rows from the state if this is possible without loss of precision.
     if model.subtracts and subtracts_exactly(model.accumulator):
         accumulator = model.estimator.accumulator(model.accumulator.freeze())
         try:
@@ -325,8 +350,8 @@ def _unlearn(
     if rebuild is None:
         return False
 
-    # Leave out the rows of every unlearn event in the log, also of later ones.
-    # The later unlearn events then need no further rebuild.
+    # Rebuild the model: learn the log again up to this event. The rows of all unlearn events in the
+    # log are left out, so that later unlearn events need no further rebuild.
     accumulator = first_accumulator(model, directory.path)
     unlearn_horizon = directory.position
     for _, block in directory.history.events(model.start - 1, position, None, unlearn_horizon):

@@ -1,4 +1,4 @@
-"""Driver: lets models learn events, and publishes and snapshots the models when this is due.
+"""Driver: lets models learn events, and publishes and snapshots the models when due.
 
 One call of `Driver.turn` lets the models learn some events. Then it starts the work that is due:
 
@@ -23,28 +23,37 @@ from stream_dr.aliases import JsonDict
 from stream_dr.directory.directory import Directory
 from stream_dr.errors import StreamDRError
 from stream_dr.models.entry import PublishPolicy
-from stream_dr.models.model import Frozen, Model
+from stream_dr.models.model import Frozen, Model, MonotonicTime
 from stream_dr.models.snapshot import snapshot
-from stream_dr.running.advance import AfterPage, ShouldContinue, Step, advance_all, always, backfill, rows_to_learn
+from stream_dr.running.advance import (
+    AfterPage,
+    BlockedModels,
+    ShouldContinue,
+    Step,
+    advance_all,
+    always,
+    backfill,
+    rows_to_learn,
+)
 from stream_dr.running.live_scores import TestThenTrain
 
 log = logging.getLogger("stream_dr.driver")
 
-# Solving one model thus takes at most a twentieth of one processor's time.
+# With 20, solving one model takes at most about a twentieth of one processor's time.
 SOLVING_SHARE = 20
-"""Shortest pause between two solutions of a model, as a multiple of the last solution's time."""
+"""Shortest pause after a model was solved, as a multiple of the time that solving took."""
 
 SNAPSHOT_SHARE = 10
-"""Shortest pause between two snapshots, as a multiple of the last snapshot's time."""
+"""Shortest time between two rounds of snapshots, as a multiple of the last round's duration."""
 
 
 class RunSettings(NamedTuple):
-    """Settings that say when models are published, snapshotted and tested.
+    """Settings for publishing, snapshotting and testing models.
 
     Attributes
     ----------
     publish : PublishPolicy
-        Publish policy of the models that have no policy themselves.
+        Publish policy of the models that have no policy of their own.
     snapshot_rows : int or None
         Number of new rows after which changed models are snapshotted. None: the number of rows
         does not matter.
@@ -77,7 +86,7 @@ class RunSettings(NamedTuple):
 
 
 class EngineEvent(StrEnum):
-    """What can happen to models and to the log. An EventHandler receives these events."""
+    """Event of the models or of the log, which an EventHandler receives."""
 
     APPENDED = "appended"
     PUBLISHED = "published"
@@ -86,26 +95,27 @@ class EngineEvent(StrEnum):
     FAILED = "failed"
     MODELS_MOVED = "models_moved"
     WAIT_ADDED = "wait_added"
-    # The next two events are reported also if the work has failed.
+    # SOLVING_ENDED and CHECKPOINT_ENDED are also reported if solving or snapshotting has failed.
     SOLVING_ENDED = "solving_ended"
     CHECKPOINT_ENDED = "checkpoint_ended"
 
 
 class EventHandler(Protocol):
-    """Function that is called when something has happened to models or to the log."""
+    """Function that receives the events of models and of the log."""
 
     def __call__(self, event: EngineEvent, **details: int | str) -> None:
-        """Handle an event. The details depend on the kind of event."""
+        """Handle an event. Each kind of event has its own details."""
 
 
 def ignore_event(event: EngineEvent, **details: int | str) -> None:
-    """Do nothing. It is the default event handler."""
+    """Do nothing. This function is the default event handler."""
 
 
 class Driver:
     """Schedules the learning, solving and snapshots of models.
 
-    Only one thread at a time may call `turn` or `catch_up`. Any thread may publish.
+    Only one thread at a time may call `turn` or `catch_up`. Any thread may call the methods that
+    publish models.
 
     Parameters
     ----------
@@ -118,7 +128,7 @@ class Driver:
     work : Executor
         Thread pool in which models are solved and snapshotted.
     on_event : EventHandler
-        Function that is called when something has happened.
+        Function that receives the events of models.
     awaited_position : callable
         Returns the last position of the log that some caller waits for, or -1. A model whose last
         solution is older is published immediately.
@@ -145,10 +155,10 @@ class Driver:
         self._awaited_position = awaited_position
         self.tests = TestThenTrain(directory.records.last_tested(), solving) if settings.test_then_train else None
 
-        # Number of rows learned since the last snapshots were started.
+        # Number of rows learned since the last round of snapshots was started.
         self._new_rows = 0
 
-        # A checkpoint is one task in the pool that snapshots one or more models.
+        # A checkpoint is a task in the thread pool that snapshots one or more models.
         self._checkpoint_started_at = time.monotonic()
         self._checkpoint_seconds = 0.0
         self._checkpoint_failed = False
@@ -161,16 +171,16 @@ class Driver:
         rebuild: ShouldContinue | None = always,
         joined_rows: int = 0,
         test: bool = True,
-    ) -> list[Model]:
-        """Let models learn events, then start the publications and snapshots that are due.
+    ) -> BlockedModels:
+        """Let models learn events, then start due publications and snapshots.
 
         An unlearn event may require a rebuild: the model learns the log again without the
         unlearned rows.
 
-        rebuild: function that a rebuild calls at every event. It returns False to stop the
+        rebuild: function that is called at every event of a rebuild. It returns False to stop the
             rebuild. None: do not rebuild models here.
-        joined_rows: number of rows that new members of `models` learned elsewhere since the last
-            turn. They count towards the next snapshot.
+        joined_rows: number of rows that models had learned elsewhere before they joined `models`
+            since the last call. These rows count towards the next snapshot.
         test: True to test the models on the events first, if the settings allow tests.
 
         Returns the models that need a rebuild that was not done.
@@ -187,14 +197,15 @@ class Driver:
         until: int,
         rebuild: ShouldContinue | None = always,
         after_turn: AfterPage = lambda steps: None,
-    ) -> list[Model]:
-        """Let models that are behind learn the events of the log, reading the log once.
+    ) -> BlockedModels:
+        """Let models that are behind learn the events of the log.
 
-        Each model skips the events that it has already applied. Models are published and
-        snapshotted on the way, when this is due.
+        The log is read once for all models. Each model skips the events that it has already
+        applied. Models are published and snapshotted on the way, when this is due.
 
         until: position of the last event to apply.
-        rebuild: as in `turn`.
+        rebuild: says at every event whether to go on with a rebuild. None forbids rebuilds. A
+            rebuild learns the log again without unlearned rows.
         after_turn: called after each page of events. It may return True to stop.
 
         Returns the models that need a rebuild that was not done. Raises HistoryGone if a model
@@ -208,14 +219,17 @@ class Driver:
         return backfill(self._directory, models, until, self._advance, schedule, rebuild)
 
     def scores(self, model: Model) -> JsonDict:
-        """Return the scores of a model's tests (`TestThenTrain.scores`).
+        """Return the scores of a model's tests.
 
-        Empty if models are not tested.
+        The keys are described in `TestThenTrain.scores`. The dict is empty if models are not
+        tested.
         """
         return {} if self.tests is None else self.tests.scores(model)
 
     def schedule_due(self, models: Sequence[Model], rows: int = 0) -> None:
-        """Start the publications of live models and the snapshots that are due now.
+        """Start the publications and snapshots that are due now.
+
+        Only live models (near the end of the log) are published.
 
         rows: number of rows learned since the last call.
         """
@@ -229,10 +243,10 @@ class Driver:
         if self._snapshots_due(models) <= now:
             self._start_checkpoint(models)
 
-    def next_due(self, models: Sequence[Model]) -> float:
+    def next_due(self, models: Sequence[Model]) -> MonotonicTime:
         """Return the time (time.monotonic) at which the next work becomes due.
 
-        Infinity if no work becomes due unless events arrive or running work ends.
+        Returns infinity if nothing becomes due before new events arrive or running work ends.
         """
         idle = self._idle(models)
         return min([*(self._publication_due(m, idle) for m in self._live(models)), self._snapshots_due(models)])
@@ -247,8 +261,11 @@ class Driver:
     def submit_publish(self, model: Model) -> None:
         """Publish a model in the worker pool.
 
-        Nothing is done if the model has not changed, is being solved already, or has a policy
-        without automatic publication.
+        The model is not published in these cases:
+
+        - It has learned nothing new since it was last solved or published.
+        - It is being solved.
+        - Its policy has no automatic publication.
         """
         if (
             model.auto_publishes
@@ -264,7 +281,7 @@ class Driver:
         frozen: pairs of a model and its state.
 
         Models whose snapshot is up to date are skipped. If a snapshot fails, the error is logged
-        and the other models are still snapshotted. The first error is raised at the end.
+        and the next model is snapshotted. After all models, the first error is raised.
         """
         self._directory.log.check_writer()
         errors: list[Exception] = []
@@ -278,17 +295,18 @@ class Driver:
     def finish(self, models: Iterable[Model], publishing: Callable[[Model], bool] = lambda model: True) -> None:
         """Publish and snapshot the models before the process ends.
 
-        publishing: returns True for the models to publish. All models are snapshotted.
+        publishing: returns True for a model that is to be published. All models are snapshotted.
 
-        Reserved version numbers that were not used are given back. If snapshots fail, the first
-        error is raised at the end.
+        Version numbers that were reserved on disk and not used are released. If snapshots fail,
+        the first error is raised at the end.
         """
+        # Wait for snapshots that another thread is writing.
         if self._checkpoint is not None:
             wait([self._checkpoint])
 
         alive = [m for m in models if m.failure is None]
-        stale = [m for m in alive if m.stale and publishing(m)]
-        for solved in [self._work.submit(self._publish, m, m.begin_publishing()) for m in stale]:
+        unpublished = [m for m in alive if m.stale and publishing(m)]
+        for solved in [self._work.submit(self._publish, m, m.begin_publishing()) for m in unpublished]:
             solved.result()
 
         try:
@@ -305,13 +323,16 @@ class Driver:
         """Return True if all these models have applied the last event of the log."""
         return all(m.position >= self._directory.position for m in models)
 
-    def _publication_due(self, model: Model, idle: bool) -> float:
-        """Return the time (time.monotonic) at which a model is to be solved and published.
+    def _publication_due(self, model: Model, idle: bool) -> MonotonicTime:
+        """Return the time (time.monotonic) at which a model must be published.
 
         idle: True if all models have applied the last event of the log.
 
-        Infinity if the model has nothing new to publish, is being solved, or its policy asks for
-        no publication now.
+        Returns infinity in these cases:
+
+        - The model has nothing new to publish.
+        - The model is being solved.
+        - The model's policy asks for no publication so far.
         """
         if not model.stale or model.solving.under_way or model.solving.attempted >= model.position:
             return math.inf
@@ -320,7 +341,7 @@ class Driver:
 
         published = model.published
         policy = model.policy or self._settings.publish
-        # An earlier process had published the model, and was killed before it wrote a snapshot.
+        # True if an earlier process published the model and was killed before the first snapshot.
         was_published = published is None and model.version_numbers.next > 1
         by_rows = policy.rows is not None and model.rows - (published.rows if published else 0) >= policy.rows
 
@@ -345,18 +366,21 @@ class Driver:
             with suppress(Exception):
                 self.write_snapshots([(model, model.freeze())])
 
-    def _snapshots_due(self, models: Sequence[Model]) -> float:
+    def _snapshots_due(self, models: Sequence[Model]) -> MonotonicTime:
         """Return the time (time.monotonic) at which the next snapshots are due.
 
-        Infinity if no model has changed, if snapshots are being written, or if the settings ask
-        for none yet.
+        Returns infinity in these cases:
+
+        - No model has changed since its last snapshot.
+        - Snapshots are being written.
+        - The settings ask for no snapshot so far.
         """
         running = self._checkpoint is not None and not self._checkpoint.done()
         if running or not any(map(_lacks_snapshot, models)):
             return math.inf
 
-        # Components are unique only up to their sign.
-        # An early snapshot makes sure that they have the same signs after a kill and a restart.
+        # The components of a projection are unique only up to their signs. A snapshot of the first
+        # published projection preserves the signs if the process is killed and restarted.
         if self._published_but_in_no_snapshot(models):
             return self._checkpoint_started_at
 
@@ -375,7 +399,10 @@ class Driver:
         return [m for m in models if _lacks_snapshot(m) and m.published and not m.last_snapshot.version]
 
     def _start_checkpoint(self, models: Sequence[Model]) -> None:
-        """Start to snapshot, in the worker pool, the models that need it."""
+        """Start a task that snapshots the models that need a snapshot.
+
+        If models have a first projection that no snapshot contains, only these are snapshotted.
+        """
         due = self._published_but_in_no_snapshot(models)
         if not due:
             due = [m for m in models if _lacks_snapshot(m)]
@@ -397,9 +424,9 @@ class Driver:
         """Write a model's snapshot. An error is logged and appended to `errors`."""
         try:
             snapshot(model, frozen, self._directory.path)
-        # The disk may be full or broken.
+        # The snapshot fails if the disk is full or broken, for example.
         except Exception as e:
-            # If the model was removed in the meantime, its folder is gone. That is no error.
+            # The folder is missing if the model was removed in the meantime. That is no error.
             if self._directory.holds(model):
                 log.exception("model %s could not be snapshotted at position %d", model.name, frozen.position)
                 reason = str(e) if isinstance(e, StreamDRError) else "the log has the details"

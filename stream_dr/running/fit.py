@@ -29,10 +29,10 @@ def fit(
     progress: bool = True,
     **options: Any,
 ) -> AnyEstimator:
-    """Fit an estimator to files or tables, batch by batch, and return the estimator.
+    """Fit an estimator to files or tables, batch by batch.
 
     Anything that the estimator learned before is forgotten. If an error is raised, the estimator
-    does not change. The memory holds the estimator's state and one batch.
+    does not change. The memory holds the estimator's state and one batch. Returns the estimator.
 
     Parameters
     ----------
@@ -78,7 +78,11 @@ def fit(
 
 
 def _blocks(source: Any, label: str | None, format: str | None, options: JsonDict) -> Iterator[Block]:
-    """Yield the batches of a source as Blocks. The parameters are as in `fit`."""
+    """Yield the batches of a source as Blocks.
+
+    The parameters have the meaning that `fit` describes.
+    """
+    # If the source names files, open them as shards or in their format.
     paths = [source] if isinstance(source, str | os.PathLike) else source
     if isinstance(paths, list | tuple) and paths and all(isinstance(path, str | os.PathLike) for path in paths):
         all_options = options if label is None else options | {"label": label}
@@ -86,12 +90,18 @@ def _blocks(source: Any, label: str | None, format: str | None, options: JsonDic
         source = open_dataset(paths) if shards else open_source(paths, format, **all_options)
     elif format is not None or set(options) - {"raw"}:
         raise InvalidParameter(f"format and {', '.join(options) or 'options'} say how files are read; source is none.")
+
+    # A Source yields batches. Any other source is a table or a stream of tables.
     if isinstance(source, Source):
         return (block for _, block in source.events())
     return batches(as_block(source, label))
 
 
 def _progress_bar(visible: bool) -> "Progress":
+    """Return a progress bar on stderr.
+
+    The bar is not shown if `visible` is False or stderr is no terminal.
+    """
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

@@ -25,15 +25,17 @@ GROUP_EVENTS = 256
 """Maximum number of events in a group commit."""
 
 GROUP_BYTES = 32 << 20
-"""Number of bytes at which a group commit takes no further event."""
+"""Number of bytes at which no further event is added to a group commit."""
 
 QueuedDraft = tuple[Draft, "Future[Receipt]"]
+"""Draft that waits in the queue, and the future that its caller holds."""
 
 
 class Appender:
     """Thread that appends drafts (events without a position) to a directory's log.
 
-    on_appended: called in this thread after each commit, with the receipts of the new events.
+    on_appended: called in the appender thread after each commit, with the receipts of the new
+        events.
     """
 
     def __init__(self, directory: Directory, on_appended: Callable[[Sequence[Receipt]], None]) -> None:
@@ -51,7 +53,7 @@ class Appender:
         self._thread.start()
 
     def close(self) -> None:
-        """Refuse new drafts, and wait until all queued drafts are appended or refused."""
+        """Refuse new drafts, and wait until the queue is empty and the thread has ended."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -93,7 +95,7 @@ class Appender:
     def _commit_next_group(self) -> None:
         with self._changed:
             group = self._take_queued_drafts()
-        # Drop the drafts whose future was cancelled by the caller.
+        # Drop each draft whose caller has cancelled the future.
         self._append_and_answer([(d, f) for d, f in group if f.set_running_or_notify_cancel()])
         with self._changed:
             self.queued_bytes -= sum(d.size for d, _ in group)
@@ -108,6 +110,7 @@ class Appender:
 
     def _append_and_answer(self, group: list[QueuedDraft]) -> None:
         """Append a group of drafts in one commit, and complete the future of each draft."""
+        # If the commit fails, every caller gets the error.
         try:
             answers: list[Receipt | StreamDRError] = self._directory.append([draft for draft, _ in group])
         except Exception as e:
@@ -117,6 +120,7 @@ class Appender:
                 future.set_exception(error)
             return
 
+        # Report the new events before their callers get an answer.
         self._count(answers)
         new = [a for a in answers if isinstance(a, Receipt) and not a.duplicate]
         if new:

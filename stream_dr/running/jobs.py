@@ -5,12 +5,16 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from typing import Literal
 
 from stream_dr.aliases import JsonDict
 from stream_dr.errors import StreamDRError, UnknownJob
 from stream_dr.models.model import Model
 
 log = logging.getLogger("stream_dr.jobs")
+
+JobKind = Literal["refine", "snapshot"]
+JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 JOBS_KEPT = 1_000
 """Number of jobs above which the oldest ended jobs are forgotten."""
@@ -47,13 +51,13 @@ class Job:
     ('snapshot', 'lda')
     """
 
-    def __init__(self, id: str, kind: str, target: Model) -> None:
+    def __init__(self, id: str, kind: JobKind, target: Model) -> None:
         self.id = id
         self.kind = kind
         self.model = target.name
         self.target: Model | None = target
 
-        self.state = "waiting"
+        self.state: JobState = "waiting"
         self.progress: JsonDict = {}
         self.error: dict[str, str] | None = None
 
@@ -78,10 +82,11 @@ class Job:
         self._cancel_requested.set()
 
     def run(self, work: Callable[["Job"], None], after: "Job | None" = None) -> None:
-        """Run the job's work in this thread and record how the work ended.
+        """Run the job's work in this thread, and record how it ended.
 
-        work: receives this job, so that it can report progress and see a request to stop.
-        after: job that must end before this one starts, or None.
+        work: function that does the work. It receives this job, so that it can report progress and
+            see a request to stop.
+        after: another job that must end before this job starts, or None.
         """
         if after is not None:
             after.wait()
@@ -108,11 +113,11 @@ class Job:
             self._ended.set()
 
     def report(self, progress: JsonDict) -> None:
-        """Add these fields to the progress report, or replace their values."""
+        """Merge fields into the progress report, replacing the values of equal fields."""
         self.progress = {**self.progress, **progress}
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the job ends. Return False if `timeout` seconds passed first."""
+        """Wait until the job ends. Return False if `timeout` seconds pass first."""
         return self._ended.wait(timeout)
 
     def describe(self) -> JsonDict:
@@ -132,13 +137,14 @@ class Jobs:
         self._lock = threading.Lock()
 
     def start(
-        self, kind: str, model: Model, pool: Executor, work: Callable[[Job], None], exclusive: bool = False
+        self, kind: JobKind, model: Model, pool: Executor, work: Callable[[Job], None], exclusive: bool = False
     ) -> Job:
-        """Run `work` on a model in the pool and return its job.
+        """Start a job on a model in a thread pool, and return the job.
 
-        kind: "refine" or "snapshot".
-        exclusive: True to return the model's earlier job of this kind, if that job has not ended.
-            If the earlier job was asked to stop, a new job waits until the earlier one has ended.
+        work: function that does the work. It receives the job.
+        exclusive: True if a model may have only one running job of this kind. An unfinished earlier
+            job is then returned instead of a new job. But if the earlier job was asked to stop, a
+            new job is started after the earlier job has ended.
         """
         with self._lock:
             previous = self._unfinished(kind, model) if exclusive else None
@@ -147,6 +153,8 @@ class Jobs:
 
             job = Job(uuid.uuid4().hex, kind, model)
             self._jobs[job.id] = job
+
+            # Forget the oldest ended jobs if there are too many jobs.
             ended = [j.id for j in self._jobs.values() if j.has_ended]
             for id in ended[: max(0, len(self._jobs) - self._most)]:
                 del self._jobs[id]
@@ -154,11 +162,8 @@ class Jobs:
         pool.submit(job.run, work, previous)
         return job
 
-    def _unfinished(self, kind: str, model: Model) -> Job | None:
-        """Return the model's newest job of this kind, among the jobs that have not ended.
-
-        None if there is no such job.
-        """
+    def _unfinished(self, kind: JobKind, model: Model) -> Job | None:
+        """Return the model's newest unfinished job of a kind, or None."""
         jobs = (j for j in reversed(self._jobs.values()) if j.kind == kind and j.target is model and not j.has_ended)
         return next(jobs, None)
 
@@ -172,7 +177,10 @@ class Jobs:
         return job
 
     def cancel(self, model: Model | None = None) -> None:
-        """Ask the jobs of a model to stop. None: the jobs of all models."""
+        """Ask the jobs of a model, or of all models, to stop.
+
+        model: the model. None stands for all models.
+        """
         for job in self:
             if model is None or job.target is model:
                 job.cancel()

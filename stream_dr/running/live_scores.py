@@ -13,8 +13,8 @@ Unlearned rows are removed from the scores. Testing does not change what models 
 One thread runs the tests. Any thread may read the scores.
 
 The newest MOST_ROWS tested rows are held in memory, with at most MOST_BYTES bytes. After
-FREE_SECONDS seconds of testing, tests may take at most one part in `TestThenTrain.share` of the
-time. Events that arrive too fast for this are not tested.
+FREE_SECONDS seconds of testing, tests may take at most a fraction of the time, which is 1 divided
+by `TestThenTrain.share`. Events that arrive too fast for this limit are not tested.
 """
 
 import logging
@@ -51,54 +51,62 @@ MOST_BYTES = 16 << 20
 """Maximum number of bytes of the tested rows that are held in memory."""
 
 FREE_SECONDS = 0.5
-"""Number of seconds of testing before the tests' share of the time is limited.
+"""Number of seconds of testing that are allowed before the time of the tests is limited.
 
-It lets short runs be tested too.
+Without these seconds, models would not be tested in short runs.
 """
 
 SOLVING_SHARE = 10
-"""Solving models for the tests takes at most one part in SOLVING_SHARE of the time."""
+"""Divisor of the time that bounds the solving of models for the tests.
+
+With 10, at most a tenth of the time is spent on solving models for the tests.
+"""
 
 CHEAP_BYTES = 16 << 20
-"""Number of bytes of a model's state above which the model is never solved for the tests.
+"""Maximum number of bytes of a model's state if the model is to be solved for the tests.
 
-The limit is needed because the time of the first solution is not known in advance.
+Solving takes an unknown time before the model was solved once, so its size is limited instead.
 """
 
 FEWEST_ROWS = 200
 """Number of tested rows from which a model's scores are reliable.
 
-With fewer tested rows, the scores of an earlier process are returned if there are any, and the
-model does not restrict the rows on which models are compared.
+Fewer tested rows have two effects:
+
+- The scores of an earlier process are returned if there are any.
+- The other models are also compared on rows on which this model was not tested.
 """
 
 FEWEST_HALVED = 40
-"""Smallest number of rows with a target in the first event that is split into two halves.
+"""Minimum number of rows with a target for which the first event is split into two halves.
 
-One half is learned, and the other half is then tested.
+Copies of the models learn one half, and are tested on the other half.
 """
 
 CURVE_GROWTH = 1.25
-"""Factor by which the number of learned rows grows between two points of a model's curve."""
+"""Factor by which the number of learned rows grows between two points of a learning curve."""
 
 MOST_CLASSES = 12
 """Maximum number of labels in a confusion matrix. The most frequent labels are shown."""
 
+# Names of the baselines, which predict the previous row's target and the most frequent label.
 PREVIOUS, MOST_FREQUENT = "previous", "most_frequent"
 
 
 class _Part(NamedTuple):
     """Tested rows of one event, with their targets and predictions.
 
-    q is the number of numeric targets of a row.
+    The targets are labels, or q numbers for each row.
 
     position: position of the event in the log.
     numbers: (rows,) numbers of the tested rows within the event.
     block: the tested rows.
     targets: (rows,) code of each row's first label, or (rows, q) numeric targets.
-    errors: errors of the predictions, by model id or name of a baseline. For labels (rows,), true
-        or 1.0 if the prediction is wrong. For numbers (rows, q), squared errors.
-    predicted: predictions by model id: (rows,) label codes, or (rows, q) numbers.
+    errors: errors of the predictions, by model id or name of a baseline. For labels, an array
+        (rows,) that is True or 1.0 if the prediction is wrong. For numbers, squared errors
+        (rows, q).
+    predicted: predictions by model id. Each is an array (rows,) of label codes, or (rows, q) of
+        numbers.
     """
 
     position: int
@@ -108,15 +116,16 @@ class _Part(NamedTuple):
     errors: dict[int | str, np.ndarray]
     predicted: dict[int, np.ndarray]
 
-    def take(self, rows: np.ndarray) -> "_Part":
-        """Return a copy with some of the rows.
 
-        rows: (rows,) bool, True for the rows to return.
-        """
-        errors = {key: values[rows] for key, values in self.errors.items()}
-        predicted = {id: codes[rows] for id, codes in self.predicted.items()}
-        block = self.block.take(np.flatnonzero(rows))
-        return _Part(self.position, self.numbers[rows], block, self.targets[rows], errors, predicted)
+def _select_tested_rows(part: _Part, row_mask: np.ndarray) -> _Part:
+    """Return a copy with some of the tested rows of an event.
+
+    row_mask: (rows,) bool, True for the rows to return.
+    """
+    errors = {key: values[row_mask] for key, values in part.errors.items()}
+    predicted = {id: codes[row_mask] for id, codes in part.predicted.items()}
+    block = part.block.take(np.flatnonzero(row_mask))
+    return _Part(part.position, part.numbers[row_mask], block, part.targets[row_mask], errors, predicted)
 
 
 class TestThenTrain:
@@ -124,15 +133,16 @@ class TestThenTrain:
 
     earlier: last scores of an earlier process, by model id.
     solves: True to solve models for the tests. A replay needs this, because it publishes models
-        only at its end. A model is solved each time its number of rows has doubled. For the first
-        test, a copy of each model learns every second row of the first event, and the other rows
-        are tested.
+        only at its end. A model is solved each time its number of rows has doubled.
+
+    If `solves` is True, the first event is split. A copy of each model learns every second row of
+    the event, and is tested on the other rows.
     """
 
     # This attribute prevents pytest from collecting the class.
     __test__ = False
 
-    # At most one part in `share` of the time is spent on tests. 0: every event is tested.
+    # At most 1 / share of the time is spent on tests. If share is 0, every event is tested.
     share = 50
 
     def __init__(self, earlier: Mapping[int, JsonDict] | None = None, solves: bool = False) -> None:
@@ -148,16 +158,18 @@ class TestThenTrain:
         self._previous: np.ndarray | None = None
         self._tested_at = 0.0
         self._curves: dict[int, list[tuple[int, float]]] = {}
-        # Model id → last solution for the tests: number of learned rows, seconds, projection.
+        # Maps the id of a model to its last solution for the tests: the number of rows learned,
+        # the seconds that solving took, and the projection.
         self._solved: dict[int, tuple[int, float, Projection | None]] = {}
-        # Model id → (number of the projection, {position of an event: its projected test rows}).
+        # Maps the id of a model to the number of its projection, and to a dict of projected rows
+        # by the position of their event.
         self._projected: dict[int, tuple[int, dict[int, np.ndarray]]] = {}
 
     def test(self, models: Sequence[Model], steps: Sequence[Step]) -> None:
-        """Test the models on events that they will learn next.
+        """Test the models on events that they have not learned yet.
 
-        An unlearn event removes its rows from the tested rows. If a test raises an error, the
-        error is logged.
+        The rows that an unlearn event names are removed from the tested rows. If a test raises an
+        error, the error is logged.
         """
         for step in steps:
             if step.removal is not None:
@@ -168,6 +180,8 @@ class TestThenTrain:
                     self._test_and_remember_last(models, step.position, step.block, started >= self._next_test)
                 except Exception:
                     log.exception("the rows at position %d were not tested", step.position)
+
+                # Limit the share of the time that is spent on tests.
                 seconds = time.monotonic() - started
                 self._spent += seconds
                 if self._spent > FREE_SECONDS:
@@ -184,11 +198,12 @@ class TestThenTrain:
         tested: number of tested rows.
         tested_at: time of the last test, in seconds since 1970.
         curve: list of [number of learned rows, score], in order of time.
-        confusion: None, or a dict if each row has one label. Its "labels" are the c most frequent
-            labels. "counts" (c, c) are the numbers of rows by true and by predicted label, and
-            "rows" (c,) the numbers of rows by true label.
+        confusion: dict of a confusion matrix. None if rows have several labels or numeric targets.
+            "labels" lists the c most frequent labels. "counts" (c, c) has the number of rows for
+            each true label (row) and predicted label (column). "rows" (c,) has the number of rows
+            of each true label.
 
-        The scores of several models are comparable, because they are computed from rows on which
+        The scores of several models can be compared, because they are computed from rows on which
         all these models were tested. Until FEWEST_ROWS rows are tested, the scores of an earlier
         process are returned if there are any. The dict is empty if the model was not tested.
         """
@@ -200,6 +215,7 @@ class TestThenTrain:
         if not tested:
             return {}
 
+        # Score the model and the baselines on the same rows.
         targets = np.concatenate([part.targets for part in parts])
         score = _accuracy_or_r2(parts, targets, model.id)
         previous = _accuracy_or_r2(parts, targets, PREVIOUS)
@@ -210,15 +226,17 @@ class TestThenTrain:
             measured = {"accuracy": score, "error": error, "most_frequent": frequent}
         else:
             measured = {"r2": score, "error": None, "most_frequent": None}
+
+        # The learning curve of an earlier process is continued.
         curve = [*(earlier or {}).get("curve", ()), *self._curves.get(model.id, ())]
         measured |= {"baseline": previous, "tested": tested}
         return measured | {"tested_at": self._tested_at, "curve": curve, "confusion": self._confusion(parts, model)}
 
     def _common_parts(self, model: Model) -> list[_Part]:
-        """Return the tested rows on which this model can be compared with the other models.
+        """Return the tested rows on which a model can be compared with other models.
 
-        These are the events on which all models of the newest test were tested. Models with fewer
-        than FEWEST_ROWS tested rows are ignored.
+        These are the rows of the events on which all models of the newest test were tested. Other
+        models with fewer than FEWEST_ROWS tested rows are ignored.
         """
         parts = [part for part in self._parts if model.id in part.errors]
         if not parts:
@@ -228,6 +246,10 @@ class TestThenTrain:
         return [part for part in parts if peers <= part.errors.keys()] or parts
 
     def _confusion(self, parts: Sequence[_Part], model: Model) -> JsonDict | None:
+        """Return the confusion matrix of a model, as `scores` describes it.
+
+        Returns None unless the targets have the kind "class" (one label for each row).
+        """
         if any(part.block.y.kind != "class" for part in parts):
             return None
         labels = list(self._labels)
@@ -236,6 +258,7 @@ class TestThenTrain:
         counts = np.zeros((len(labels), len(labels)), dtype=np.int64)
         np.add.at(counts, (truth, predicted), 1)
 
+        # Select the labels with the most rows.
         rows = counts.sum(axis=1)
         most_frequent = np.argsort(-rows, kind="stable")[:MOST_CLASSES]
         frequent = sorted(labels[code] for code in most_frequent if rows[code])
@@ -243,14 +266,16 @@ class TestThenTrain:
         return {"labels": frequent, "counts": counts[np.ix_(codes, codes)].tolist(), "rows": rows[codes].tolist()}
 
     def _test_and_remember_last(self, models: Sequence[Model], position: int, block: Block, test: bool) -> None:
-        """Test the models on one event, and remember its last target.
+        """Test the models on one event, and store the target of its last row.
 
-        test: True to test. False to remember the last target only.
+        test: False to skip the test and only store the target.
         """
         numbers = _rows_with_target(block.y)
         if not len(numbers):
             return
         models = [model for model in models if model.position < position]
+
+        # If this is the first event of a replay, no model can predict it. So it is split.
         is_first = self._solves and not self._parts and not any(model.rows for model in models)
         if test and is_first and len(numbers) >= FEWEST_HALVED:
             self._learn_half(models, position, block, numbers[::2])
@@ -262,7 +287,8 @@ class TestThenTrain:
     def _learn_half(self, models: Sequence[Model], position: int, block: Block, numbers: np.ndarray) -> None:
         """Solve a copy of each model that has learned some rows of the first event.
 
-        The other rows of the event can then be tested. The models themselves do not change.
+        These rows are added to the tested rows, so that the other rows of the event can be
+        predicted from them. The models do not change.
 
         numbers: numbers of the rows to learn.
         """
@@ -279,23 +305,23 @@ class TestThenTrain:
     def _test_rows(
         self, models: Sequence[Model], position: int, block: Block, numbers: np.ndarray, among: np.ndarray
     ) -> None:
-        """Test the models on rows of one event.
+        """Test the models on at most ROWS_AT_ONCE rows of one event.
 
-        At most ROWS_AT_ONCE rows are tested.
-
-        numbers: (n,) indices into `block` of the rows that have a target.
-        among: indices into `numbers` of the rows that may be tested.
+        block: rows of the event.
+        numbers: (n,) row numbers in `block` of the rows that have a target.
+        among: indices (0 … n − 1) of the entries of `numbers` that may be tested.
         """
         projections = {m.id: solution for m in models if (solution := self._projection(m)) is not None}
         if not projections:
             return
 
+        # Choose the rows to test.
         chosen = _evenly_spread(among)
         rows = block.take(numbers[chosen])
         targets = self._targets(rows.y)
         part = _Part(position, numbers[chosen], rows, targets, {}, {})
 
-        # Predictions are made from earlier tested rows, so the first rows cannot be predicted.
+        # Predict the targets from the rows of earlier tests. In the first test there are none.
         if self._parts:
             known = np.concatenate([part.targets for part in self._parts])
             for id, (number, projection) in projections.items():
@@ -309,25 +335,33 @@ class TestThenTrain:
                 most_frequent = np.full(len(targets), np.bincount(known).argmax())
                 part.errors[MOST_FREQUENT] = self._errors(most_frequent, rows.y, targets)
 
+        # Add the rows to the tested rows, also if no prediction was made.
         self._add_and_drop_oldest(part)
         self._tested_at = round(time.time())
         self._extend_curves([model for model in models if model.id in part.errors])
 
     def _targets_before(self, y: Targets, numbers: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Return the previous row's target for each tested row, the prediction of a baseline.
+        """Return, for each tested row, the target of the row before.
 
-        numbers: numbers of the event's rows that have a target. Other rows are skipped.
-        chosen: indices into `numbers` of the tested rows.
+        These targets are the predictions of a baseline. Rows without a target are skipped.
+
+        y: targets of all rows of the event.
+        numbers: (n,) row numbers of the rows that have a target.
+        chosen: indices (0 … n − 1) of the entries of `numbers` that are tested.
         """
         before = self._targets(y.take(numbers[chosen[chosen > 0] - 1]))
         if chosen[0] > 0:
             return before
-        # The very first row has no previous row. Its prediction is -1, the code of no label.
+        # The row before an event's first row is the last row of the previous event. The first event
+        # has no previous event. The prediction is then −1, which is the code of no label.
         first = np.full_like(before, -1, shape=(1, *before.shape[1:])) if self._previous is None else self._previous
         return np.concatenate([first, before])
 
     def _targets(self, y: Targets) -> np.ndarray:
-        """Return the code of each row's first label (rows,), or numeric targets (rows, q)."""
+        """Return targets as an array of label codes or of numbers.
+
+        For labels (rows,), the code of each row's first label. For q numeric targets, (rows, q).
+        """
         if y.values is not None:
             return y.values
         codes = y.codes if y.indptr is None else y.codes[y.indptr[:-1]]
@@ -338,10 +372,11 @@ class TestThenTrain:
     def _errors(self, predicted: np.ndarray, y: Targets, targets: np.ndarray) -> np.ndarray:
         """Return the errors of predictions.
 
-        For labels (rows,) bool, True if the predicted label is none of the row's labels. For
-        numeric targets (rows, q), squared errors.
+        For labels, an array (rows,) of bool that is True if the predicted label is none of the
+        row's labels. For q numeric targets, squared errors (rows, q).
 
-        targets: as `_targets` returns them.
+        y: targets of the rows.
+        targets: array of label codes or of numbers that `_targets` returns for `y`.
         """
         if y.values is not None:
             return np.asarray(np.square(predicted - targets))
@@ -367,6 +402,7 @@ class TestThenTrain:
         return np.vstack([projected[part.position] for part in self._parts])
 
     def _extend_curves(self, models: Sequence[Model]) -> None:
+        """Add a point to each model's learning curve if enough rows were learned."""
         for model in models:
             curve = self._curves.setdefault(model.id, [])
             learned = max(model.rows, self._solved.get(model.id, (0,))[0])
@@ -376,9 +412,10 @@ class TestThenTrain:
                 curve.append((learned, score))
 
     def _projection(self, model: Model) -> tuple[int, Projection] | None:
-        """Return the projection with which a model is tested, or None if there is none yet.
+        """Return the projection with which a model is tested, and its number.
 
-        Returns a pair (number, projection). A different projection has a different number.
+        Different projections of a model have different numbers. Returns None if the model has no
+        projection yet.
         """
         if not self._solves:
             return None if model.published is None else (model.published.version, model.published.projection)
@@ -389,6 +426,10 @@ class TestThenTrain:
         return None if projection is None else (rows, projection)
 
     def _solve(self, model: Model, state: State, rows: int) -> None:
+        """Solve a state of a model, and store the projection for the tests.
+
+        rows: number of rows that the state includes.
+        """
         started = time.monotonic()
         projection = None
         # Solving raises an error if there are too few rows or no row has a target.
@@ -399,11 +440,11 @@ class TestThenTrain:
         self._solved[model.id] = rows, seconds, projection
 
     def _has_time_to_solve(self, model: Model, last_seconds: float) -> bool:
-        """Return True if there is time to compute a model's projection for a test.
+        """Return True if there is time to solve a model for a test.
 
-        If no projection was computed before, the size of the model's state decides.
+        If the model was never solved, the result depends on the size of its state instead.
 
-        last_seconds: time that it took to compute the last projection, 0 if there was none.
+        last_seconds: number of seconds that the last solving took, 0 if the model was never solved.
         """
         if not last_seconds:
             estimator, accumulator = model.estimator, model.accumulator
@@ -413,6 +454,7 @@ class TestThenTrain:
         return spent <= FREE_SECONDS or SOLVING_SHARE * spent <= time.monotonic() - self._started
 
     def _add_and_drop_oldest(self, part: _Part) -> None:
+        """Add the tested rows of an event, and drop the oldest rows if there are too many."""
         parts = [*self._parts, part]
         rows, size = sum(p.block.rows for p in parts), sum(p.block.nbytes for p in parts)
         while len(parts) > 1 and (rows > MOST_ROWS or size > MOST_BYTES):
@@ -422,17 +464,19 @@ class TestThenTrain:
         self._parts = tuple(parts)
 
     def _drop_tested_rows(self, removal: Removal) -> None:
+        """Remove unlearned rows from the tested rows."""
         parts = []
         for part in self._parts:
             if part.position in removal:
                 removed = removal[part.position]
                 stays = np.zeros(len(part.numbers), bool) if removed is None else ~np.isin(part.numbers, removed)
-                part = part.take(stays)
+                part = _select_tested_rows(part, stays)
                 self._forget(part.position)
             parts += [part] if part.block.rows else []
         self._parts = tuple(parts)
 
     def _forget(self, position: int) -> None:
+        """Drop the projected rows of an event."""
         for _, projected in self._projected.values():
             projected.pop(position, None)
 
@@ -440,7 +484,8 @@ class TestThenTrain:
 def _accuracy_or_r2(parts: Sequence[_Part], targets: np.ndarray, predictor: int | str) -> float:
     """Return the accuracy or R² of a model or a baseline.
 
-    R² is averaged over the numeric targets that are not constant, and 0 if all are constant.
+    R² is averaged over the numeric targets that are not constant. R² is 0 if all targets are
+    constant.
 
     targets: (rows,) label codes or (rows, q) numbers of all rows in `parts`.
     predictor: id of the model or name of the baseline.
@@ -456,26 +501,28 @@ def _accuracy_or_r2(parts: Sequence[_Part], targets: np.ndarray, predictor: int 
 def _predict_from_means(Z: np.ndarray, targets: np.ndarray, X: np.ndarray, labels: int) -> np.ndarray | None:
     """Predict the targets of projected rows by the nearest class mean or least squares.
 
-    Z: (known rows, components) projected rows whose targets are known.
-    targets: (known rows,) label codes, or (known rows, q) numbers.
-    X: (rows, components) projected rows to predict.
+    The targets of n rows are known. They are labels, or q numbers for each row.
+
+    Z: (n, components) projected rows whose targets are known.
+    targets: (n,) label codes, or (n, q) numbers.
+    X: (rows, components) projected rows whose targets are predicted.
     labels: number of different labels.
 
-    Returns None if there are fewer than two known rows for each coefficient of the least squares.
+    Returns None if least squares has fewer than two known rows for each coefficient.
     """
     if targets.ndim == 1:
         return nearest_mean(X, means_by_class(Z, targets, labels))
     if 2 * (Z.shape[1] + 1) > len(Z):
         return None
 
-    # This import is slow, and only streams with numeric targets need it.
+    # scikit-learn is imported here because the import is slow and rarely needed.
     from sklearn.linear_model import LinearRegression
 
     return np.asarray(LinearRegression().fit(Z, targets).predict(X))
 
 
 def _evenly_spread(numbers: np.ndarray) -> np.ndarray:
-    """Return at most ROWS_AT_ONCE of the numbers, evenly spaced over the array."""
+    """Return at most ROWS_AT_ONCE entries of an array, at evenly spaced indices."""
     at = np.linspace(0, len(numbers) - 1, min(ROWS_AT_ONCE, len(numbers)))
     return numbers[at.astype(np.int64)]
 

@@ -21,19 +21,19 @@ from contextlib import contextmanager, suppress
 
 from stream_dr.directory.directory import Directory
 from stream_dr.directory.history import PAGE
-from stream_dr.models.model import Model
+from stream_dr.models.model import Model, MonotonicTime
 from stream_dr.running.advance import Step, Steps
 from stream_dr.running.driver import Driver
 from stream_dr.threads import engine_thread
 
 log = logging.getLogger("stream_dr.model_thread")
 
-# The number is small because learned batches are released from memory only after each turn.
+# A small number saves memory, because batches are released only after all these events are learned.
 EVENTS_PER_TURN = 8
 """Maximum number of events to learn before due publications and snapshots are started."""
 
 RETRY_SECONDS = 1.0
-"""Number of seconds to wait before the log is read again after an error."""
+"""Number of seconds to wait after an error before the log is read again."""
 
 
 class ModelThread:
@@ -48,9 +48,9 @@ class ModelThread:
     long : Executor
         Thread pool in which models catch up and are rebuilt.
     refine : callable
-        Receives a model. Called when a refine is due by the model's policy.
+        Starts a refine of a model. Called when the model's refine policy says that one is due.
     on_moved : callable
-        Called after models have applied events.
+        Called after models have applied events or failed.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class ModelThread:
             self._thread.join()
 
     def wake(self) -> None:
-        """Make the thread look for new events and due work now."""
+        """Wake the thread, so that it checks for new events and due work."""
         self._woken.set()
 
     @property
     def live(self) -> list[Model]:
-        """Models that learn new events in this thread."""
+        """Models that are near the end of the log and learn new events in this thread."""
         return [m for m in self._directory.models.values() if m.status == "live"]
 
     @property
@@ -113,10 +113,10 @@ class ModelThread:
     def join(self, models: Sequence[Model]) -> list[Model]:
         """Make models live if they are at most PAGE events behind the live models.
 
-        This thread gives each new event to all live models. PAGE (64) is the number of events that
-        are read from the log together.
+        Live models learn new events in this thread. PAGE is the maximum number of events that are
+        read from the log together.
 
-        Returns the models that are further behind.
+        Returns the models that are more than PAGE events behind, which do not become live.
         """
         with self._lock:
             cursor = self.cursor
@@ -130,8 +130,8 @@ class ModelThread:
     def submit_catch_up(self, models: Sequence[Model]) -> None:
         """Let models catch up in the thread pool until they become live.
 
-        A model that fails or is removed is skipped from then on. All models stop when this thread
-        is stopped.
+        A model that fails or is removed does not stop the other models. All models stop when this
+        thread is stopped.
         """
         self._long.submit(self._catch_up, models)
 
@@ -146,8 +146,8 @@ class ModelThread:
         with self._fail_those_behind_on_error(models):
             while (behind := [m for m in self.join(behind) if self._directory.holds(m)]) and not self._stopping:
                 blocked = driver.catch_up(behind, self.cursor, rebuild=None, after_turn=stopped)
-                # The models in `blocked` cannot go on without a rebuild, which takes long. So
-                # first publish what they have learned, for queries in the meantime.
+                # Each model in `blocked` must be rebuilt, which takes long. Publish the rows that it
+                # has learned, so that queries are answered during the rebuild.
                 for model in blocked:
                     driver.submit_publish(model)
                 self._submit_rebuilds(blocked)
@@ -155,20 +155,21 @@ class ModelThread:
                 self._on_moved()
 
     def _submit_rebuilds(self, models: Iterable[Model]) -> None:
-        """Rebuild each model in the thread pool, while the live models go on.
+        """Rebuild each model in the thread pool, while live models go on learning.
 
         A rebuild learns the log again without the rows that the next unlearn event removes.
         """
         for model in models:
             model.catch_up()
-            # After `stop`, the pool raises RuntimeError for new work.
+            # The thread pool raises RuntimeError for new work if it was shut down.
             with suppress(RuntimeError):
                 self._long.submit(self._rebuild, model)
 
     def _rebuild(self, model: Model) -> None:
         """Rebuild a model in the calling thread, then let it catch up.
 
-        The rebuild stops if the model is removed or this thread is stopped.
+        The model learns the log again without unlearned rows. The rebuild stops if the model is
+        removed or this ModelThread is stopped.
         """
 
         def should_continue() -> bool:
@@ -181,9 +182,9 @@ class ModelThread:
 
     @contextmanager
     def _fail_those_behind_on_error(self, models: Sequence[Model]) -> Iterator[None]:
-        """Mark models as failed if the with-block raises.
+        """Mark models that still catch up as failed if the with-block raises.
 
-        Models that are already live do not fail.
+        The error is logged and not raised again. Live models do not become failed.
         """
         try:
             yield
@@ -196,6 +197,7 @@ class ModelThread:
 
     @property
     def _stopping(self) -> bool:
+        """True if `stop` was called."""
         return self._stop_at < math.inf
 
     def _run(self) -> None:
@@ -205,6 +207,7 @@ class ModelThread:
             if self._stopping and (not behind or time.monotonic() > self._stop_at):
                 return
 
+            # Clear the flag first, so that a call of `wake` during the turn is not lost.
             self._woken.clear()
             try:
                 pause = self._take_turn() - time.monotonic()
@@ -214,10 +217,11 @@ class ModelThread:
             if pause > 0:
                 self._woken.wait(None if pause == math.inf else pause)
 
-    def _take_turn(self) -> float:
+    def _take_turn(self) -> MonotonicTime:
         """Let the live models learn the next events, and start due work.
 
-        Returns the time (time.monotonic) at which this method must be called again.
+        Returns the time (time.monotonic) at which this method must be called again. Infinity means
+        that nothing becomes due before this thread is woken.
         """
         with self._lock:
             last = self._directory.position
@@ -227,6 +231,7 @@ class ModelThread:
             steps = self._steps.read(self.cursor, last, EVENTS_PER_TURN)
             self._submit_rebuilds(self.driver.turn(self.live, steps, rebuild=None, joined_rows=joined_rows))
 
+            # A model may have failed or been blocked, so ask again for the live models.
             live = self.live
             cursor = self.cursor
             self._directory.recent.forget(cursor)
@@ -234,6 +239,7 @@ class ModelThread:
                 self._refine(model)
         self._on_moved()
 
+        # Continue at once if there are more events to learn.
         if cursor < last:
             return 0.0
         return min([self.driver.next_due(live), *(m.refine_due for m in live)])

@@ -19,6 +19,7 @@ from stream_dr.rows.block import Block, Ids
 from stream_dr.running.query import conform_block
 from stream_dr.targets.label_codes import Label
 
+# Kind of the targets → name of the column that holds the predictions.
 _COLUMN = {"class": "label", "multilabel": "labels", "continuous": "target"}
 
 
@@ -30,7 +31,7 @@ class Prediction(NamedTuple):
     model : str
         Name of the model.
     version : int
-        Version number of the projection that was used.
+        Version number of the projection that the prediction used.
     position : int
         Position in the log of the last event that the projection includes.
     solution : str
@@ -45,17 +46,18 @@ class Prediction(NamedTuple):
         k is the number of labels or of numeric targets. The values are
 
         - probabilities of the labels, if `probable` is True,
-        - predicted numbers, or predicted indicators of the labels (near 1 if the row has the
-          label), if the model predicts by regression,
-        - logarithms of probabilities up to a constant for each row, if the solution is "diagonal".
-          These are not calibrated.
+        - predicted numbers, if the targets are numeric,
+        - predicted indicators of the labels (near 1 if the row has the label), if the model
+          predicts labels by regression,
+        - uncalibrated logarithms of probabilities, up to a constant for each row, if the solution
+          is "diagonal".
     probable : bool
         True if the scores are probabilities.
     ids : Ids or None
         Ids of the rows. None if the rows have no ids.
     unseen : int
-        Number of input values that were ignored, because the projection has not learned their
-        index, category or column.
+        Number of input values that were ignored, because their index, category or column was not
+        learned.
     columns_missing : tuple of str
         Names of the learned columns that the rows do not have. Their values count as missing.
     """
@@ -77,8 +79,8 @@ class Prediction(NamedTuple):
         """Return a dict that can be written as JSON.
 
         Its keys are "model", "version", "position", "solution", "predicted", "classes", "id" and
-        "unseen". The scores have the key "probabilities" if they are probabilities, otherwise
-        "scores". The key "columns_missing" is there only if a column is missing.
+        "unseen". The key of the scores is "probabilities" if they are probabilities, and "scores"
+        if they are not. The key "columns_missing" is there only if a column is missing.
         """
         response = self._asdict()
         for name in ("kind", "probable", "scores", "ids", *(() if self.columns_missing else ("columns_missing",))):
@@ -135,12 +137,14 @@ def predict(model: Model, block: Block, schema: Schema) -> Prediction:
         why = "has learned no target so far" if readout is not None else f"is of {model.spec.estimator}"
         raise CannotPredict(f"model {model.name!r} {why}, and predicts nothing. Project its rows with transform.")
 
+    # Compute the scores, then the predicted targets from the scores.
     missing = columns_missing(block, schema)
     block, unseen = conform_block(block, projection, schema)
     scores = projection.scoring().apply(block.X)
     targets = readout.predict(scores)
     predicted = targets.tolist()
 
+    # For several labels, `targets` is a matrix of bool. Return lists of labels instead.
     multilabel = readout.kind == "multilabel"
     if multilabel and targets.ndim == 2:
         predicted = [[label for label, there in zip(readout.labels, row, strict=True) if there] for row in targets]

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from stream_dr.disk import check_folder
 from stream_dr.errors import InvalidParameter
 
+# Suffixes of the files that can be written.
 SUFFIXES = (".parquet", ".arrow", ".ipc", ".feather", ".csv", ".npz")
 
 
@@ -49,6 +50,7 @@ def write_projected(file: BinaryIO, suffix: str, batches: Iterator[pa.RecordBatc
         np.savez(file, allow_pickle=False, **_npz_arrays(table))
         return int(table.num_rows)
 
+    # A CSV file has no lists, so each list is written as a JSON string.
     if suffix == ".csv":
         batches = map(_without_lists, batches)
     rows = 0
@@ -63,6 +65,7 @@ def write_projected(file: BinaryIO, suffix: str, batches: Iterator[pa.RecordBatc
 def _open_writer(
     file: BinaryIO, suffix: str, schema: pa.Schema
 ) -> pa.RecordBatchFileWriter | pq.ParquetWriter | pacsv.CSVWriter:
+    """Open a writer of Arrow batches to a file, in the format that the suffix selects."""
     if suffix == ".parquet":
         return pq.ParquetWriter(file, schema)
     if suffix == ".csv":
@@ -71,17 +74,21 @@ def _open_writer(
 
 
 def _without_lists(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch with each list replaced by its JSON string."""
+    """Replace each list in the batch by its JSON string."""
     columns = [_as_json(column) if pa.types.is_nested(column.type) else column for column in batch.columns]
     return pa.record_batch(columns, names=batch.schema.names)
 
 
 def _as_json(lists: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column of lists as a column of JSON strings."""
     return pa.array([None if v is None else orjson.dumps(v).decode() for v in lists.to_pylist()], pa.string())
 
 
 def _npz_arrays(table: pa.Table) -> dict[str, np.ndarray]:
-    """Return the arrays of an npz file by name. The columns z0, z1 … become one array z."""
+    """Return the arrays of an npz file by name.
+
+    The columns z0, z1 … become one array z.
+    """
     components = [name for name in table.column_names if name.startswith("z")]
     z = np.empty((table.num_rows, len(components)))
     for i, name in enumerate(components):
@@ -94,18 +101,20 @@ def _column_array(column: pa.ChunkedArray) -> np.ndarray:
 
     A missing number becomes NaN, and a missing string becomes "".
     """
+    # A column of several numeric targets becomes a matrix.
     kind = column.type
     if pa.types.is_nested(kind) and pa.types.is_floating(kind.value_type):
         rows = column.to_pylist()
         width = max((len(row) for row in rows if row is not None), default=0)
         return np.array([[np.nan] * width if row is None else row for row in rows], float)
 
+    # Lists of labels become JSON strings.
     if pa.types.is_nested(kind):
         column = _as_json(column)
         kind = pa.string()
     if pa.types.is_string(kind) or pa.types.is_null(kind):
         return np.array([text or "" for text in column.to_pylist()], str)
 
-    # numpy has no boolean that can be missing, so the column becomes numbers with NaN.
+    # numpy has no missing booleans, so booleans become numbers if some are missing.
     missing = pa.types.is_boolean(kind) and column.null_count
     return np.asarray((column.cast(pa.uint8()) if missing else column).to_numpy())

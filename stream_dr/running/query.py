@@ -70,8 +70,8 @@ class ProjectedRows(NamedTuple):
     ids : Ids or None
         Ids of the rows. None if the rows have no ids.
     unseen : int
-        Number of input values that were ignored, because the projection has not learned their
-        index, category or column.
+        Number of input values that were ignored, because their index, category or column was not
+        learned.
     columns_missing : tuple of str
         Names of the learned columns that the rows do not have. Their values count as missing.
     """
@@ -119,9 +119,11 @@ class ProjectedRows(NamedTuple):
 def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
     """Project a block's rows with a model's published projection.
 
-    Targets in the block are ignored. Raises NotFitted if the model has learned no row, CatchingUp
-    if the model has rows and no published projection yet, ModelFailed, WidthMismatch,
-    SchemaMismatch and NotFinite.
+    Targets in the block are ignored. Raises
+
+    - NotFitted if the model has learned no row,
+    - CatchingUp if the model has rows and no published projection yet,
+    - ModelFailed, WidthMismatch, SchemaMismatch and NotFinite.
 
     The example uses `running`, `directory` and `model` from the example of Running.
 
@@ -143,25 +145,41 @@ def transform(model: Model, block: Block, schema: Schema) -> ProjectedRows:
     )
 
 
-def conform_block(block: Block, projection: Projection, schema: Schema) -> tuple[Block, int]:
-    """Check a block's rows and order its columns as the projection needs them.
+class ConformedBlock(NamedTuple):
+    """Rows that a projection can be applied to.
 
-    Returns the block, and the number of values that the projection will ignore, because it has not
-    learned their index, category or column.
+    block: the rows, with the columns in the order that the projection needs.
+    n_ignored: number of values that the projection will ignore, because their index, category or
+        column was not learned.
+    """
+
+    block: Block
+    n_ignored: int
+
+
+def conform_block(block: Block, projection: Projection, schema: Schema) -> ConformedBlock:
+    """Check a block's rows and put its columns in the projection's order.
+
+    Raises NotFinite, SchemaMismatch or InvalidRows.
     """
     check_finite(block.X)
     _check_names(block, schema)
     block = _empty_batch(block, projection.n_features) if block.X.shape == (0, 0) else columns_in_order(block, schema)
 
+    # Rows of a table need a feature map that has learned the table.
     if block.table:
         if isinstance(projection, Mapped) and projection.table is not None:
-            return block, projection.unseen(block.X)
+            return ConformedBlock(block, projection.unseen(block.X))
         raise_if_raw_rows(block.X)
-    return block, int(np.count_nonzero(block.X.indices >= projection.n_features)) if block.sparse else 0
+    n_ignored = int(np.count_nonzero(block.X.indices >= projection.n_features)) if block.sparse else 0
+    return ConformedBlock(block, n_ignored)
 
 
 def _check_names(block: Block, schema: Schema) -> None:
-    """Raise SchemaMismatch if the block's columns have names and the stream's columns do not."""
+    """Raise SchemaMismatch if only the block has named columns.
+
+    A block with names does not fit a stream whose columns have no names.
+    """
     if block.names is not None and schema.names is None:
         raise SchemaMismatch(
             f"the batch's columns have names ({', '.join(block.names[:5])} …); this stream was learned from {schema.layout} "
@@ -183,14 +201,18 @@ class ExportedProjection(NamedTuple):
     Attributes
     ----------
     metadata : dict
-        - model, version, kind, solution: the model's name, the projection's version number, class
-          of projection and way of solving.
+        - model: name of the model.
+        - version: version number of the projection.
         - newest: newest version number of the model.
-        - position, rows: last event in the log and number of rows that the projection includes.
-        - refined_at, residual: position and residual of the refine, or None.
-        - feature_map, columns: JSON of the feature map, and of the names of the columns that it
-          makes from a table. Only for a projection with a feature map.
-        - map_residual: error of the arrays `map` and `offset`. Only if these arrays are there.
+        - kind: class of projection, such as "linear".
+        - solution: kind of solution, such as "exact".
+        - position: position in the log of the last event that the projection includes.
+        - rows: number of rows that the projection includes.
+        - refined_at: position in the log at which the projection was refined, or None.
+        - residual: residual of a refined projection, or None.
+        - feature_map: JSON of the feature map. Only for a projection with a feature map.
+        - columns: JSON of the names of the columns that the feature map makes from a table.
+        - map_residual: error of the arrays `map` and `offset`. Only if these arrays exist.
     arrays : dict of ndarray
         Arrays by name, described at the top of this module.
     """
@@ -270,6 +292,7 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
 
 
 def _arrays(projection: Projection) -> Arrays:
+    """Return the arrays of a projection by name."""
     if projection.kind == "linear":
         return {name: getattr(projection, name) for name in ("mean", "components", "eigenvalues")}
     return pack(projection)[0]
@@ -277,7 +300,7 @@ def _arrays(projection: Projection) -> Arrays:
 
 def _array_as_row(array: np.ndarray) -> pa.Array:
     """Return an Arrow column with one row, which holds the whole array."""
-    # Arrow has no empty tensors, so an empty array is written as an empty list.
+    # Arrow has no empty tensors, so an array without elements is written as an empty list.
     if array.size == 0:
         return pa.array([[]], pa.list_(pa.from_numpy_dtype(array.dtype)))
     storage = pa.FixedSizeListArray.from_arrays(pa.array(array.ravel()), array.size)
@@ -287,15 +310,18 @@ def _array_as_row(array: np.ndarray) -> pa.Array:
 def project(
     directory: Directory, model: Model, source: Source, out: Path, on_progress: Callable[[int], None] | None = None
 ) -> int:
-    """Write the projected rows of a source to a file, and return the number of rows.
+    """Write a source's projected rows to a file, and count the rows.
 
     out: path of the file. Its suffix selects the format, as in `check_output_path`.
     on_progress: called after each batch with the number of rows written so far.
 
     Raises InvalidParameter if there are no rows or no columns to write. Raises NotFitted if the
-    model has learned no row, and NeedsRefine if it must be refined first. Also raises the errors
-    of `check_output_path`, of reading the source and of projecting a batch.
+    model has learned no row, and NeedsRefine if the model must be refined first. Also raises the
+    errors of `check_output_path`, of reading the source and of projecting a batch.
+
+    Returns the number of rows.
     """
+    # Check the arguments before the file is created.
     check_output_path(out)
     if isinstance(source, Dataset) and not source.rows:
         raise InvalidParameter("the source has no rows; nothing was written.")
@@ -303,9 +329,10 @@ def project(
     require_published(model)
     fields = carried_fields(source) if isinstance(source, Dataset) else _fields_of(next(source.events())[1])
     if not fields and not require_published(model).projection.n_components:
-        # A batch without columns cannot be written, because Arrow gives it no number of rows.
+        # An Arrow batch without columns has no number of rows, so it cannot be written.
         raise InvalidParameter(f"{model.name} has no component yet: {model.estimator.limit}. Nothing was written.")
 
+    # The first batch raises errors of the source before the file is created.
     batches = _projected_batches(directory, model, source, fields, on_progress or (lambda rows: None))
     first = next(batches)
     rows = 0
@@ -325,7 +352,13 @@ def _projected_batches(
     fields: dict[str, pa.DataType],
     on_progress: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the projected rows of a source, one Arrow batch for each batch with rows."""
+    """Yield the projected rows of a source as Arrow batches.
+
+    Batches without rows are skipped.
+
+    fields: names and Arrow types of the columns of ids and targets.
+    on_progress: called after each batch with the number of rows projected so far.
+    """
     done = 0
     for _, block in source.events():
         batch = projected_batch(block, require_published(model).projection, directory.schema, fields)
@@ -338,10 +371,10 @@ def _projected_batches(
 def require_published(model: Model) -> Published:
     """Return a model's published projection.
 
-    Raises an error that says why, if the model has not published one.
+    If the model has no published projection, an error is raised that says why.
     """
     if model.published is None and model.rows:
-        # Solving the model's state raises the error that prevented the publication.
+        # Solve the state, which raises the error that has prevented the publication.
         model.estimator.solve(model.accumulator.freeze())
     if model.published is None:
         raise model.unpublished_error()
@@ -355,7 +388,7 @@ def projected_batch(
 
     The batch has the columns of ids and targets, then the components z0, z1 …
 
-    fields: names and Arrow types of the columns of ids and targets, as `carried_fields` returns.
+    fields: names and Arrow types of the columns of ids and targets.
     """
     conformed, _ = conform_block(block, projection, schema)
     z = projection.apply(conformed.X)
@@ -366,13 +399,13 @@ def projected_batch(
 
 
 def _fields_of(block: Block) -> dict[str, pa.DataType]:
-    """Return the Arrow types of a block's id and target columns, by name of the column."""
+    """Return the Arrow types of a block's id and target columns by name."""
     schema = arrow_from_block(block).schema
     return {name: _written_type(schema.field(name).type) for name in ("id", *_COLUMN.values()) if name in schema.names}
 
 
 def carried_fields(dataset: Dataset) -> dict[str, pa.DataType]:
-    """Return the Arrow types of the shards' id and target columns, by name of the column.
+    """Return the Arrow types of the shards' id and target columns by name.
 
     Raises SchemaMismatch if a column has incompatible types in two shards.
     """
@@ -409,9 +442,10 @@ def _written_type(kind: pa.DataType) -> pa.DataType:
 def _carried_columns(block: Block, fields: dict[str, pa.DataType]) -> dict[str, pa.Array]:
     """Return the block's ids and targets as Arrow columns by name.
 
-    fields: name and type of the columns to return. A column that the block does not have is filled
-        with nulls.
+    fields: names and Arrow types of the columns to return. A column that the block does not have is
+        filled with nulls.
     """
+    # A row's list of one numeric target is written as a number.
     values: dict[str, object] = {"id": block.ids}
     if isinstance(block.y, Targets):
         rows = block.y.row_labels()

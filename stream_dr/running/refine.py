@@ -5,7 +5,7 @@ is written to the folder of the model's snapshots. A second refine of the same m
 position of the log continues from the checkpoint, if the first refine
 
 - was killed or cancelled, or
-- made all its passes without reaching the tolerance, and the second one may make more passes.
+- made all its passes without reaching the tolerance, and the second refine may make more passes.
 
 The refined projection stays published until the next refine. The numerical method is in
 estimators/fitting/refining.py.
@@ -14,6 +14,7 @@ estimators/fitting/refining.py.
 from collections.abc import Callable, Generator
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 from threadpoolctl import threadpool_limits
 
@@ -34,15 +35,17 @@ from stream_dr.statistics.protocol import pack, unpack
 from stream_dr.threads import compute_ahead
 
 PassCallback = Callable[[JsonDict], None]
-"""Function that receives the progress of a refine as a dict."""
+"""Function that receives the progress of a refine, as `refine_frozen` describes it."""
 
 
 def check_model(directory: Directory, model: Model) -> None:
     """Raise an error if a model cannot be refined.
 
-    Raises CannotRefine if the model's method has no refine, or if the model was made from a saved
-    estimator, whose rows are not in the log. Raises HistoryGone if some events that the model has
-    learned are no longer in the log.
+    A refine reads all rows that the model has learned again. Raises
+
+    - CannotRefine if the model's method has no refine,
+    - CannotRefine if the model was made from a saved estimator, whose rows are not in the log,
+    - HistoryGone if events that the model has learned are no longer in the log.
     """
     check_method(model.estimator)
     if model.spec.saved is not None:
@@ -71,7 +74,7 @@ def refine_frozen(
     """Refine a model at a position of the log, and publish the result.
 
     The passes start from the projection of the last refine, if there is one. If the model's
-    solution is exact without a refine, the model does not change, and the progress is
+    solution is exact without a refine, the model does not change, and `on_progress` receives
     {"exact", "note"}.
 
     Parameters
@@ -83,14 +86,16 @@ def refine_frozen(
     max_passes : int
         Maximum number of passes, including the passes of a refine that is continued.
     on_progress : callable or None
-        Receives {"pass", "rows", "residual", "angle", "components", "seconds", "converged",
-        "total_rows"} after each pass, and {"pass", "rows", "total_rows"} within a pass.
+        Receives dicts with these keys. After each pass: "pass", "rows", "residual", "angle",
+        "components", "seconds", "converged", "total_rows". During a pass: "pass", "rows",
+        "total_rows".
     cancelled : callable or None
         Called at every event. It returns True to cancel the refine.
     threads : int
         Number of threads for matrix products.
     sums : PassSums or None
-        Function that computes the sums of a pass in other processes. None: this process does.
+        Function that computes the sums of a pass in other processes. None: this process computes
+        the sums.
 
     Returns
     -------
@@ -112,7 +117,7 @@ def refine_frozen(
     except _Cancelled:
         return None
     finally:
-        # If the model was removed in the meantime, remove the checkpoint of the refine too.
+        # If the model was removed during the refine, remove the checkpoint that the refine wrote.
         if not directory.holds(model):
             remove_snapshots(directory.path, model)
 
@@ -131,8 +136,9 @@ def _run_passes(
     """Run the passes that were not made yet, and publish the result.
 
     A checkpoint is written after each pass. `source` yields the rows, and `report` receives the
-    progress. The other parameters are as in `refine_frozen`.
+    progress. The other parameters have the meaning that `refine_frozen` describes.
     """
+    # Run the passes. Each pass is reported, recorded and written to a checkpoint.
     path = snapshot_folder(directory.path, model.name, model.id) / "refine.part"
     last = None
     for step in refine_steps(
@@ -157,6 +163,9 @@ def _run_passes(
 
     if last is None:
         raise CannotRefine(f"max_passes={max_passes} is not more than the passes already made. Give more.")
+
+    # Publish the result. Another refine may continue from the checkpoint, if this one has not
+    # reached the tolerance.
     published = model.publish_refined(last.projection, frozen, last.report.residual)
     if last.report.converged:
         path.unlink(missing_ok=True)
@@ -176,10 +185,11 @@ def refine_model(
 
     The model first learns the events of the log that it has not learned yet.
 
-    new_sums: function that is called with the model's state. The function that it returns computes
-        the sums of each pass in other processes. If None, this process computes the sums.
+    new_sums: function that receives the model's state and returns a function. The returned function
+        computes the sums of each pass in other processes. If `new_sums` is None, this process
+        computes the sums.
 
-    The other parameters and the errors are as in `refine_frozen`.
+    The other parameters and the errors are described in `refine_frozen`.
     """
     check_model(directory, model)
     with threadpool_limits(1):
@@ -195,22 +205,33 @@ def refine_model(
     return published
 
 
-def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: int) -> tuple[float, float]:
-    """Return a model's prediction scores before and after a refine, on held-out rows.
+class HeldOutScores(NamedTuple):
+    """Scores of predictions on rows that were not learned, before and after a refine."""
+
+    before: float
+    after: float
+
+
+def held_out_scores(directory: Directory, model: Model, tol: float, max_passes: int) -> HeldOutScores:
+    """Return a model's prediction scores before and after a refine.
 
     The model does not change. A copy of the model learns nine of ten rows, and predicts the
-    targets of the other rows. The copy then is refined and predicts them again.
+    targets of the other rows. The copy is then refined and predicts these targets again.
 
-    The errors are as in `refine_frozen`.
+    The errors are described in `refine_frozen`.
     """
     check_model(directory, model)
     source = _FrozenSource(directory, model, model.freeze(), None)
     with directory.retention.pin_rows(), threadpool_limits(1):
-        return scores_of_refining(make(model.spec.estimator, model.spec.params), source, tol, max_passes)
+        scores = scores_of_refining(make(model.spec.estimator, model.spec.params), source, tol, max_passes)
+    return HeldOutScores(*scores)
 
 
 def publish_unrefined(directory: Directory, model: Model) -> None:
-    """Replace a model's refined projection by the unrefined one, and snapshot the model."""
+    """Replace a model's refined projection by the unrefined projection.
+
+    The model is then snapshotted.
+    """
     frozen = model.freeze()
     model.publish(frozen)
     snapshot(model, frozen, directory.path)
@@ -218,7 +239,7 @@ def publish_unrefined(directory: Directory, model: Model) -> None:
 
 
 class _Cancelled(Exception):
-    """Raised to stop a refine in the middle of a pass.
+    """Error that stops a refine in the middle of a pass.
 
     The checkpoint of the earlier passes is not removed.
     """
@@ -239,6 +260,10 @@ class _FrozenSource:
         self._cancelled = cancelled or (lambda: False)
 
     def events(self, after: int = -1, until: int | None = None) -> Generator[tuple[int, Block], None, None]:
+        """Yield the position and the remaining rows of each event with after < position ≤ until.
+
+        Only events that the model had learned are read.
+        """
         first = max(after, self._model.start - 1)
         last = self._frozen.position if until is None else min(until, self._frozen.position)
         events = self._history.events(first, last, unlearn_horizon=self._frozen.unlearn_horizon)
@@ -250,6 +275,10 @@ class _FrozenSource:
 
 
 def _write_checkpoint(path: Path, frozen: Frozen, refining: Refining) -> None:
+    """Write the state of the passes to a checkpoint file.
+
+    frozen: state of the model, from which the passes started.
+    """
     arrays, description = pack(refining)
     path.parent.mkdir(parents=True, exist_ok=True)
     frozen_at = {"position": frozen.position, "removed_to": frozen.unlearn_horizon}
@@ -259,7 +288,11 @@ def _write_checkpoint(path: Path, frozen: Frozen, refining: Refining) -> None:
 def _load_checkpoint(path: Path, frozen: Frozen, max_passes: int) -> Refining | None:
     """Return the checkpoint of an earlier refine of the same rows.
 
-    None if there is no such checkpoint, it cannot be read, or it already has `max_passes` passes.
+    Returns None in these cases:
+
+    - There is no checkpoint, or it cannot be read.
+    - The checkpoint belongs to another state of the model.
+    - The checkpoint already includes `max_passes` passes.
     """
     if not path.exists():
         return None

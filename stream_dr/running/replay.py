@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from threadpoolctl import threadpool_limits
 
@@ -37,6 +37,9 @@ from stream_dr.shards.dataset import Dataset
 from stream_dr.threads import compute_ahead, fast_switching, thread_pool
 
 ON_DEMAND = PublishPolicy(rows=None, seconds=None, idle=False)
+"""Policy of models that are published only on request."""
+
+Phase = Literal["catching up", "learning"]
 
 
 class ReplaySettings(NamedTuple):
@@ -47,11 +50,12 @@ class ReplaySettings(NamedTuple):
     loops : int
         Number of passes over the data set, including the passes of earlier replays.
     again : bool
-        True to complete an unfinished pass, or else to make one more pass. Overrides `loops`.
+        True to complete an unfinished pass. If no pass is unfinished, one more pass is made. The
+        setting `loops` is then ignored.
     shuffle : int or None
         Seed of a random order of the shards, which differs in every pass. None: the given order.
     skip_damaged : bool
-        True to skip shards and batches that cannot be read.
+        True to skip the shards and batches that cannot be read.
     run : RunSettings
         When models are snapshotted during the replay. Models are published only at the end.
     test : bool
@@ -76,7 +80,7 @@ class ReplayReport(NamedTuple):
     events : int
         Number of events that this replay appended to the log.
     caught_up : int
-        Number of rows that were already in the log and that models learned first.
+        Number of rows that were already in the log and that the models learned at the start.
     seconds : float
         Duration of the replay.
     passes : int
@@ -99,19 +103,22 @@ class ReplayReport(NamedTuple):
 class Progress(NamedTuple):
     """Progress of a replay.
 
-    rows, shards: numbers of rows and shards done so far.
-    total_rows, total_shards: numbers of rows and shards of all passes together.
-    phase: "catching up" or "learning".
+    rows: number of rows learned so far.
+    total_rows: number of rows of all passes together.
+    shards: number of shards read so far.
+    total_shards: number of shards of all passes together.
+    phase: "catching up" while models learn events that were already in the log, then "learning".
     """
 
     rows: int
     total_rows: int
     shards: int
     total_shards: int
-    phase: str
+    phase: Phase
 
 
 ReplayCallback = Callable[[Progress], None]
+"""Function that receives the progress of a replay."""
 
 
 def replay(
@@ -121,9 +128,9 @@ def replay(
 
     on_progress: function that receives the progress, or None.
 
-    Raises DamagedShard, SourceMissing, InsufficientStorage. If a batch is refused, the batches
-    before it are learned and the error is raised. If a model has failed, ModelFailed is raised at
-    the end. On any error, or Ctrl-C, the models are snapshotted before the error is raised.
+    Raises DamagedShard, SourceMissing and InsufficientStorage. If a batch is refused, the models
+    learn the batches before, and then the error is raised. If a model has failed, ModelFailed is
+    raised at the end. On an error or Ctrl-C, the models are snapshotted before the error is raised.
     """
     run = Replay(directory, dataset, settings, on_progress)
     return run.run(run.append_and_learn_all)
@@ -156,12 +163,12 @@ class Replay:
         # The keys are an ordered set of names. The values are not used.
         self.columns_missing: dict[str, None] = {}
         self.passes = self._target_passes()
-        # If there is only one pass, the batches missing in the log say what is still to be done.
-        # If there are several, the directory must store their number.
+        # A killed replay of one pass is continued with the batches that are missing in the log. For
+        # several passes, the directory must also store the number of passes.
         self.recorded = self.passes > 1 or settings.again
         self.batches = Batches(directory.log, dataset, self.passes, settings.shuffle, settings.skip_damaged)
 
-        # Models are published only at the end, so their policies are replaced.
+        # A replay publishes models only at the end, so the policy for publishing is replaced.
         run = settings.run._replace(publish=ON_DEMAND, test_then_train=settings.test)
         self.advance = thread_pool("advance")
         self.work = thread_pool("work", run.workers)
@@ -176,6 +183,7 @@ class Replay:
 
         After an error, the models are snapshotted and the error is raised.
         """
+        # Let the models learn. Shut the thread pools down after success or an error.
         started_at = time.monotonic()
         with fast_switching(), threadpool_limits(1), self.recorder:
             try:
@@ -192,6 +200,7 @@ class Replay:
                 self.work.shutdown()
                 self.directory.hold_recent(0)
 
+        # The replay is complete. Raise the failure of a model, or return the result.
         if self.recorded:
             self.directory.table.end_replay(self.identity)
         for model in self.models:
@@ -218,10 +227,9 @@ class Replay:
             model.live()
 
     def append_and_learn_all(self) -> None:
-        """Append the batches that are missing in the log, and let the models learn them.
+        """Append the batches that are missing in the log, and learn them.
 
-        If a batch is refused, the error is raised after the models have learned the batches before
-        this batch.
+        If a batch is refused, the models learn the earlier batches, and then the error is raised.
         """
         self.directory.hold_recent(4 * GROUP_BYTES)
         steps = Steps(self.directory)
@@ -241,25 +249,25 @@ class Replay:
                     raise group.refusal
 
     def _turns(self, pages: Iterable[Sequence[Step]]) -> Iterator[Sequence[Step]]:
-        """Yield lists of events. The models learn each list in one step.
+        """Yield lists of events. The models learn one list at a time.
 
-        Usually the lists are the pages. While models are tested, each list has one event instead.
-        Each event is then tested by models that have learned all earlier events.
+        While models are tested, each list has one event, so that a model has learned all earlier
+        events when it is tested. When no models are tested, the lists are the pages.
 
-        pages: consecutive events of the log, in lists.
+        pages: lists of consecutive events of the log.
         """
         tested = self.driver.tests is not None and self._in_first_pass()
         return ([step] for page in pages for step in page) if tested else iter(pages)
 
     def _in_first_pass(self) -> bool:
-        """Return True if fewer rows were learned than one pass over the data set has."""
+        """Return True if fewer rows were learned than the data set has."""
         return self.rows + self.caught_up < self.dataset.rows
 
     def _on_event(self, event: EngineEvent, **details: int | str) -> None:
         self.recorder.woken.set()
 
-    def show(self, phase: str) -> None:
-        """Report the progress to `on_progress`, and wake the thread that records it."""
+    def show(self, phase: Phase) -> None:
+        """Report the progress to `on_progress`, and wake the recording thread."""
         self.recorder.woken.set()
         if self.on_progress is not None:
             done = self.rows + self.caught_up
@@ -267,9 +275,9 @@ class Replay:
             self.on_progress(Progress(done, total, self.batches.shards, len(self.dataset.shards) * self.passes, phase))
 
     def _append(self) -> Generator[_Appended, None, None]:
-        """Append batches to the log, and yield the result of each commit.
+        """Append missing batches to the log, and yield the result of each commit.
 
-        The first refused batch ends the iteration.
+        No batch is appended after the first batch that is refused.
         """
         with closing(compute_ahead(self.batches.groups())) as groups:
             for drafts in groups:
@@ -278,6 +286,7 @@ class Replay:
                     if isinstance(receipt, Receipt):
                         self.columns_missing |= dict.fromkeys(receipt.columns_missing)
 
+                # Only the last answer can be a refusal, because the directory stops there.
                 last = answers[-1]
                 refusal = (
                     _refusal_with_shard(drafts[len(answers) - 1], last) if isinstance(last, StreamDRError) else None
@@ -288,16 +297,16 @@ class Replay:
 
     @cached_property
     def identity(self) -> str:
-        """Hex digest that identifies the data set. It does not depend on the order of the shards.
+        """Hex digest that identifies the data set.
 
-        Shards without a sha256 in a manifest are read to compute it.
+        The digest does not depend on the order of the shards. Shards without a sha256 in a manifest are read to compute it.
         """
         return hashlib.sha256("".join(sorted(s.sha256 for s in self.dataset.shards)).encode()).hexdigest()
 
     def _target_passes(self) -> int:
         """Return the number of passes after which the replay is complete.
 
-        Passes of earlier replays count.
+        This number includes the passes of earlier replays.
         """
         unfinished = self.directory.table.replay_passes(self.identity) if self.directory.table.replaying() else 0
         if not self.settings.again:
@@ -307,10 +316,12 @@ class Replay:
     def _complete_passes(self) -> int:
         """Return the number of passes whose batches are in the log.
 
-        A pass counts if all its batches are in the log. If damaged shards are skipped, one batch
-        is enough, because damaged batches never enter the log. An unfinished pass is not counted
-        by mistake, because this method is called only if no unfinished pass is recorded.
+        A pass counts if all its batches are in the log. If damaged shards are skipped, a pass counts
+        if one of its batches is in the log.
+
+        Call this method only if the directory has no record of an unfinished pass.
         """
+        # Damaged batches never enter the log, so a complete pass may lack batches.
         passes = 0
         enough = any if self.settings.skip_damaged else all
         while self.dataset.rows and enough(
@@ -323,10 +334,10 @@ class Replay:
 
 
 def _refusal_with_shard(draft: Draft, error: StreamDRError) -> StreamDRError:
-    """Return an error whose message also names the shard and the batch that was refused.
+    """Return an error whose message names the refused batch and its shard.
 
-    draft: the refused event. Its payload refers to the batch.
-    error: the error with which it was refused.
+    draft: the refused draft. Its payload refers to the batch.
+    error: the error with which the draft was refused.
     """
     if isinstance(error, InsufficientStorage):
         return error

@@ -82,13 +82,13 @@ class Running:
         self._jobs = Jobs()
 
         self._figures = {"publishes": 0, "snapshots": 0}
-        # Model name → error of the model's last snapshot, if that snapshot failed.
+        # Names of the models whose last snapshot failed, with the error of that snapshot.
         self._snapshot_errors: dict[str, str] = {}
         self._stopping = False
         self._last_rows: float | None = None
-        # Ids of the failed models whose failure was already reported.
+        # Ids of the failed models whose failure was reported to the listeners.
         self._failed = {m.id for m in directory.models.values() if m.failure is not None}
-        # Process-wide thread settings, restored by `stop`.
+        # Settings of the process's threads. `stop` restores the earlier settings.
         self._limits = ExitStack()
 
     def start(self) -> None:
@@ -97,6 +97,7 @@ class Running:
         Models that are more than limits.max_lag events behind the log catch up in the background.
         The other models are live immediately.
         """
+        # The model threads use the processors, so each matrix product uses one thread.
         self._limits.enter_context(threadpool_limits(1))
         self._limits.enter_context(fast_switching())
 
@@ -114,10 +115,11 @@ class Running:
         """Finish the queued work, snapshot every model and end the threads.
 
         - New batches are refused. Queued batches are appended to the log.
-        - The models learn from the log for at most `seconds`. They learn the rest of the log after
-          the next start.
+        - The models learn from the log for at most `seconds`, or without limit if it is None. They
+          learn the rest of the log after the next start.
         - The directory stays open.
         """
+        # Stop accepting work. End the threads in the order in which batches pass through them.
         self._stopping = True
         self._waits.cancel_all()
         self._jobs.cancel()
@@ -125,6 +127,7 @@ class Running:
         self._models.stop(seconds)
         self._long.shutdown()
 
+        # Publish and snapshot the models, then end the other threads.
         try:
             self._models.driver.finish(self.directory.models.values(), lambda model: model.auto_publishes)
         finally:
@@ -136,14 +139,15 @@ class Running:
     def submit(self, draft: Draft) -> "Future[Receipt]":
         """Queue a draft (a batch or an unlearn request) for the log.
 
-        The future's result is the draft's Receipt, as soon as the draft is durable in the log. If
-        the draft is refused, the future raises the error.
+        Returns a future. Its result is the draft's Receipt, as soon as the draft is durable in the
+        log. If the draft is refused, the future raises the error.
 
-        Raises ShuttingDown after `stop`. Raises Overloaded, with the seconds to wait in its detail
-        `retry_after`,
+        Raises ShuttingDown after `stop`. Raises Overloaded in two cases:
 
-        - if the queued drafts would exceed limits.max_queue_bytes, or
-        - if a live model is more than limits.max_lag events behind the log.
+        - The queued drafts would exceed limits.max_queue_bytes.
+        - A live model is more than limits.max_lag events behind the log.
+
+        The number of seconds to wait is in the error's detail `retry_after`.
         """
         if self.lag > self.directory.limits.max_lag:
             raise Overloaded(
@@ -154,38 +158,42 @@ class Running:
         return self._appender.submit(draft)
 
     def check(self, draft: Draft) -> DryRunReceipt:
-        """Check a draft (a batch or an unlearn request) without appending it to the log.
+        """Check a draft (a batch or an unlearn request) without appending it.
 
-        Returns the values that the draft's receipt would have. Raises the error with which
-        `submit` would refuse the draft.
+        Returns the values that the draft's receipt would have. If the draft would be refused, the
+        error is raised.
         """
         return self.directory.check(draft)
 
     def applied(self, position: int) -> "Future[str | None]":
-        """Return a future that is done once every model includes an event.
+        """Return a future that is done when all models include an event.
 
         position: the event's position in the log.
 
-        A model includes the event once its published projection does. A refined model, or a model
-        that has no row so far, includes the event once the model has applied it.
+        A model includes an event if its published projection includes the event. For a refined
+        model, or a model without rows, it is enough that the model has applied the event.
 
-        - The future's result is None once all models include the event.
-        - The result is a sentence with the reason if some model never will, because it has failed
-          or cannot be solved.
+        - The future's result is None when all models include the event.
+        - The result is a sentence with the reason if some model will never include the event,
+          because the model has failed or cannot be solved.
         - The future is cancelled if `stop` is called first.
 
-        While the future is pending, models are solved and published one solution after the other,
-        without pauses. The caller may cancel the future.
+        While the future is pending, models are solved and published without pauses. The caller may
+        cancel the future.
         """
         future = self._waits.add(position)
         self._handle(EngineEvent.WAIT_ADDED)
         return future
 
     def wait_until_all_include(self, position: int, timeout: float) -> bool:
-        """Wait until every model includes the event at `position`, and return True.
+        """Wait until all models include the event at a position of the log.
 
-        Returns False if `timeout` seconds pass first, if `stop` is called first, or if some model
-        will never include the event (see `applied`).
+        `applied` describes when a model includes an event. Returns True when all models include the
+        event. Returns False in these cases:
+
+        - `timeout` seconds pass first.
+        - `stop` is called first.
+        - Some model will never include the event.
         """
         future = self.applied(position)
         wait([future], timeout)
@@ -203,7 +211,9 @@ class Running:
         """Add a model, as Directory.add_model does.
 
         A new model that is far behind the log catches up in the background. Raises CannotRefine if
-        `refine` is given and the model cannot be refined.
+        `refine` has a rule and the model cannot be refined.
+
+        Returns the model, and True if the model is new.
         """
         if refine is not None and any(refine):
             check_method(make(key, params))
@@ -215,14 +225,15 @@ class Running:
     def add_saved(self, name: str, estimator: Any, policy: PublishPolicy | None = None) -> tuple[Model, bool]:
         """Add a saved estimator as a model, as Directory.add_saved does.
 
-        The model learns the batches that are appended from now on.
+        The model learns the batches that are appended from now on. Returns the model, and True if
+        the model is new.
         """
         return self._join_or_backfill(*self.directory.add_saved(name, estimator, policy))
 
     def remove_model(self, name: str) -> None:
         """Remove a model, as Directory.remove_model does, and cancel its jobs.
 
-        Callers that hold the model's projection can still use the projection.
+        Callers that have the model's projection can go on using the projection.
         """
         model = self.directory.remove_model(name)
         self._jobs.cancel(model)
@@ -232,8 +243,8 @@ class Running:
     def publish(self, name: str, timeout: float = 30.0) -> Published:
         """Solve, publish and snapshot a model as it is now.
 
-        The model is not solved again if its projection was refined, or already includes all rows
-        that the model has learned.
+        The model is not solved again if its published projection is refined, or if the projection
+        includes all learned rows.
 
         Raises UnknownModel, ModelFailed, TimeoutError, and NotFitted if the model has no rows or
         its rows have no solution.
@@ -241,8 +252,10 @@ class Running:
         model = self.directory.model(name)
         if model.failure is not None:
             raise model.failure_error(model.failure)
+
+        # Do the work in the thread pool, and wait for the result.
         if model.stale or not model.is_snapshotted:
-            # Without the snapshot, a killed process would lose the projection.
+            # Snapshot the model too, so that the projection is not lost if the process is killed.
             self._models.driver.submit_publish_and_snapshot(model).result(timeout)
         if model.published is None or (model.stale and model.solving.error is not None):
             raise model.unpublished_error()
@@ -283,6 +296,7 @@ class Running:
 
         Raises InvalidParameter, HistoryGone.
         """
+        # If the request was already appended, the log need not be searched for the rows again.
         known = key is not None and self.directory.log.find_key(key) is not None
         picked = {} if known else self.directory.history.pick(positions, ids)
         request = canonical_json({"positions": sorted(positions), "ids": sorted(ids)}).encode()
@@ -296,7 +310,7 @@ class Running:
     def jobs(self) -> list[Job]:
         """Jobs that have not ended and the most recent ended jobs, oldest first.
 
-        If there are more than jobs.JOBS_KEPT jobs, the oldest ended ones are forgotten.
+        If there are more than jobs.JOBS_KEPT jobs, the oldest ended jobs are forgotten.
         """
         return list(self._jobs)
 
@@ -311,9 +325,9 @@ class Running:
         return self._appender.queued_bytes
 
     def ready(self) -> str | None:
-        """Return why batches are refused now, as a sentence.
+        """Return the reason why batches are refused now, as a sentence.
 
-        None if batches are accepted.
+        Returns None if batches are accepted.
         """
         if self._stopping:
             return "the engine is stopping"
@@ -335,7 +349,7 @@ class Running:
         - {"event": "failed", "model", "position", "code"}
         - {"event": "snapshot", "model", "position"}
 
-        It is called from the background threads and must return quickly.
+        The callback is called from the background threads and must return quickly.
         """
         return self._listeners.add(callback)
 
@@ -369,8 +383,8 @@ class Running:
     def refinable(self, model: Model) -> bool:
         """Return True if a model can be refined.
 
-        The model's method must support refining, and the log must still hold all rows that the
-        model has learned.
+        A model can be refined if its method supports refining, and if the log still contains all
+        rows that the model has learned.
         """
         try:
             check_model(self.directory, model)
@@ -379,7 +393,7 @@ class Running:
         return True
 
     def scores(self, model: Model) -> JsonDict:
-        """Return how well a model predicts rows that it has not learned yet.
+        """Return scores of a model's predictions on rows not learned yet.
 
         The keys of the dict are described in `TestThenTrain.scores`. The dict is empty if the
         model was not tested.
@@ -394,19 +408,23 @@ class Running:
 
     def _handle(self, event: EngineEvent, **details: int | str) -> None:
         """Wake the threads and call the listeners that an event concerns."""
-        # When a solution or a snapshot has ended, the next one may already be due.
+        # Wake the model thread. It learns appended batches, and starts the next solution or snapshot
+        # if this is due.
         if event in (
             EngineEvent.APPENDED, EngineEvent.SOLVING_ENDED, EngineEvent.CHECKPOINT_ENDED, EngineEvent.WAIT_ADDED
         ):  # fmt: skip
             self._models.wake()
 
+        # Record the models' figures, and complete the futures of callers that wait for the models.
         if event in (EngineEvent.MODELS_MOVED, EngineEvent.SOLVING_ENDED):
             self._recorder.woken.set()
             self._waits.resolve()
 
+        # Call the listeners.
         if event in (EngineEvent.APPENDED, EngineEvent.PUBLISHED, EngineEvent.SNAPSHOT, EngineEvent.FAILED):
             self._listeners.notify(event, **details)
 
+        # Store the values that `health` and `figures` return.
         if event is EngineEvent.SNAPSHOT_FAILED:
             self._snapshot_errors[str(details["model"])] = str(details["reason"])
         elif event is EngineEvent.SNAPSHOT:
@@ -416,7 +434,10 @@ class Running:
             self._figures[_COUNTED[event]] += 1
 
     def _join_or_backfill(self, model: Model, new: bool) -> tuple[Model, bool]:
-        """Make a new model live. A model that is far behind the log catches up first."""
+        """Make a model live if it is new.
+
+        A new model that is far behind the log catches up first. Returns the arguments.
+        """
         if new:
             self._set_default_policy(model)
             model.catch_up()
@@ -431,12 +452,13 @@ class Running:
             model.set_policies(self.settings.publish, None)
 
     def _on_appended(self, receipts: Sequence[Receipt]) -> None:
+        """Report that events were appended to the log."""
         rows = sum(r.rows for r in receipts)
         self._last_rows = time.time() if rows else self._last_rows
         self._handle(EngineEvent.APPENDED, position=receipts[-1].position, rows=rows)
 
     def _on_moved(self) -> None:
-        """Report that models have applied events. Report each new failure once."""
+        """Report that models have applied events, and report new failures."""
         for model in self.directory.models.values():
             if model.failure is not None and model.id not in self._failed:
                 self._failed.add(model.id)
@@ -445,20 +467,20 @@ class Running:
         self._handle(EngineEvent.MODELS_MOVED)
 
     def _included(self, position: int) -> bool:
-        """Return True if every model includes the event at `position` (see `applied`)."""
+        """Return True if all models include the event at `position`."""
         return all(m.includes(position) for m in self.directory.models.values())
 
     def _blocking_reason(self, position: int) -> str | None:
-        """Return why some model will never include the event at `position`.
+        """Return the reason why some model will never include an event.
 
-        None if no such reason is known.
+        position: position of the event. Returns None if no reason is known.
         """
         return next((why for m in self.directory.models.values() if (why := m.blocking_reason(position))), None)
 
     def _start_due_refine(self, model: Model) -> None:
-        """Start a refine because the model's refine policy says that one is due.
+        """Start a refine of a model whose refine policy says that one is due.
 
-        An error before the refine starts is logged. A later error is recorded in the job.
+        If the refine cannot start, the error is logged.
         """
         model.begin_refine()
         try:
@@ -478,7 +500,7 @@ class Running:
                 EngineEvent.PUBLISHED, model=model.name, version=published.version, position=published.position
             )
             self._on_moved()
-            # Freeze the model again: during the refine it may have learned more rows or failed.
+            # Snapshot the present state, because the model may have learned rows during the refine.
             self._models.driver.write_snapshots([(model, model.freeze())])
 
 
@@ -486,6 +508,7 @@ _COUNTED = {EngineEvent.PUBLISHED: "publishes", EngineEvent.SNAPSHOT: "snapshots
 """Events that are counted, each with the name of its counter in `Running.figures`."""
 
 Listener = Callable[[JsonDict], None]
+"""Function that receives an event as a dict."""
 
 
 class Listeners:
@@ -515,8 +538,8 @@ class Listeners:
 class Waits:
     """Futures of callers that wait until the models reach positions of the log. Thread-safe.
 
-    A future's result is None once the models have reached its position. The result is a sentence
-    with the reason if the models will never reach the position.
+    A future's result is None when the models have reached its position. If the models will never
+    reach the position, the result is a sentence with the reason.
 
     Parameters
     ----------
@@ -552,7 +575,7 @@ class Waits:
     def resolve(self) -> None:
         """Complete each future whose position is reached or will never be reached.
 
-        Call this method whenever models have applied events, published or failed.
+        This method must be called when models have applied events, published or failed.
         """
         with self._lock:
             waiting = list(self._waiting.items())
@@ -563,10 +586,10 @@ class Waits:
                 future.set_result(reason)
 
     def cancel_all(self) -> None:
-        """Cancel every future that still waits, because no more events will be applied.
+        """Cancel all futures, because no more events will be applied.
 
-        Futures whose result is already known are completed. Futures that are added later are
-        completed or cancelled in the same way.
+        A future is completed instead if its result is known now. Futures that are added later are
+        cancelled or completed in the same way.
         """
         self._ended = True
         self.resolve()

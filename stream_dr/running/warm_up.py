@@ -9,7 +9,7 @@ have a different type than arrays from JSON. The rows are therefore encoded and 
 rows of a request. If an estimator has no solution for the made-up rows, its later functions are
 not compiled.
 
-Warm up takes about a second if numba has the functions in its cache, otherwise up to a minute.
+Warm up takes about a second if numba has the functions in its cache, and up to a minute if not.
 """
 
 import logging
@@ -35,9 +35,13 @@ from stream_dr.rows.table_rows import raw_from_dicts
 from stream_dr.targets.targets import Targets, class_targets, continuous_targets, multilabel_targets
 
 ROWS = 16
+"""Number of rows of each made-up batch."""
+
 FEATURES = 6
+"""Number of features of the dense rows, and of the sparse rows with few features."""
+
 WIDE = 100
-"""Number of features of the sparse rows of which most values are zero."""
+"""Number of features of the sparse rows with many features."""
 
 log = logging.getLogger("stream_dr.warm_up")
 
@@ -77,7 +81,7 @@ def warm_up(
 def _exercise(estimator: Estimator, block: Block) -> None:
     """Let an estimator learn a block twice, then solve, project and refine."""
     try:
-        # A feature map may warn about the made-up rows. These warnings do not concern the user.
+        # A feature map may warn about the made-up rows. The user did not send these rows.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             accumulator = estimator.accumulator()
@@ -95,7 +99,9 @@ def _exercise(estimator: Estimator, block: Block) -> None:
 def _table_blocks(estimator: Estimator, kind: str | None) -> Iterator[Block]:
     """Yield a table of categories and a table of texts.
 
-    Nothing is yielded if the estimator's feature map does not accept tables.
+    No table is yielded if the estimator's feature map does not accept tables.
+
+    kind: kind of the targets. None: no targets.
     """
     spec = estimator.get_params().get("feature_map")
     if spec is None or not feature_map(spec).learns:
@@ -107,7 +113,7 @@ def _table_blocks(estimator: Estimator, kind: str | None) -> Iterator[Block]:
 
 
 def _numeric_blocks(kind: str | None, with_json: bool) -> Iterator[Block]:
-    """Yield dense, sparse and wide sparse rows, encoded and parsed in each format.
+    """Yield dense and sparse rows, encoded and parsed in each format.
 
     kind: kind of the targets. None: no targets.
     with_json: True to yield JSON rows in addition to Arrow rows.
@@ -124,13 +130,20 @@ def _numeric_blocks(kind: str | None, with_json: bool) -> Iterator[Block]:
 
 
 def _parsed(body: bytes, media: str) -> Block:
-    """Return the rows of a request's body, parsed as the service parses them."""
+    """Parse the rows of a request's body in the same way as the service.
+
+    media: "arrow" or "json".
+    """
     block = rows_draft(body, media).block
     assert block is not None
     return block
 
 
 def _made_up_targets(kind: str | None) -> Targets | None:
+    """Return targets of ROWS rows.
+
+    kind: "class", "multilabel" or "continuous". None: no targets.
+    """
     if kind is None:
         return None
     if kind == "continuous":
