@@ -57,16 +57,23 @@ def save(estimator: Any, path: FileName) -> None:
 
 
 def saved_bytes(estimator: Any) -> bytes:
-    """Return the bytes that `save` writes. Raises UnknownEstimator, InvalidParameter."""
+    """Return the bytes that `save` writes for an estimator.
+
+    Raises UnknownEstimator or InvalidParameter.
+    """
     return file_bytes(*_packed_estimator(estimator))
 
 
 def _packed_estimator(estimator: Any) -> tuple[Arrays, JsonDict]:
-    """Return the arrays and metadata of a saved estimator."""
+    """Return the arrays and metadata of a saved estimator.
+
+    An unfitted estimator has no arrays.
+    """
     arrays: Arrays = {}
     metadata: JsonDict = {"kind": "estimator", "spec": plain_spec(spec_of(estimator)), "stream_dr": __version__}
     fitted: FittedState | None = vars(estimator).get("fitted_")
     if fitted is not None:
+        # Add the state, then the refined projection and the projection last returned to the user.
         fitted.check_parameters_unchanged(estimator)
         arrays, described = packed("state", fitted.accumulator.freeze())
         metadata |= described | {"names": list(fitted.names) if fitted.names else None}
@@ -81,12 +88,13 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
     """Return the estimator or KNearest that `save` wrote, or that a snapshot holds.
 
     The loaded estimator gives exactly the results of the saved estimator. Files from unknown
-    sources may be loaded, because arrays that do not fit each other or the parameters are
-    rejected.
+    sources may be loaded, because a file is rejected if its arrays do not match each other or do
+    not match the parameters.
 
     source: path of the file, or its content.
-    max_bytes: maximum size of the estimator's state in memory, in bytes. The size is computed from
-        the numbers of features and labels in the file. None means no limit.
+    max_bytes: maximum number of bytes of the estimator's state in memory. None means no limit.
+        Before the state is read, its size is computed from two numbers in the file: the number of
+        features and the number of labels.
 
     Raises SourceMissing, ForeignFile, UnknownFormat, DamagedFile or LimitExceeded. Raises
     UnknownEstimator or InvalidParameter for parameters that this version does not have.
@@ -141,14 +149,19 @@ def every_parameter(spec: Spec) -> JsonDict:
 
 
 def estimator_of(spec: Spec) -> Any:
-    """Return an unfitted estimator of a spec. Raises UnknownEstimator or InvalidParameter."""
+    """Return the unfitted estimator that a spec describes.
+
+    Raises UnknownEstimator or InvalidParameter.
+    """
     return make(spec.estimator, every_parameter(spec), CLASSIFIERS if spec.estimator in CLASSIFIERS else ESTIMATORS)
 
 
 def stored_spec(fields: JsonDict) -> Spec:
     """Return the Spec that was stored in a file or table as a dict.
 
-    Raises TypeError if `fields` are not the fields of a Spec, or have values of wrong types.
+    fields: the stored dict.
+
+    Raises TypeError if `fields` has other keys than a Spec, or a value of a wrong type.
     """
     spec = Spec(**fields)
     if not isinstance(spec.estimator, str):
@@ -160,13 +173,19 @@ def stored_spec(fields: JsonDict) -> Spec:
 
 
 def with_defaults(spec: Spec) -> Spec:
-    """Return the spec with a default value for each parameter that `spec.params` does not set.
+    """Return the spec with default values for all parameters not set.
 
-    If `spec.defaults` has the parameter, its value there is used. Otherwise the value is the
-    default of this release. Raises UnknownEstimator or InvalidParameter.
+    Parameters in `spec.params` are set. The default value of any other parameter is
+
+    - its value in `spec.defaults`, if this dict has the parameter,
+    - the default value of this release in all other cases.
+
+    Raises UnknownEstimator or InvalidParameter.
     """
     values = estimator_of(spec).get_params(deep=False)
     defaults = {name: value for name, value in values.items() if name not in spec.params}
+
+    # The parameters of the feature map are completed in the same way.
     map_params = spec.params.get("feature_map")
     if map_params is not None:
         defaults["feature_map"] = {
@@ -176,11 +195,14 @@ def with_defaults(spec: Spec) -> Spec:
 
 
 def same_model(known: Spec, spec: Spec) -> bool:
-    """Return True if a spec describes the same model as `known`.
+    """Return True if a spec describes the same model as the spec `known`.
 
-    If `spec` does not set a parameter, its default is compared. This is the default that `known`
-    stores, or else the default of this release. Raises InvalidParameter.
+    The values of all parameters are compared. A parameter that `spec` does not set has the default
+    value that `known` stores. If `known` stores none, the default value of this release is used.
+
+    Raises InvalidParameter.
     """
+    # Another estimator, or another kind of feature map, makes another model.
     maps = {(s.params.get("feature_map") or {}).get("map") for s in (known, spec)}
     if spec.estimator != known.estimator or len(maps) > 1:
         return False
@@ -190,7 +212,7 @@ def same_model(known: Spec, spec: Spec) -> bool:
 def _unfitted_estimator(what: object, metadata: JsonDict) -> Any:
     """Return the unfitted estimator that a file's metadata describes.
 
-    Raises UnknownEstimator, InvalidParameter, or DamagedFile if the metadata has no spec.
+    Raises UnknownEstimator or InvalidParameter. Raises DamagedFile if the metadata has no spec.
 
     what: path or description of the file, for the message.
     """
@@ -208,8 +230,8 @@ def _check_size(what: object, estimator: Any, metadata: JsonDict, max_bytes: int
     """
     with damaged_contents(what):
         state = metadata["state"]
-        # If the rows are in folds, each fold has a state of its own. All of these states have the
-        # same features and labels, so the first one is used.
+        # If the rows are in folds, each fold has its own state. All states of folds have the same
+        # features and labels, so the size is computed from the first state.
         state = state["parts"]["states"][0] if "parts" in state else state
         targets = max(1, len(state["labels"]["tuple"]), state.get("target_width", 0))
         needed = estimator.state_bytes(state["n_features"], targets)
@@ -227,11 +249,13 @@ def _fitted_state(estimator: Any, arrays: Arrays, metadata: JsonDict) -> FittedS
 
     Raises DamagedFile, and any error that invalid metadata causes.
     """
+    # Read the state and the names of the columns.
     state = unpack(estimator.state_type, arrays_under("state", arrays), metadata["state"])
     names = metadata.get("names") or None
     if names is not None and not (isinstance(names, list) and all(isinstance(n, str) for n in names)):
         raise DamagedFile(f"names are {names!r:.60}; they must be a list of columns' names. Use an older copy.")
 
+    # Read the refined projection and the projection last returned to the user.
     fitted = new_fitted_state(estimator, state, tuple(names) if names else None)
     if "refined" in metadata:
         fitted.refined = fitted.shown = projection_of("refined", arrays, metadata["refined"])

@@ -44,11 +44,12 @@ class Limits(NamedTuple):
     max_labels: largest number of distinct labels, or of columns of continuous targets.
     max_state_bytes: largest number of bytes of one model's state.
     min_free_bytes: number of bytes that must be free on the disk before an append.
-    max_body_bytes: largest number of bytes of one batch, as sent and as decompressed.
+    max_body_bytes: largest number of bytes of one batch. The limit is applied to the batch as sent,
+        and to the decompressed batch.
     max_json_bytes: largest number of bytes of one batch sent as JSON.
     max_queue_bytes: largest number of bytes of request bodies that wait in memory.
-    max_lag: number of events that a live model may be behind the end of the log. New batches are
-        refused while a live model is further behind.
+    max_lag: largest number of events that a live model may be behind the end of the log. New batches
+        are refused while a live model is more events behind.
     keep_versions: number of projections stored for each model.
 
     >>> import stream_dr
@@ -68,21 +69,21 @@ class Limits(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """Schema of a stream so far.
+    """Properties that all batches of a stream share.
 
     layout: "dense", "named", "sparse" or "table". None before the first batch.
     features: number of columns so far.
     names: names of the columns if the layout is "named" or "table".
-    stated: number of columns of a sparse stream that its first batch or a setting declares. 0 if
-        none is declared.
+    stated: declared number of columns of a sparse stream. The first batch or a setting declares the
+        number. 0 if the number is not declared.
     target_kind: "none", "class", "multilabel" or "continuous". None if not decided yet.
     labels: labels in order of first appearance.
     outputs: number of columns of continuous targets.
     weighted: True if batches carry weights. None before the first batch.
-    kinds: kind of each column of a table, "number", "date" or "text". "" before the column has a
-        value.
-    allowed_labels: labels that a batch may have when it is appended, () for any. Batches in the
-        log are not checked again.
+    kinds: kind of each column of a table. "number", "date" or "text", or "" before the column has
+        a value.
+    allowed_labels: labels that a new batch may have. An empty tuple allows all labels. Batches that
+        are already in the log are not checked.
     """
 
     layout: str | None = None
@@ -102,15 +103,15 @@ class Schema(NamedTuple):
         return self.outputs if self.target_kind == "continuous" else len(self.labels)
 
     def describe(self) -> JsonDict:
-        """Return the schema as a JSON-able dict."""
+        """Return the schema as a dict that can be written as JSON."""
         lists = {name: list(value) for name in ("names", "kinds") if (value := getattr(self, name)) is not None}
         return {**self._asdict(), **lists, "labels": list(self.labels), "allowed_labels": list(self.allowed_labels)}
 
 
 def schema_delta(old: Schema, new: Schema) -> str | None:
-    """Return, as JSON text, the fields in which `new` differs from `old`.
+    """Return the fields in which `new` differs from `old`, as JSON text.
 
-    Returns None if the schemas are the same. Only the new labels are included.
+    If labels were added, only the new labels are included. Returns None if the schemas are equal.
     """
     changed = {k: v for k, v in new._asdict().items() if v != getattr(old, k)}
     if len(new.labels) > len(old.labels):
@@ -119,9 +120,9 @@ def schema_delta(old: Schema, new: Schema) -> str | None:
 
 
 def apply_deltas(schema: Schema, deltas: Iterable[str]) -> Schema:
-    """Return the schema after applying deltas, in the order of their events.
+    """Return the schema after applying changes, in the order of their events.
 
-    deltas: JSON texts that `schema_delta` returned.
+    deltas: changes of the schema, as JSON texts that `schema_delta` returned.
     """
     for text in deltas:
         changed = json.loads(text)
@@ -135,23 +136,25 @@ def apply_deltas(schema: Schema, deltas: Iterable[str]) -> Schema:
 
 
 _FAMILIES = {"number": "number", "date": "date", "time": "date", "text": "text"}
-"""Kind of a table's column in the schema, by the column's kind in the feature map.
+"""Kind of a table's column in the schema, by the kind of the column in the feature map.
 
-Columns of any other kind get their schema kind from the next batch.
+If the feature map has another kind, the next batch decides the kind in the schema.
 """
 
 
 def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | None) -> Schema:
-    """Return the schema, extended by what a saved estimator has learned.
+    """Return the schema, extended by the schema of a saved estimator.
 
     The kind of targets and the labels of the estimator are added. If the stream has no batch yet,
-    the names of the estimator's columns are added, too.
+    the names of the estimator's columns are also added.
 
     learned: accumulator of the estimator.
     names: names of the estimator's columns, or None.
 
-    Raises TargetKindMismatch, InvalidTargets (labels of another type) or SchemaMismatch.
+    Raises TargetKindMismatch or SchemaMismatch. Raises InvalidTargets if the labels have another
+    type than the labels of the stream.
     """
+    # Check that the estimator fits the stream.
     if None not in (learned.target_kind, schema.target_kind) and learned.target_kind != schema.target_kind:
         raise TargetKindMismatch(
             f"the saved estimator has learned {learned.target_kind} targets; this stream's are {schema.target_kind}."
@@ -163,6 +166,7 @@ def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | 
             f"{', '.join(schema.names[:5])} …, in that order. Serve it in another directory."
         )
 
+    # If the stream has no batch yet, the estimator's columns become the columns of the stream.
     table: TableState | None = getattr(learned, "table", None)
     if table is not None and schema.layout is None:
         kinds = tuple(_FAMILIES.get(column.kind, "") for column in table.columns)
@@ -170,21 +174,25 @@ def with_learned(schema: Schema, learned: Accumulator, names: tuple[str, ...] | 
     elif names and schema.layout is None:
         schema = schema._replace(layout="named", features=len(names), names=names, stated=0)
 
+    # Append the labels that the stream does not have.
     known = set(schema.labels)
     new = tuple(label for label in learned.labels if label not in known)
     return schema._replace(target_kind=schema.target_kind or learned.target_kind, labels=schema.labels + new)
 
 
 def columns_in_order(block: Block, schema: Schema) -> Block:
-    """Return a block whose columns are in the order of the stream's columns.
+    """Return the block with its columns in the stream's order.
 
-    A sparse block gets at least the declared number of columns. If the block already has this
-    form, it is returned unchanged.
+    A sparse block with fewer columns than declared gets the declared number of columns. Columns of
+    a table that the block lacks are filled with missing values.
+
+    Raises SchemaMismatch if the block's columns do not match the stream's columns.
     """
     if schema.layout == "table" or block.table:
         return _as_table(block, schema)
 
     if schema.names is not None and block.names is not None and block.names != schema.names:
+        # Match the columns by name. The block must have exactly the stream's columns.
         places = {name: i for i, name in enumerate(block.names)}
         missing = [name for name in schema.names if name not in places]
         if missing or len(places) != len(schema.names):
@@ -206,9 +214,11 @@ def columns_in_order(block: Block, schema: Schema) -> Block:
 
 
 def check_declared_width(block: Block, stated: int) -> None:
-    """Raise WidthMismatch if a dense first batch has another width than declared.
+    """Raise WidthMismatch if a dense block has not the declared number of columns.
 
-    stated: declared number of columns, 0 if none is declared.
+    Sparse blocks are not checked.
+
+    stated: declared number of columns. 0 if no number is declared, which allows any number.
     """
     if stated and not block.sparse and block.features != stated:
         raise WidthMismatch(
@@ -220,8 +230,10 @@ def check_declared_width(block: Block, stated: int) -> None:
 def with_table(rows: Rows, schema: Schema) -> Schema:
     """Return the schema extended by the columns and kinds of a table's rows.
 
-    The first batch decides the columns. The first value of a column decides its kind. A stream
-    with the layout "named" may become a table.
+    The first batch of a stream decides the columns. The first value of a column decides its kind.
+    A stream with the layout "named" becomes a table.
+
+    Raises SchemaMismatch if the stream has another layout, or if the rows have unknown columns.
     """
     if schema.layout not in (None, "named", "table"):
         raise SchemaMismatch(
@@ -236,6 +248,7 @@ def with_table(rows: Rows, schema: Schema) -> Schema:
             "Leave them out."
         )
 
+    # All columns of a stream with the layout "named" are numbers.
     numbers = ("number",) * len(names) if schema.layout == "named" else ("",) * len(names)
     kinds = complete_families(dict(zip(names, schema.kinds or numbers, strict=True)), rows)
     return schema._replace(layout="table", features=len(names), names=names, kinds=tuple(kinds.values()))
@@ -248,9 +261,9 @@ def bytes_needed(estimator: Estimator, schema: Schema) -> int:
 
 
 def missing_table_row(schema: Schema) -> Rows | None:
-    """Return a row of the table's columns in which all values are missing.
+    """Return a row with the table's columns, in which all values are missing.
 
-    None if the stream is no table.
+    Returns None if the stream is no table.
     """
     if schema.layout != "table" or schema.names is None or schema.kinds is None:
         return None
@@ -258,9 +271,9 @@ def missing_table_row(schema: Schema) -> Rows | None:
 
 
 def columns_missing(block: Block, schema: Schema) -> tuple[str, ...]:
-    """Return the table's columns that a batch lacks.
+    """Return the names of the table's columns that a batch lacks.
 
-    Values of these columns count as missing.
+    The values of these columns count as missing. Returns an empty tuple if the stream is no table.
     """
     if schema.layout != "table" or not block.names or not block.rows:
         return ()
@@ -268,10 +281,10 @@ def columns_missing(block: Block, schema: Schema) -> tuple[str, ...]:
 
 
 def _as_table(block: Block, schema: Schema) -> Block:
-    """Return the block with the table's columns, in the table's order and of its kinds.
+    """Return the block with the columns of the table.
 
-    Columns that the block lacks are filled with missing values. Columns that the table lacks come
-    last. Raises SchemaMismatch.
+    The columns get the order and kinds that they have in the table. Columns that the block lacks
+    are filled with missing values. Columns that the table lacks come last. Raises SchemaMismatch.
     """
     if schema.names is None or schema.kinds is None:
         return block
@@ -282,8 +295,8 @@ def _as_table(block: Block, schema: Schema) -> Block:
 def block_for(estimator: Estimator, block: Block) -> Block:
     """Return the block with only the targets that the estimator needs.
 
-    The result has no targets if the estimator is unsupervised, or if no row has a target. If rows
-    with the same id belong in the same fold, the result has the hashes of the ids.
+    The targets are removed if the estimator is unsupervised, or if no row has a target. If the
+    estimator assigns rows to folds by id, the hashes of the ids are added.
     """
     y = block.y if estimator.target_kinds else None
     y = None if y is None or no_row_has_target(y) else y
@@ -292,9 +305,10 @@ def block_for(estimator: Estimator, block: Block) -> Block:
 
 
 def class_rows(accumulator: Accumulator, classes: Sequence[Label]) -> list[int] | None:
-    """Return the number of rows of each class, or None if rows are not counted.
+    """Return the number of rows of each class.
 
-    A class that another thread is adding at this moment may have 0 rows.
+    Returns None if the accumulator does not count rows by label. A class that another thread is
+    adding at this moment may have 0 rows.
     """
     counts = accumulator.label_rows
     if counts is None:

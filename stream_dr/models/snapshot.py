@@ -47,7 +47,7 @@ SNAPSHOTS_KEPT = 2
 """Number of snapshots stored for each model."""
 
 DAMAGED = ".damaged"
-"""Suffix of a damaged snapshot, instead of .safetensors."""
+"""Suffix of the name of a damaged snapshot, in place of ".safetensors"."""
 
 START = "start.saved"
 """Name of the file with the saved estimator that a model started from."""
@@ -59,16 +59,21 @@ log = logging.getLogger("stream_dr.snapshot")
 
 
 def snapshot(model: Model, frozen: Frozen, directory_path: Path) -> Path:
-    """Write a model's frozen state to its folder, and return the path.
+    """Write a snapshot of a model's frozen state, and return its path.
 
-    All but the newest two snapshots are removed. Nothing is written in two cases: the model has a
-    snapshot of a later position, or it has a snapshot of the same position that contains the
-    published projection. Raises InsufficientStorage.
+    The newest two snapshots of the model remain, and older snapshots are removed. No snapshot is
+    written in two cases:
+
+    * The model has a snapshot of a later position.
+    * The model has a snapshot of the same position that contains the published projection.
+
+    Raises InsufficientStorage.
     """
     folder = snapshot_folder(directory_path, model.name, model.id)
     path = folder / f"{frozen.position:020d}.safetensors"
 
-    # Snapshots of one position use the same temporary file, so one thread writes at a time.
+    # Two threads that write a snapshot of the same position would use the same temporary file.
+    # So one thread writes at a time.
     with model.snapshotting:
         # Another thread may have written this snapshot while this thread waited.
         if model.snapshot_covers(frozen.position):
@@ -85,7 +90,7 @@ def snapshot(model: Model, frozen: Frozen, directory_path: Path) -> Path:
 
 
 def _packed_snapshot(model: Model, frozen: Frozen, published: Published | None) -> tuple[Arrays, JsonDict]:
-    """Return the arrays and the metadata of a snapshot of a model."""
+    """Return the arrays and metadata of a snapshot of a model."""
     arrays, metadata = packed("state", frozen.state)
     if published is not None:
         more, metadata["published"] = _packed_published(published)
@@ -106,9 +111,9 @@ def _packed_snapshot(model: Model, frozen: Frozen, published: Published | None) 
 
 
 def export_model(model: Model) -> bytes:
-    """Return the content of a snapshot of the model as it is now.
+    """Return the bytes of a snapshot of the model as it is now.
 
-    `load` reads this content, and a service accepts it as a saved estimator. Raises ModelFailed.
+    `load` reads these bytes, and a service accepts them as a saved estimator. Raises ModelFailed.
 
     The example uses `running`, `directory` and `model` from the example of Running.
 
@@ -122,7 +127,7 @@ def export_model(model: Model) -> bytes:
 def write_published(model: Model, directory_path: Path) -> None:
     """Write the published projection of a failed model to a file.
 
-    The projection can then be served after a restart. The model's state is not written, because it
+    After a restart, the projection can be published again from this file. The model's state is not written, because it
     may contain only a part of the event at which the model failed.
     """
     if model.published is None:
@@ -141,10 +146,10 @@ def write_published(model: Model, directory_path: Path) -> None:
 
 
 def restore_published(model: Model, directory_path: Path) -> None:
-    """Restore the published projection of a failed model, if available.
+    """Publish the projection of a failed model again after a restart.
 
-    It is read from the file that `write_published` writes. If the file cannot be read, nothing is
-    restored and a warning is logged.
+    The projection is read from the file that `write_published` writes. If the file does not exist
+    or cannot be read, nothing is published and a warning is logged.
     """
     path = snapshot_folder(directory_path, model.name, model.id) / FAILED
     try:
@@ -156,25 +161,31 @@ def restore_published(model: Model, directory_path: Path) -> None:
 
 
 def restore_model(model: Model, entry: Entry, path: Path, first: int, last: int, writable: bool) -> None:
-    """Restore what a new Model object had learned and published before a restart.
+    """Restore the state and projection that a model had before a restart.
 
+    model: new Model object, which has learned nothing.
+    entry: the model's row in the directory's table of models.
     path: path of the directory.
-    first, last: positions of the first and last event in the log.
+    first: position of the first event in the log.
+    last: position of the last event in the log.
     writable: True if damaged snapshots may be renamed.
 
-    Raises HistoryGone if events that the model needs were dropped.
+    Raises HistoryGone if events that the model needs are no longer in the log.
     """
+    # A model whose parameters are invalid in this release has already failed.
     if model.failure is not None:
         restore_published(model, path)
         return
 
     restored = restore(model, path, last, writable)
     if not restored and not model.subtracts:
-        # Skip the rows that unlearn events remove, because such a model cannot subtract rows.
+        # The model learns the log from the start and cannot subtract rows. So skip the rows that
+        # unlearn events remove.
         model.set_unlearn_horizon(last)
     if model.published is not None and model.published.refined_at is not None:
         model.begin_refine(model.published.rows)
 
+    # Decide whether the model has failed, is live, or must catch up.
     if entry.failure is not None:
         model.set_failure(entry.failure)
         restore_published(model, path)
@@ -191,12 +202,12 @@ def restore(model: Model, directory_path: Path, last: int, writable: bool) -> bo
     """Restore a model's newest valid snapshot at or before position `last`.
 
     If there is no valid snapshot, the saved estimator that the model started from is restored.
-    Returns False if there is no saved estimator either.
+    Returns False if there is neither a valid snapshot nor a saved estimator.
 
-    Each snapshot that cannot be used is logged with the reason, and the next older one is tried.
-    If the directory is writable, a damaged snapshot is renamed, so that it does not count as one
-    of the stored snapshots.
+    last: position of the last event in the log.
+    writable: True to rename damaged snapshots, so that they do not count as stored snapshots.
     """
+    # Try the snapshots, newest first. The reason why a snapshot cannot be used is logged.
     for path in snapshot_files(snapshot_folder(directory_path, model.name, model.id)):
         try:
             with damaged_contents(path):
@@ -221,8 +232,7 @@ def restore(model: Model, directory_path: Path, last: int, writable: bool) -> bo
 def start_from_saved(model: Model, estimator: Any) -> None:
     """Let a model continue from a saved estimator, and publish its projection.
 
-    The estimator is not changed. The published version number is not reserved on disk. A restart
-    reads the same projection from the file of the saved estimator and gives it the same number.
+    The estimator does not change.
     """
     fitted = estimator.fitted()
     model.resume(fitted.accumulator.freeze(), model.position)
@@ -231,11 +241,13 @@ def start_from_saved(model: Model, estimator: Any) -> None:
     try:
         projection = estimator.projection()
     except Exception:
-        # Ignore the error here. It is raised and reported when the model is published next time.
+        # The error is raised again, and reported, when the model is published the next time.
         return
 
     if isinstance(projection, Linear):
         projection = projection.prepared()
+    # The version number is not reserved on disk. After a restart, the same projection gets the same
+    # number, because it is computed again from the file of the saved estimator.
     refined_at = None if fitted.refined is None else model.position
     model.restore_published(
         Published(model.version_numbers.next, model.position, projection, model.rows, refined_at=refined_at)
@@ -263,9 +275,10 @@ def write_start(estimator: Estimator, directory_path: Path, name: str, id: int) 
 
 
 def first_accumulator(model: Model, directory_path: Path) -> Accumulator:
-    """Return an accumulator with the state that a model had before its first event.
+    """Return an accumulator with the state before the model's first event.
 
-    The accumulator is empty unless the model started from a saved estimator. Raises DamagedFile.
+    The accumulator is empty unless the model started from a saved estimator. Raises the errors of
+    reading the saved estimator.
     """
     if model.spec.saved is None:
         return model.estimator.accumulator()
@@ -275,15 +288,22 @@ def first_accumulator(model: Model, directory_path: Path) -> Accumulator:
 
 
 def start_file(directory_path: Path, name: str, id: int) -> Path:
-    """Return the path for the saved estimator that a model starts from.
+    """Return the path of the file with a model's saved estimator.
 
     The file exists only if the model started from a saved estimator.
+
+    name: name of the model.
+    id: id of the model.
     """
     return snapshot_folder(directory_path, name, id) / START
 
 
 def snapshot_folder(directory_path: Path, name: str, id: int) -> Path:
-    """Return the path of the folder of a model's snapshots."""
+    """Return the path of the folder of a model's snapshots.
+
+    name: name of the model.
+    id: id of the model.
+    """
     return directory_path / "snapshots" / f"{name}.{id}"
 
 
@@ -302,24 +322,27 @@ def oldest_snapshot(directory_path: Path, model: Model) -> int:
 
 
 def newest_snapshot_position(directory_path: Path) -> int:
-    """Return the latest position of any model's snapshot, −1 if no model has one."""
+    """Return the largest log position of all snapshots of all models.
+
+    If no model has a snapshot, the result is −1.
+    """
     return max((int(p.stem) for p in directory_path.glob("snapshots/*/*.safetensors") if p.stem.isdigit()), default=-1)
 
 
 def remove_snapshots(directory_path: Path, model: Model) -> None:
     """Remove the folder of a model's snapshots."""
-    # Wait until no thread writes a snapshot, because writing would create the folder again.
+    # A thread that writes a snapshot would create the folder again, so wait for this thread.
     with model.snapshotting:
         shutil.rmtree(snapshot_folder(directory_path, model.name, model.id), ignore_errors=True)
 
 
 def snapshot_folders(directory_path: Path) -> list[Path]:
-    """Return the paths of the folders of all models' snapshots."""
+    """Return the paths of the snapshot folders of all models."""
     return sorted((directory_path / "snapshots").glob("*"))
 
 
 def state_sha256(state: State) -> str:
-    """Return the sha256 (hex) over a State's array names and bytes, sorted by name."""
+    """Return the sha256 (hex) of the names and bytes of a State's arrays."""
     arrays, _ = pack(state)
     total = hashlib.sha256()
     for name in sorted(arrays):
@@ -332,20 +355,25 @@ def _restore_from_file(model: Model, path: Path, log_last: int) -> None:
     """Restore a model from one snapshot.
 
     log_last: last position of the log.
+
+    Raises ForeignFile if the snapshot is of another model. Raises DamagedFile if the snapshot is of
+    a later position than `log_last`.
     """
+    # Check that the snapshot is of this model and of this log.
     arrays, metadata = read_file(path)
     if metadata.get("kind") != "model" or plain_spec(with_defaults(stored_spec(metadata["spec"]))) != plain_spec(
         model.spec
     ):
         raise ForeignFile(f"{path} is of another model ({metadata.get('spec')}).")
 
-    # Snapshots of earlier releases lack the key.
+    # Snapshots of earlier releases lack the key "removed_to".
     unlearn_horizon = metadata.get("removed_to", -1)
     if max(metadata["position"], unlearn_horizon) > log_last:
         raise DamagedFile(
             f"{path} is at position {max(metadata['position'], unlearn_horizon)}, the log ends at {log_last}."
         )
 
+    # Restore the state, then the published projection.
     state: State = unpack(model.estimator.state_type, arrays_under("state", arrays), metadata["state"])
     model.resume(state, metadata["position"], unlearn_horizon)
     model.set_log_end(model.log_end, model.names or (tuple(metadata["names"]) if metadata.get("names") else None))

@@ -10,7 +10,7 @@ format adds what safetensors lacks:
 A file of another format, a file of another version, and a damaged file raise different errors.
 Nothing is pickled.
 
-Memory: the size of the file once more while it is written.
+Memory: while a file is written, a second copy of its content is in memory.
 """
 
 import hashlib
@@ -35,15 +35,18 @@ Arrays = dict[str, np.ndarray]
 _UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, AttributeError)
 """Errors that safetensors raises for a file that it cannot read.
 
-safetensors raises some of them for a type of numbers that numpy does not have.
+For example, the file is damaged, or has a type of numbers that numpy does not have.
 """
 
 SNAPSHOT_FORMAT = 1
+"""Version number of the file format."""
+
 KEY = "stream_dr"
+"""Key of safetensors' metadata under which this library stores its metadata."""
 
 
 def write_file(path: Path, arrays: Arrays, metadata: JsonDict) -> None:
-    """Write arrays and metadata to `path`, durable on return.
+    """Write arrays and metadata to a file, durable on return.
 
     Raises InsufficientStorage. If the file does not fit on the disk, the error is raised before
     anything is written.
@@ -54,7 +57,7 @@ def write_file(path: Path, arrays: Arrays, metadata: JsonDict) -> None:
 
 
 def file_bytes(arrays: Arrays, metadata: JsonDict) -> bytes:
-    """Return the bytes that `write_file` writes."""
+    """Return the bytes of a file with these arrays and metadata."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     contents = {"format": SNAPSHOT_FORMAT, "facts": metadata, "sha256": arrays_digest(arrays, canonical_json(metadata))}
     return save(arrays, {KEY: canonical_json(contents)})
@@ -63,7 +66,12 @@ def file_bytes(arrays: Arrays, metadata: JsonDict) -> bytes:
 def read_file(path: Path) -> tuple[Arrays, JsonDict]:
     """Return the arrays and metadata of a file, after checking its bytes.
 
-    Raises SourceMissing, ForeignFile (not ours), UnknownFormat (another version) or DamagedFile.
+    Raises
+
+    * SourceMissing if the file does not exist,
+    * ForeignFile if another program has written the file,
+    * UnknownFormat if the file has another version of the format,
+    * DamagedFile.
     """
     if not path.is_file():
         raise SourceMissing(f"{path} is not a file; name one that save or a snapshot has written.")
@@ -78,9 +86,9 @@ def read_file(path: Path) -> tuple[Arrays, JsonDict]:
 
 
 def read_bytes(content: bytes) -> tuple[Arrays, JsonDict]:
-    """Return the arrays and metadata of a file's content, as `read_file` does.
+    """Return the arrays and metadata of a file, from the file's bytes.
 
-    The arrays are copies.
+    The arrays are copies. Raises ForeignFile, UnknownFormat or DamagedFile.
     """
     what = "the file that was sent"
     try:
@@ -88,25 +96,26 @@ def read_bytes(content: bytes) -> tuple[Arrays, JsonDict]:
     except _UNREADABLE as e:
         raise _unreadable_error(what, content[: 1 << 20], str(e)) from e
 
-    # `load` checks the header but does not return it. The first 8 bytes are the header's length.
+    # `load` does not return the header with the metadata. The first 8 bytes of the content are the
+    # length of the header, which follows.
     length = int.from_bytes(content[:8], "little")
     return arrays, _checked_metadata(what, arrays, json.loads(content[8 : 8 + length]).get("__metadata__"))
 
 
 def packed(prefix: str, state: Packable) -> tuple[Arrays, JsonDict]:
-    """Return a State's arrays and its description as metadata.
+    """Return the arrays and metadata of a packed state or projection.
 
-    Each array's name begins with the prefix. The prefix is also the key of the description in the
-    metadata.
+    Each array's name begins with the prefix. The metadata has one key, the prefix. Its value
+    describes how `unpack` rebuilds the object from the arrays.
     """
     arrays, description = pack(state)
     return {f"{prefix}.{name}": array for name, array in arrays.items()}, {prefix: description}
 
 
 def packed_projection(prefix: str, projection: Projection) -> tuple[Arrays, JsonDict]:
-    """Return a projection's arrays and the metadata that `projection_of` needs.
+    """Return the arrays and metadata of a packed projection.
 
-    Each array's name begins with the prefix.
+    `projection_of` unpacks them. Each array's name begins with the prefix.
     """
     arrays, metadata = packed(prefix, projection)
     return arrays, {"class": type(projection).__name__, "fields": metadata[prefix]}
@@ -126,12 +135,14 @@ def projection_of(prefix: str, arrays: Arrays, metadata: JsonDict) -> Projection
 
 @contextmanager
 def damaged_contents(what: object) -> Iterator[None]:
-    """Replace any error in the with-block by DamagedFile.
+    """Raise DamagedFile in place of an unexpected error in the with-block.
 
-    The contents of a file may be anything, so reading them may raise any error.
+    Errors that say why a file cannot be used (DamagedFile, ForeignFile, SourceMissing and
+    UnknownFormat), MemoryError and OSError are raised unchanged.
 
     what: path or description of the file, for the message.
     """
+    # The contents of a damaged file may be anything, so reading them may raise any error.
     try:
         yield
     except (DamagedFile, ForeignFile, SourceMissing, UnknownFormat, MemoryError, OSError):
@@ -141,20 +152,26 @@ def damaged_contents(what: object) -> Iterator[None]:
 
 
 def arrays_under(prefix: str, arrays: Arrays) -> Arrays:
-    """Return the arrays whose names begin with a prefix, under names without it."""
+    """Return the arrays whose names begin with a prefix.
+
+    The keys of the result are the names without the prefix.
+    """
     return {n.removeprefix(f"{prefix}."): a for n, a in arrays.items() if n.startswith(f"{prefix}.")}
 
 
 def canonical_json(value: object) -> str:
     """Return JSON with sorted keys and no spaces.
 
-    Floats are written as repr, so they come back bit-equal.
+    Floats are written so that reading the JSON gives exactly the same floats.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def arrays_digest(arrays: Arrays, text: str = "") -> str:
-    """Return the sha256 (hex) of a text and all arrays, sorted by name."""
+    """Return the sha256 (hex) of a text and of arrays.
+
+    The digest includes the names, types, shapes and bytes of the arrays.
+    """
     total = hashlib.sha256(text.encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
@@ -169,7 +186,7 @@ def _bytes(array: np.ndarray) -> memoryview | bytes:
 
 
 def _checked_metadata(what: str, arrays: Arrays, file_metadata: dict[str, str] | None) -> JsonDict:
-    """Return a file's metadata, after checking its format and the checksum of the arrays."""
+    """Check a file's format and checksum, and return its metadata."""
     contents = _parse_metadata(what, (file_metadata or {}).get(KEY))
     if arrays_digest(arrays, canonical_json(contents["facts"])) != contents.get("sha256"):
         raise DamagedFile(f"{what}: its bytes are not those its checksum names. Use an older copy.")
@@ -178,9 +195,9 @@ def _checked_metadata(what: str, arrays: Arrays, file_metadata: dict[str, str] |
 
 
 def _parse_metadata(path: str, text: str | None) -> JsonDict:
-    """Return the JSON metadata of a safetensors file, after checking its format.
+    """Parse the JSON metadata of a safetensors file, and check the format.
 
-    text: value of the metadata key, None if the file lacks the key.
+    text: JSON text in the file's metadata. None if another program has written the file.
     """
     if text is None:
         raise ForeignFile(f"{path} was not written by stream_dr; name a file of its save or a snapshot.")
@@ -201,7 +218,7 @@ def _parse_metadata(path: str, text: str | None) -> JsonDict:
 def _unreadable_error(path: str, head: bytes, reason: str) -> DamagedFile | ForeignFile:
     """Return the error for a file that cannot be read.
 
-    The error is DamagedFile if the file was written by this library, else ForeignFile.
+    The error is DamagedFile if this library has written the file, and ForeignFile if not.
 
     head: first bytes of the file.
     """

@@ -16,7 +16,6 @@ MOST_BYTES = 64 << 20
 The newest two versions are never dropped.
 """
 
-
 RESERVED = 1_000
 """Number of version numbers that are reserved on disk at a time."""
 
@@ -28,8 +27,9 @@ class Change(NamedTuple):
 
     map: (p_old, p_new) float64, by least squares.
     offset: (p_new,) float64.
-    residual: ‖L_old · map − L_new‖ / ‖L_new‖ for the loadings L_old and L_new. 0 means the same
-        subspace, 1 orthogonal subspaces.
+    residual: ‖L_old · map − L_new‖ / ‖L_new‖ for the loadings L_old (features, p_old) and L_new
+        (features, p_new). 0 if the loadings span the same subspace, 1 if the subspaces are
+        orthogonal.
     """
 
     map: np.ndarray
@@ -42,9 +42,9 @@ class Published(NamedTuple):
 
     version: version number. A later version of the model has a larger number, also after a
         restart.
-    position: log position of the last event that the projection includes.
+    position: position in the log of the last event that the projection includes.
     rows: number of rows that the projection includes.
-    change: linear map from the version before to this version, or None.
+    change: linear map from the previous version to this version, or None.
     refined_at: log position at which the projection was refined. None if it is not refined.
     residual: relative residual of a refined projection. None if it is not refined.
     """
@@ -65,7 +65,10 @@ class Published(NamedTuple):
 
     @property
     def readout(self) -> Readout | None:
-        """Linear function that predicts targets from projected rows, or None."""
+        """Function that predicts targets from projected rows.
+
+        None if the projection cannot predict targets.
+        """
         linear = linear_part(self.projection)
         return None if linear is None else linear.readout
 
@@ -74,7 +77,8 @@ class Versions:
     """The last published projections of a model, in memory.
 
     most: largest number of projections.
-    most_bytes: largest number of bytes of their arrays. The newest two may take more.
+    most_bytes: largest number of bytes of the projections' arrays. The newest two projections stay
+        even if they have more bytes.
 
     One thread at a time adds projections. All threads may read.
     """
@@ -90,7 +94,7 @@ class Versions:
             self._published.popleft()
 
     def find(self, number: int) -> Published | None:
-        """Return the projection with this version number, or None."""
+        """Return the projection with a version number, or None."""
         return next((published for published in tuple(self._published) if published.version == number), None)
 
     @property
@@ -104,14 +108,19 @@ class VersionNumbers:
 
     An upper bound of the numbers in use, the ceiling, is stored on disk. A number above the
     ceiling is returned only after a higher ceiling is stored. After a crash, counting continues
-    above the stored ceiling.
+    above the stored ceiling. One thread at a time may call the methods.
 
-    ceiling: the stored ceiling.
-    store: function that stores a ceiling. The ceiling must be durable when the function returns.
+    Parameters
+    ----------
+    ceiling : int
+        The stored ceiling.
+    store : callable
+        Function that stores a ceiling. The ceiling must be durable when the function returns.
 
-    next: the next number.
-
-    One thread at a time may call the methods.
+    Attributes
+    ----------
+    next : int
+        The next number.
     """
 
     def __init__(self, ceiling: int, store: Callable[[int], None]) -> None:
@@ -152,13 +161,15 @@ def _array_bytes(value: object) -> int:
 
 
 def projection_change(old: Projection, new: Projection) -> Change | None:
-    """Return the Change from one projection to another.
+    """Return the linear map from an old projection's output to a new one's.
 
     Returns None if one of the two projections is not linear.
     """
     before, after = linear_part(old), linear_part(new)
     if before is None or after is None:
         return None
+
+    # The feature maps of the two projections may make different columns. Match the columns.
     columns = matching_feature_indices(old, new)
     map_, residual = least_squares_map(move_rows(before.loadings, columns), after.loadings)
     shift = _mean_at(before, columns, len(after.mean)) - after.mean
@@ -166,10 +177,10 @@ def projection_change(old: Projection, new: Projection) -> Change | None:
 
 
 def _mean_at(projection: Linear, at: np.ndarray, width: int) -> np.ndarray:
-    """Return a projection's mean with its columns reordered.
+    """Return a projection's mean (width,) with its columns in a new order.
 
-    at: (columns,) new index of each column.
-    width: number of columns of the result. Columns whose new index is `width` or more are dropped.
+    at: (columns,) new index of each column. Columns whose new index is `width` or more are dropped.
+    width: number of columns of the result. Columns without an old value are 0.
     """
     wide = np.zeros(width)
     moved = move_rows(projection.mean, at[: len(projection.mean)])[:width]
