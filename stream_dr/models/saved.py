@@ -237,8 +237,8 @@ def _check_size(what: object, estimator: Any, metadata: JsonDict, max_bytes: int
         needed = estimator.state_bytes(state["n_features"], targets)
     if max_bytes is not None and needed > max_bytes:
         raise LimitExceeded(
-            f"{what} holds a state of {state['n_features']} features and {targets} targets, which may take {needed} bytes; "
-            f"at most {max_bytes} are allowed. Allow more: max_bytes of load, max_state_bytes of a service.",
+            f"{what} holds a state of {state['n_features']} features and {targets} targets, which may take "
+            f"{needed} bytes; at most {max_bytes} are allowed. Allow more: max_bytes of load, max_state_bytes of a service.",
             needed=needed,
             limit=max_bytes,
         )

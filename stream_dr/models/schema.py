@@ -222,8 +222,8 @@ def check_declared_width(block: Block, stated: int) -> None:
     """
     if stated and not block.sparse and block.features != stated:
         raise WidthMismatch(
-            f"batch has {block.features} features; {stated} are stated for this stream (by its first shards or n_features). "
-            f"Send {stated} columns, or start another stream."
+            f"batch has {block.features} features; {stated} are stated for this stream (by its first shards or "
+            f"n_features). Send {stated} columns, or start another stream."
         )
 
 

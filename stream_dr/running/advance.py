@@ -137,22 +137,22 @@ class Steps:
 
         Each list has at most PAGE events.
         """
-        while after < until and (steps := self.read(after, until)):
-            yield steps
-            after = steps[-1].position
+        while after < until and (page := self.read(after, until)):
+            yield page
+            after = page[-1].position
 
     def _read_log(self, after: int, until: int, limit: int) -> list[Step]:
         """Return the next events from the log on the disk.
 
         The parameters have the meaning that `read` describes.
         """
-        steps: list[Step] = []
+        parsed: list[Step] = []
         remaining_bytes = PAGE_BYTES
         try:
             # Read a page at a time, so that no database cursor stays open between pages.
             for event in self._directory.log.read(after, until, limit, PAGE_BYTES):
-                steps.append(_step_or_error(event.position, partial(self._of_event, event)))
-                remaining_bytes -= steps[-1].block.nbytes if steps[-1].block is not None else 0
+                parsed.append(_step_or_error(event.position, partial(self._of_event, event)))
+                remaining_bytes -= parsed[-1].block.nbytes if parsed[-1].block is not None else 0
                 if remaining_bytes <= 0:
                     break
 
@@ -165,7 +165,7 @@ class Steps:
             if limit > 1:
                 return self._read_log(after, until, 1)
             return [Step(after + 1, error=e)]
-        return steps
+        return parsed
 
     def _of_draft(self, position: int, draft: Draft) -> Step:
         if draft.block is None:
@@ -192,7 +192,7 @@ def _step_or_error(position: int, read: Callable[[], Step]) -> Step:
 
 def rows_to_learn(steps: Iterable[Step]) -> int:
     """Return the number of rows to learn in all these events."""
-    return sum(step.block.rows for step in steps if step.block is not None)
+    return sum(event.block.rows for event in steps if event.block is not None)
 
 
 def backfill(
@@ -228,9 +228,9 @@ def backfill(
         raise HistoryGone(f"events before position {first} are no longer kept; {start + 1} is needed.")
 
     with closing(compute_ahead(Steps(directory).pages(start, until))) as pages:
-        for steps in pages:
-            blocked += advance_all([m for m in behind if m not in blocked], steps, directory, pool, rebuild)
-            if len(blocked) == len(behind) or (after_page is not None and after_page(steps)):
+        for page in pages:
+            blocked += advance_all([m for m in behind if m not in blocked], page, directory, pool, rebuild)
+            if len(blocked) == len(behind) or (after_page is not None and after_page(page)):
                 break
     return blocked
 
@@ -264,7 +264,7 @@ def advance_all(
 
 
 def _advance_many(model: Model, steps: Iterable[Step], directory: Directory, rebuild: ShouldContinue | None) -> bool:
-    return all(advance(model, step, directory, rebuild) for step in steps)
+    return all(advance(model, event, directory, rebuild) for event in steps)
 
 
 def advance(model: Model, step: Step, directory: Directory, rebuild: ShouldContinue | None = always) -> bool:

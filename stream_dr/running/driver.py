@@ -196,7 +196,7 @@ class Driver:
         models: Sequence[Model],
         until: int,
         rebuild: ShouldContinue | None = always,
-        after_turn: AfterPage = lambda steps: None,
+        after_turn: AfterPage = lambda page: None,
     ) -> BlockedModels:
         """Let models that are behind learn the events of the log.
 

@@ -172,7 +172,8 @@ class Jobs:
         job = self._jobs.get(id)
         if job is None:
             raise UnknownJob(
-                f"no job has the id {id!r}; the last {self._most} are known, and none from before the service was started."
+                f"no job has the id {id!r}; the last {self._most} are known, and none from before the service was "
+                "started."
             )
         return job
 

@@ -171,15 +171,15 @@ class TestThenTrain:
         The rows that an unlearn event names are removed from the tested rows. If a test raises an
         error, the error is logged.
         """
-        for step in steps:
-            if step.removal is not None:
-                self._drop_tested_rows(step.removal)
-            elif step.block is not None and isinstance(step.block.y, Targets):
+        for event in steps:
+            if event.removal is not None:
+                self._drop_tested_rows(event.removal)
+            elif event.block is not None and isinstance(event.block.y, Targets):
                 started = time.monotonic()
                 try:
-                    self._test_and_remember_last(models, step.position, step.block, started >= self._next_test)
+                    self._test_and_remember_last(models, event.position, event.block, started >= self._next_test)
                 except Exception:
-                    log.exception("the rows at position %d were not tested", step.position)
+                    log.exception("the rows at position %d were not tested", event.position)
 
                 # Limit the share of the time that is spent on tests.
                 seconds = time.monotonic() - started

@@ -228,8 +228,8 @@ class ModelThread:
             joined_rows = self._joined_rows
             self._joined_rows = 0
 
-            steps = self._steps.read(self.cursor, last, EVENTS_PER_TURN)
-            self._submit_rebuilds(self.driver.turn(self.live, steps, rebuild=None, joined_rows=joined_rows))
+            events = self._steps.read(self.cursor, last, EVENTS_PER_TURN)
+            self._submit_rebuilds(self.driver.turn(self.live, events, rebuild=None, joined_rows=joined_rows))
 
             # A model may have failed or been blocked, so ask again for the live models.
             live = self.live

@@ -232,11 +232,11 @@ class Replay:
         If a batch is refused, the models learn the earlier batches, and then the error is raised.
         """
         self.directory.hold_recent(4 * GROUP_BYTES)
-        steps = Steps(self.directory)
+        reader = Steps(self.directory)
         position = self.directory.position
         with closing(compute_ahead(self._append(), depth=1)) as groups:
             for group in groups:
-                for page in self._turns(steps.pages(position, group.last)):
+                for page in self._turns(reader.pages(position, group.last)):
                     self.driver.turn(self.models, page, test=self._in_first_pass())
                     position = page[-1].position
                     self.directory.recent.forget(position)
@@ -257,7 +257,7 @@ class Replay:
         pages: lists of consecutive events of the log.
         """
         tested = self.driver.tests is not None and self._in_first_pass()
-        return ([step] for page in pages for step in page) if tested else iter(pages)
+        return ([event] for page in pages for event in page) if tested else iter(pages)
 
     def _in_first_pass(self) -> bool:
         """Return True if fewer rows were learned than the data set has."""
