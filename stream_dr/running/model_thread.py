@@ -35,6 +35,9 @@ EVENTS_PER_TURN = 8
 RETRY_SECONDS = 1.0
 """Number of seconds to wait after an error before the log is read again."""
 
+ModelsBehind = list[Model]
+"""Models that are more than PAGE events behind the live models."""
+
 
 class ModelThread:
     """Thread in which the live models learn new events.
@@ -110,7 +113,7 @@ class ModelThread:
         """Number of events by which the slowest live model is behind the log."""
         return max(0, self._directory.position - self.cursor)
 
-    def join(self, models: Sequence[Model]) -> list[Model]:
+    def join(self, models: Sequence[Model]) -> ModelsBehind:
         """Make models live if they are at most PAGE events behind the live models.
 
         Live models learn new events in this thread. PAGE is the maximum number of events that are

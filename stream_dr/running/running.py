@@ -42,7 +42,10 @@ from stream_dr.threads import fast_switching, thread_pool
 log = logging.getLogger("stream_dr.running")
 
 RECENT_BYTES = 32 << 20
-"""Maximum number of bytes of parsed batches to hold in memory until the models learn them."""
+"""Maximum number of bytes of parsed batches that wait in memory until the models learn them."""
+
+ModelAndIsNew = tuple[Model, bool]
+"""A model, and True if the model is new."""
 
 
 class Running:
@@ -207,7 +210,7 @@ class Running:
         start: Start = "start",
         policy: PublishPolicy | None = None,
         refine: RefinePolicy | None = None,
-    ) -> tuple[Model, bool]:
+    ) -> ModelAndIsNew:
         """Add a model, as Directory.add_model does.
 
         A new model that is far behind the log catches up in the background. Raises CannotRefine if
@@ -222,7 +225,7 @@ class Running:
                 check_model(self.directory, known)
         return self._join_or_backfill(*self.directory.add_model(name, key, params, start, policy, refine))
 
-    def add_saved(self, name: str, estimator: Any, policy: PublishPolicy | None = None) -> tuple[Model, bool]:
+    def add_saved(self, name: str, estimator: Any, policy: PublishPolicy | None = None) -> ModelAndIsNew:
         """Add a saved estimator as a model, as Directory.add_saved does.
 
         The model learns the batches that are appended from now on. Returns the model, and True if
@@ -433,7 +436,7 @@ class Running:
         if event in _COUNTED:
             self._figures[_COUNTED[event]] += 1
 
-    def _join_or_backfill(self, model: Model, new: bool) -> tuple[Model, bool]:
+    def _join_or_backfill(self, model: Model, new: bool) -> ModelAndIsNew:
         """Make a model live if it is new.
 
         A new model that is far behind the log catches up first. Returns the arguments.
