@@ -30,7 +30,7 @@ class ModelFailure(NamedTuple):
 
     @classmethod
     def of(cls, position: int, error: Exception) -> "ModelFailure":
-        """Return the failure of a model that could not apply an event.
+        """Return the failure for an event that raised an error.
 
         position: position of the event in the log.
         error: error that was raised when the event was applied.

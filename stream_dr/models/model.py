@@ -119,12 +119,12 @@ class LearningTime:
 
     @property
     def rows_per_second(self) -> float:
-        """Number of rows learned per second, 0 before the first learned row."""
+        """Number of rows learned per second, 0 before the first row."""
         return self.rows / self.seconds if self.rows else 0.0
 
 
 class Learner(Protocol):
-    """Object that learns batches. Either a Model or an estimator outside of a directory."""
+    """Model or estimator that learns batches."""
 
     @property
     def estimator(self) -> Estimator:
@@ -164,9 +164,9 @@ class Model:
         Position of the last event that the model has learned. start − 1 before the first event.
     unlearn_horizon : int
         An unlearn event removes rows of earlier events. Unlearn events up to
-        `max(unlearn_horizon, position)` are already reflected in the state. Applying such an unlearn
-        event again changes nothing. If it removes rows that are not learned yet, these rows are
-        never learned.
+        `max(unlearn_horizon, position)` are already reflected in the state. Applying such an
+        unlearn event again changes nothing. If it removes rows that are not learned yet, these
+        rows are never learned.
     log_end : int
         Last position of the log.
     names : tuple of str or None
@@ -257,8 +257,8 @@ class Model:
     def catch_up(self) -> None:
         """Mark the model as catching up, unless it has failed.
 
-        Call this method if the model is behind the log's end or must be rebuilt. Until the model is
-        live, it learns events alone.
+        Call this method if the model is behind the log's end or must be rebuilt. Until the model
+        is live, it learns events alone.
         """
         self.status = "catching_up" if self.failure is None else "failed"
 
@@ -311,7 +311,7 @@ class Model:
                 self.published = None
 
     def fail(self, position: int, error: Exception) -> ModelFailure:
-        """Mark the model as failed at an event, and return the failure.
+        """Mark the model as failed, and return the failure.
 
         Readers can still use the published projection.
 
@@ -320,7 +320,10 @@ class Model:
         return self.set_failure(ModelFailure.of(position, error))
 
     def set_failure(self, failure: ModelFailure) -> ModelFailure:
-        """Mark the model as failed for this reason, and return the reason."""
+        """Mark the model as failed for a stored reason.
+
+        Returns the reason.
+        """
         self.status = "failed"
         self.failure = failure
         return failure
@@ -383,7 +386,7 @@ class Model:
 
     @property
     def classes(self) -> tuple[Label, ...]:
-        """Sorted labels that have at least one row that was not unlearned."""
+        """Sorted labels of the rows that were not unlearned."""
         return tuple(sorted(self.accumulator.remaining_labels))
 
     @property
@@ -410,7 +413,7 @@ class Model:
         return self.last_snapshot.version == self.published_version
 
     def snapshot_covers(self, position: int) -> bool:
-        """Return True if the last snapshot makes a snapshot at `position` unnecessary.
+        """Return True if no snapshot at `position` is needed.
 
         A snapshot is a file with the model's state and its published projection. The last snapshot
         must be of a later position. Or it must be of the same position and contain the published
@@ -445,10 +448,10 @@ class Model:
 
     @property
     def stale(self) -> bool:
-        """True if the model must be published to include all learned rows.
+        """True if learned rows are missing in the published projection.
 
-        False if the published projection is refined. A refined projection stays published until the
-        model is refined again, even without the rows learned since then.
+        False if the published projection is refined. A refined projection stays published until
+        the model is refined again, even without the rows learned since then.
         """
         if self.rows == 0 or (self.published is not None and self.published.refined_at is not None):
             return False
@@ -466,7 +469,10 @@ class Model:
         return self.position >= position and (not self.stale or self.published_to(position))
 
     def published_to(self, position: int) -> bool:
-        """Return True if the published projection includes all events up to `position`."""
+        """Return True if the published projection includes an event.
+
+        position: position of the event in the log.
+        """
         return self.published is not None and self.published.position >= position
 
     def blocking_reason(self, position: int) -> str | None:
@@ -562,7 +568,7 @@ class Model:
 
     @property
     def publish_failure(self) -> ModelFailure | None:
-        """Reason why the last attempt to publish failed, or None if it succeeded.
+        """Reason why the last attempt to publish failed, or None.
 
         After a failed attempt, the published projection does not include the latest rows.
         """
@@ -572,11 +578,14 @@ class Model:
 
     @property
     def state(self) -> str:
-        """Status of the model, "failed_to_publish" if a live model could not be published."""
+        """Status of the model, or "failed_to_publish".
+
+        The state is "failed_to_publish" if a live model could not be published.
+        """
         return "failed_to_publish" if self.status == "live" and self.solving.error is not None else self.status
 
     def _store_solve_error(self, position: int, error: Exception) -> None:
-        """Store the error that the last attempt to compute a projection raised.
+        """Store the error of the last attempt to publish.
 
         The error is logged if its message differs from the message of the stored error. The
         traceback is logged if the error is no StreamDRError.
@@ -609,8 +618,8 @@ class Model:
         if isinstance(projection, Linear):
             projection = projection.prepared()
 
-        # The spread of the components is computed from solutions that each leave out one fold of the
-        # rows. If such a solution fails, the projection is published without the spread.
+        # The spread of the components is computed from solutions that each leave out one fold of
+        # the rows. If such a solution fails, the projection is published without the spread.
         with suppress(StreamDRError):
             projection = self.estimator.with_spread(projection, frozen.state)
 
@@ -639,7 +648,7 @@ class Model:
         self.last_snapshot = SnapshotMark(position, version)
 
     def failure_error(self, failure: ModelFailure) -> ModelFailed:
-        """Return the error with which a request to a failed model is answered."""
+        """Return the error for a request to a failed model."""
         why = "the log has the details" if failure.code == "internal" else failure.message
         return ModelFailed(f"model {self.name!r} failed at position {failure.position} ({failure.code}): {why}.")
 
@@ -656,7 +665,7 @@ class Model:
         return kind(f"model {self.name!r} {why}")
 
     def _unpublished_reason(self) -> tuple[type[NotFitted], str]:
-        """Return class and text of the error for a model without a projection."""
+        """Return class and text of the error of `unpublished_error`."""
         if self.position < self.log_end:
             return CatchingUp, (
                 f"has published no projection yet: it has learned the log up to position {self.position} of {self.log_end}. "
@@ -673,7 +682,8 @@ class Model:
                 return kind, f"has no projection of its {self.rows} rows: {error}"
             return kind, f"could not be solved ({type(error).__name__}); the log has the details."
 
-        # The state was not solved yet. The policy says whether it will be solved without a request.
+        # The state was not solved yet. The policy says whether it will be solved without a
+        # request.
         if self.policy is not None and not self.auto_publishes:
             return NotFitted, (
                 f"has not been published since it learned its {self.rows} rows ({self.policy.described}): "

@@ -85,7 +85,7 @@ def _packed_estimator(estimator: Any) -> tuple[Arrays, JsonDict]:
 
 
 def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_bytes) -> Estimator | KNearest:
-    """Return the estimator or KNearest that `save` wrote, or that a snapshot holds.
+    """Load an estimator or KNearest from a saved file or a snapshot.
 
     The loaded estimator gives exactly the results of the saved estimator. Files from unknown
     sources may be loaded, because a file is rejected if its arrays do not match each other or do
@@ -118,7 +118,10 @@ def load(source: str | Path | bytes, max_bytes: int | None = Limits().max_state_
 
 
 def spec_of(estimator: Any) -> Spec:
-    """Return the spec of an estimator, with all its parameters. Raises UnknownEstimator."""
+    """Return the spec of an estimator, with all its parameters.
+
+    Raises UnknownEstimator.
+    """
     known = ESTIMATORS if isinstance(estimator, Estimator) else CLASSIFIERS
     return with_defaults(Spec(known.key_of(estimator), estimator.get_params(deep=False)))
 
@@ -141,7 +144,7 @@ def plain_spec(spec: Spec) -> JsonDict:
 
 
 def every_parameter(spec: Spec) -> JsonDict:
-    """Return the values of all parameters of a spec, also of those with default values."""
+    """Return all parameters of a spec, including default values."""
     values = {**spec.defaults, **spec.params}
     if isinstance(spec.params.get("feature_map"), dict):
         values["feature_map"] = {**(spec.defaults.get("feature_map") or {}), **spec.params["feature_map"]}
@@ -157,7 +160,7 @@ def estimator_of(spec: Spec) -> Any:
 
 
 def stored_spec(fields: JsonDict) -> Spec:
-    """Return the Spec that was stored in a file or table as a dict.
+    """Return the Spec that was stored as a dict.
 
     fields: the stored dict.
 
@@ -195,7 +198,7 @@ def with_defaults(spec: Spec) -> Spec:
 
 
 def same_model(known: Spec, spec: Spec) -> bool:
-    """Return True if a spec describes the same model as the spec `known`.
+    """Return True if two specs describe the same model.
 
     The values of all parameters are compared. A parameter that `spec` does not set has the default
     value that `known` stores. If `known` stores none, the default value of this release is used.

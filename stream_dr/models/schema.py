@@ -44,12 +44,12 @@ class Limits(NamedTuple):
     max_labels: largest number of distinct labels, or of columns of continuous targets.
     max_state_bytes: largest number of bytes of one model's state.
     min_free_bytes: number of bytes that must be free on the disk before an append.
-    max_body_bytes: largest number of bytes of one batch. The limit is applied to the batch as sent,
-        and to the decompressed batch.
+    max_body_bytes: largest number of bytes of one batch. The limit is applied to the batch as
+        sent, and to the decompressed batch.
     max_json_bytes: largest number of bytes of one batch sent as JSON.
     max_queue_bytes: largest number of bytes of request bodies that wait in memory.
-    max_lag: largest number of events that a live model may be behind the end of the log. New batches
-        are refused while a live model is more events behind.
+    max_lag: largest number of events that a live model may be behind the end of the log. New
+        batches are refused while a live model is more events behind.
     keep_versions: number of projections stored for each model.
 
     >>> import stream_dr
@@ -74,16 +74,16 @@ class Schema(NamedTuple):
     layout: "dense", "named", "sparse" or "table". None before the first batch.
     features: number of columns so far.
     names: names of the columns if the layout is "named" or "table".
-    stated: declared number of columns of a sparse stream. The first batch or a setting declares the
-        number. 0 if the number is not declared.
+    stated: declared number of columns of a sparse stream. The first batch or a setting declares
+        the number. 0 if the number is not declared.
     target_kind: "none", "class", "multilabel" or "continuous". None if not decided yet.
     labels: labels in order of first appearance.
     outputs: number of columns of continuous targets.
     weighted: True if batches carry weights. None before the first batch.
     kinds: kind of each column of a table. "number", "date" or "text", or "" before the column has
         a value.
-    allowed_labels: labels that a new batch may have. An empty tuple allows all labels. Batches that
-        are already in the log are not checked.
+    allowed_labels: labels that a new batch may have. An empty tuple allows all labels. Batches
+        that are already in the log are not checked.
     """
 
     layout: str | None = None
@@ -103,7 +103,7 @@ class Schema(NamedTuple):
         return self.outputs if self.target_kind == "continuous" else len(self.labels)
 
     def describe(self) -> JsonDict:
-        """Return the schema as a dict that can be written as JSON."""
+        """Return the schema as a dict for JSON."""
         lists = {name: list(value) for name in ("names", "kinds") if (value := getattr(self, name)) is not None}
         return {**self._asdict(), **lists, "labels": list(self.labels), "allowed_labels": list(self.allowed_labels)}
 
@@ -120,9 +120,10 @@ def schema_delta(old: Schema, new: Schema) -> str | None:
 
 
 def apply_deltas(schema: Schema, deltas: Iterable[str]) -> Schema:
-    """Return the schema after applying changes, in the order of their events.
+    """Return the schema after applying changes.
 
-    deltas: changes of the schema, as JSON texts that `schema_delta` returned.
+    deltas: changes of the schema, in the order of their events. Each is a JSON text that
+        `schema_delta` returned.
     """
     for text in deltas:
         changed = json.loads(text)
@@ -214,7 +215,9 @@ def columns_in_order(block: Block, schema: Schema) -> Block:
 
 
 def check_declared_width(block: Block, stated: int) -> None:
-    """Raise WidthMismatch if a dense block has not the declared number of columns.
+    """Raise WidthMismatch if a dense block has an undeclared width.
+
+    The width is the number of columns.
 
     Sparse blocks are not checked.
 
@@ -228,7 +231,7 @@ def check_declared_width(block: Block, stated: int) -> None:
 
 
 def with_table(rows: Rows, schema: Schema) -> Schema:
-    """Return the schema extended by the columns and kinds of a table's rows.
+    """Return the schema, extended by the columns of table rows.
 
     The first batch of a stream decides the columns. The first value of a column decides its kind.
     A stream with the layout "named" becomes a table.
@@ -255,13 +258,13 @@ def with_table(rows: Rows, schema: Schema) -> Schema:
 
 
 def bytes_needed(estimator: Estimator, schema: Schema) -> int:
-    """Return the maximum number of bytes of an estimator's state in this stream."""
+    """Return the maximum number of bytes of an estimator's state."""
     kinds = dict(zip(schema.names or (), schema.kinds or (), strict=True)) if schema.layout == "table" else None
     return state_bytes(estimator, schema.features, max(1, schema.n_targets), kinds)
 
 
 def missing_table_row(schema: Schema) -> Rows | None:
-    """Return a row with the table's columns, in which all values are missing.
+    """Return a row of a table, with only missing values.
 
     Returns None if the stream is no table.
     """

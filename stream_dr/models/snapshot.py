@@ -127,8 +127,8 @@ def export_model(model: Model) -> bytes:
 def write_published(model: Model, directory_path: Path) -> None:
     """Write the published projection of a failed model to a file.
 
-    After a restart, the projection can be published again from this file. The model's state is not written, because it
-    may contain only a part of the event at which the model failed.
+    After a restart, the projection can be published again from this file. The model's state is not
+    written, because it may contain only a part of the event at which the model failed.
     """
     if model.published is None:
         return
@@ -161,7 +161,7 @@ def restore_published(model: Model, directory_path: Path) -> None:
 
 
 def restore_model(model: Model, entry: Entry, path: Path, first: int, last: int, writable: bool) -> None:
-    """Restore the state and projection that a model had before a restart.
+    """Restore a model's state and projection after a restart.
 
     model: new Model object, which has learned nothing.
     entry: the model's row in the directory's table of models.
@@ -230,9 +230,9 @@ def restore(model: Model, directory_path: Path, last: int, writable: bool) -> bo
 
 
 def start_from_saved(model: Model, estimator: Any) -> None:
-    """Let a model continue from a saved estimator, and publish its projection.
+    """Let a model continue from a saved estimator.
 
-    The estimator does not change.
+    The estimator's projection is published. The estimator does not change.
     """
     fitted = estimator.fitted()
     model.resume(fitted.accumulator.freeze(), model.position)
@@ -246,8 +246,8 @@ def start_from_saved(model: Model, estimator: Any) -> None:
 
     if isinstance(projection, Linear):
         projection = projection.prepared()
-    # The version number is not reserved on disk. After a restart, the same projection gets the same
-    # number, because it is computed again from the file of the saved estimator.
+    # The version number is not reserved on disk. After a restart, the same projection gets the
+    # same number, because it is computed again from the file of the saved estimator.
     refined_at = None if fitted.refined is None else model.position
     model.restore_published(
         Published(model.version_numbers.next, model.position, projection, model.rows, refined_at=refined_at)
@@ -255,9 +255,9 @@ def start_from_saved(model: Model, estimator: Any) -> None:
 
 
 def write_start(estimator: Estimator, directory_path: Path, name: str, id: int) -> None:
-    """Write the saved estimator that a model starts from, durable on return.
+    """Write the saved estimator that a model starts from.
 
-    Raises InsufficientStorage.
+    The file is durable when the function returns. Raises InsufficientStorage.
 
     name: name of the model.
     id: id of the model.
@@ -342,7 +342,10 @@ def snapshot_folders(directory_path: Path) -> list[Path]:
 
 
 def state_sha256(state: State) -> str:
-    """Return the sha256 (hex) of the names and bytes of a State's arrays."""
+    """Return the sha256 (hex) of a State's arrays.
+
+    The digest includes the names and bytes of the arrays.
+    """
     arrays, _ = pack(state)
     total = hashlib.sha256()
     for name in sorted(arrays):
@@ -356,8 +359,8 @@ def _restore_from_file(model: Model, path: Path, log_last: int) -> None:
 
     log_last: last position of the log.
 
-    Raises ForeignFile if the snapshot is of another model. Raises DamagedFile if the snapshot is of
-    a later position than `log_last`.
+    Raises ForeignFile if the snapshot is of another model. Raises DamagedFile if the snapshot is
+    of a later position than `log_last`.
     """
     # Check that the snapshot is of this model and of this log.
     arrays, metadata = read_file(path)
@@ -382,7 +385,7 @@ def _restore_from_file(model: Model, path: Path, log_last: int) -> None:
 
 
 def _restore_published_from(model: Model, arrays: Arrays, metadata: JsonDict) -> None:
-    """Restore a model's published projection from a file's arrays and metadata."""
+    """Restore a published projection from arrays and metadata."""
     published = None
     if "published" in metadata:
         fields = dict(metadata["published"])

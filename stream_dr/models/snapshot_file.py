@@ -64,7 +64,7 @@ def file_bytes(arrays: Arrays, metadata: JsonDict) -> bytes:
 
 
 def read_file(path: Path) -> tuple[Arrays, JsonDict]:
-    """Return the arrays and metadata of a file, after checking its bytes.
+    """Read and check a file, and return its arrays and metadata.
 
     Raises
 
@@ -86,7 +86,7 @@ def read_file(path: Path) -> tuple[Arrays, JsonDict]:
 
 
 def read_bytes(content: bytes) -> tuple[Arrays, JsonDict]:
-    """Return the arrays and metadata of a file, from the file's bytes.
+    """Return the arrays and metadata from a file's bytes.
 
     The arrays are copies. Raises ForeignFile, UnknownFormat or DamagedFile.
     """
@@ -103,7 +103,7 @@ def read_bytes(content: bytes) -> tuple[Arrays, JsonDict]:
 
 
 def packed(prefix: str, state: Packable) -> tuple[Arrays, JsonDict]:
-    """Return the arrays and metadata of a packed state or projection.
+    """Pack a state or projection into arrays and metadata.
 
     Each array's name begins with the prefix. The metadata has one key, the prefix. Its value
     describes how `unpack` rebuilds the object from the arrays.
@@ -113,7 +113,7 @@ def packed(prefix: str, state: Packable) -> tuple[Arrays, JsonDict]:
 
 
 def packed_projection(prefix: str, projection: Projection) -> tuple[Arrays, JsonDict]:
-    """Return the arrays and metadata of a packed projection.
+    """Pack a projection into arrays and metadata.
 
     `projection_of` unpacks them. Each array's name begins with the prefix.
     """
@@ -122,7 +122,7 @@ def packed_projection(prefix: str, projection: Projection) -> tuple[Arrays, Json
 
 
 def projection_of(prefix: str, arrays: Arrays, metadata: JsonDict) -> Projection:
-    """Return the projection that `packed_projection` packed.
+    """Return a projection from its packed arrays and metadata.
 
     Raises DamagedFile, and the errors of `unpack`.
     """
@@ -195,7 +195,7 @@ def _checked_metadata(what: str, arrays: Arrays, file_metadata: dict[str, str] |
 
 
 def _parse_metadata(path: str, text: str | None) -> JsonDict:
-    """Parse the JSON metadata of a safetensors file, and check the format.
+    """Parse a file's JSON metadata, and check the format.
 
     text: JSON text in the file's metadata. None if another program has written the file.
     """

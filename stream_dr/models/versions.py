@@ -21,7 +21,7 @@ RESERVED = 1_000
 
 
 class Change(NamedTuple):
-    """Linear map from the output of one projection to the output of another.
+    """Linear map from one projection's output to another's.
 
     z_new ≈ z_old · map + offset, for the projected rows z_old (p_old,) and z_new (p_new,).
 
@@ -88,7 +88,7 @@ class Versions:
         self._most_bytes = most_bytes
 
     def add(self, published: Published) -> None:
-        """Add a projection, and drop the oldest ones if there are too many."""
+        """Add a projection, and drop the oldest if necessary."""
         self._published.append(published)
         while len(self._published) > 2 and sum(_array_bytes(p.projection) for p in self._published) > self._most_bytes:
             self._published.popleft()
@@ -104,7 +104,7 @@ class Versions:
 
 
 class VersionNumbers:
-    """Counter of a model's version numbers, which never returns a number twice.
+    """Counter that never returns a version number twice.
 
     An upper bound of the numbers in use, the ceiling, is stored on disk. A number above the
     ceiling is returned only after a higher ceiling is stored. After a crash, counting continues
@@ -141,7 +141,7 @@ class VersionNumbers:
         self.next = max(self.next, number)
 
     def release(self) -> None:
-        """Lower the stored ceiling to the last number that `take` has returned.
+        """Lower the stored ceiling to the last returned number.
 
         Call this when the process ends normally, after the last snapshot.
         """
@@ -154,14 +154,16 @@ class VersionNumbers:
 
 
 def _array_bytes(value: object) -> int:
-    """Return the number of bytes of the arrays in a nested tuple."""
+    """Return the number of bytes of nested arrays."""
     if isinstance(value, np.ndarray):
         return value.nbytes
     return sum(map(_array_bytes, value)) if isinstance(value, tuple) else 0
 
 
 def projection_change(old: Projection, new: Projection) -> Change | None:
-    """Return the linear map from an old projection's output to a new one's.
+    """Return the linear map between two projections' outputs.
+
+    The map converts rows that the old projection projected into rows of the new projection.
 
     Returns None if one of the two projections is not linear.
     """
@@ -177,9 +179,10 @@ def projection_change(old: Projection, new: Projection) -> Change | None:
 
 
 def _mean_at(projection: Linear, at: np.ndarray, width: int) -> np.ndarray:
-    """Return a projection's mean (width,) with its columns in a new order.
+    """Return a projection's mean (width,) in a new column order.
 
-    at: (columns,) new index of each column. Columns whose new index is `width` or more are dropped.
+    at: (columns,) new index of each column. Columns whose new index is `width` or more are
+        dropped.
     width: number of columns of the result. Columns without an old value are 0.
     """
     wide = np.zeros(width)

@@ -191,7 +191,7 @@ def _step_or_error(position: int, read: Callable[[], Step]) -> Step:
 
 
 def rows_to_learn(steps: Iterable[Step]) -> int:
-    """Return the number of rows to learn in all these events."""
+    """Return the number of rows to learn in the events."""
     return sum(event.block.rows for event in steps if event.block is not None)
 
 
@@ -203,7 +203,7 @@ def backfill(
     after_page: AfterPage | None = None,
     rebuild: ShouldContinue | None = always,
 ) -> BlockedModels:
-    """Apply the events of the log to models that are behind.
+    """Apply the log's events to models that are behind.
 
     The log is read once for all models. Each model skips the events that it has already applied.
     The status of a model becomes "failed" if an event cannot be read or applied.
@@ -242,7 +242,9 @@ def advance_all(
     pool: Executor | None,
     rebuild: ShouldContinue | None = always,
 ) -> BlockedModels:
-    """Apply events in order to every model. The models learn in parallel.
+    """Apply events in order to every model.
+
+    The models learn in parallel.
 
     pool: threads in which the models learn. None: one model after another.
     rebuild: says at every event whether to go on with a rebuild. None forbids rebuilds. A rebuild
@@ -296,7 +298,7 @@ def advance(model: Model, step: Step, directory: Directory, rebuild: ShouldConti
 
 
 def _remaining_rows(step: Step, unlearn_horizon: int, directory: Directory) -> Block | None:
-    """Return an event's rows without the rows that later events unlearn.
+    """Return an event's rows that are not unlearned by later events.
 
     unlearn_horizon: position of the last unlearn event whose rows are removed.
 
@@ -350,8 +352,8 @@ def _unlearn(
     if rebuild is None:
         return False
 
-    # Rebuild the model: learn the log again up to this event. The rows of all unlearn events in the
-    # log are left out, so that later unlearn events need no further rebuild.
+    # Rebuild the model: learn the log again up to this event. The rows of all unlearn events in
+    # the log are left out, so that later unlearn events need no further rebuild.
     accumulator = first_accumulator(model, directory.path)
     unlearn_horizon = directory.position
     for _, block in directory.history.events(model.start - 1, position, None, unlearn_horizon):

@@ -86,7 +86,7 @@ class RunSettings(NamedTuple):
 
 
 class EngineEvent(StrEnum):
-    """Event of the models or of the log, which an EventHandler receives."""
+    """Kind of event of the models or of the log."""
 
     APPENDED = "appended"
     PUBLISHED = "published"
@@ -101,7 +101,7 @@ class EngineEvent(StrEnum):
 
 
 class EventHandler(Protocol):
-    """Function that receives the events of models and of the log."""
+    """Function that receives events of the models and the log."""
 
     def __call__(self, event: EngineEvent, **details: int | str) -> None:
         """Handle an event. Each kind of event has its own details."""
@@ -198,7 +198,7 @@ class Driver:
         rebuild: ShouldContinue | None = always,
         after_turn: AfterPage = lambda page: None,
     ) -> BlockedModels:
-        """Let models that are behind learn the events of the log.
+        """Let models that are behind learn the log's events.
 
         The log is read once for all models. Each model skips the events that it has already
         applied. Models are published and snapshotted on the way, when this is due.
@@ -276,7 +276,7 @@ class Driver:
             self._work.submit(self._publish, model, model.begin_publishing())
 
     def write_snapshots(self, frozen: Iterable[tuple[Model, Frozen]]) -> None:
-        """Snapshot models in this thread, then drop unneeded events from the log.
+        """Snapshot models in this thread, then drop unneeded events.
 
         frozen: pairs of a model and its state.
 
@@ -316,11 +316,11 @@ class Driver:
                 model.version_numbers.release()
 
     def _live(self, models: Sequence[Model]) -> list[Model]:
-        """Return the models that are live (near the end of the log)."""
+        """Return the live models, which are near the log's end."""
         return [m for m in models if m.status == "live"]
 
     def _idle(self, models: Sequence[Model]) -> bool:
-        """Return True if all these models have applied the last event of the log."""
+        """Return True if all models have applied the log's last event."""
         return all(m.position >= self._directory.position for m in models)
 
     def _publication_due(self, model: Model, idle: bool) -> MonotonicTime:
@@ -390,16 +390,16 @@ class Driver:
         return self._checkpoint_started_at + max(pause, SNAPSHOT_SHARE * self._checkpoint_seconds)
 
     def _published_but_in_no_snapshot(self, models: Sequence[Model]) -> list[Model]:
-        """Return the models whose first published projection is not in a snapshot yet.
+        """Return published models of which no snapshot has a projection.
 
-        Empty if the last snapshots could not be written.
+        The list is empty if the last snapshots could not be written.
         """
         if self._checkpoint_failed:
             return []
         return [m for m in models if _lacks_snapshot(m) and m.published and not m.last_snapshot.version]
 
     def _start_checkpoint(self, models: Sequence[Model]) -> None:
-        """Start a task that snapshots the models that need a snapshot.
+        """Start a task that snapshots the models that changed.
 
         If models have a first projection that no snapshot contains, only these are snapshotted.
         """
@@ -421,7 +421,10 @@ class Driver:
             self._checkpoint_seconds = time.monotonic() - started_at
 
     def _snapshot(self, model: Model, frozen: Frozen, errors: list[Exception]) -> None:
-        """Write a model's snapshot. An error is logged and appended to `errors`."""
+        """Write a model's snapshot.
+
+        An error is logged and appended to `errors`.
+        """
         try:
             snapshot(model, frozen, self._directory.path)
         # The snapshot fails if the disk is full or broken, for example.
@@ -436,7 +439,7 @@ class Driver:
         self._on_event(EngineEvent.SNAPSHOT, model=model.name, position=frozen.position)
 
     def _retain(self, errors: list[Exception]) -> None:
-        """Drop and erase the rows of the log that no model needs any more.
+        """Drop and erase rows of the log that no model needs.
 
         An error is logged and appended to `errors`.
         """
@@ -450,5 +453,8 @@ class Driver:
 
 
 def _lacks_snapshot(model: Model) -> bool:
-    """Return True if a model has not failed and has changed since its last snapshot."""
+    """Return True if a model has changed since its last snapshot.
+
+    False for a failed model, because its state may be incomplete.
+    """
     return model.failure is None and not model.snapshot_covers(model.position)

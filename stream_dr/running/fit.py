@@ -42,7 +42,7 @@ def fit(
     label : str or None
         Name of the column that holds the targets.
     format : str or None
-        Format of the files, as in `open_source`.
+        Format of the files. The formats are listed in `open_source`. None: the suffix decides.
     progress : bool
         True to show the number of rows learned so far. Nothing is shown if stderr is no terminal.
     **options

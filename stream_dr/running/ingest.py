@@ -32,7 +32,9 @@ QueuedDraft = tuple[Draft, "Future[Receipt]"]
 
 
 class Appender:
-    """Thread that appends drafts (events without a position) to a directory's log.
+    """Thread that appends drafts to a directory's log.
+
+    A draft is an event without a position.
 
     on_appended: called in the appender thread after each commit, with the receipts of the new
         events.
@@ -53,7 +55,10 @@ class Appender:
         self._thread.start()
 
     def close(self) -> None:
-        """Refuse new drafts, and wait until the queue is empty and the thread has ended."""
+        """Refuse new drafts, and wait until the thread has ended.
+
+        The drafts in the queue are appended or refused first.
+        """
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -101,6 +106,7 @@ class Appender:
             self.queued_bytes -= sum(d.size for d, _ in group)
 
     def _take_queued_drafts(self) -> list[QueuedDraft]:
+        """Remove the drafts of the next group commit from the queue."""
         group: list[QueuedDraft] = []
         size = 0
         while self._queue and len(group) < GROUP_EVENTS and size < GROUP_BYTES:
@@ -109,7 +115,10 @@ class Appender:
         return group
 
     def _append_and_answer(self, group: list[QueuedDraft]) -> None:
-        """Append a group of drafts in one commit, and complete the future of each draft."""
+        """Append a group of drafts in one commit.
+
+        The future of each draft is completed.
+        """
         # If the commit fails, every caller gets the error.
         try:
             answers: list[Receipt | StreamDRError] = self._directory.append([draft for draft, _ in group])

@@ -82,7 +82,7 @@ class Job:
         self._cancel_requested.set()
 
     def run(self, work: Callable[["Job"], None], after: "Job | None" = None) -> None:
-        """Run the job's work in this thread, and record how it ended.
+        """Run the job's work, and record how the work ended.
 
         work: function that does the work. It receives this job, so that it can report progress and
             see a request to stop.
@@ -113,15 +113,18 @@ class Job:
             self._ended.set()
 
     def report(self, progress: JsonDict) -> None:
-        """Merge fields into the progress report, replacing the values of equal fields."""
+        """Add fields to the progress report, or replace their values."""
         self.progress = {**self.progress, **progress}
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the job ends. Return False if `timeout` seconds pass first."""
+        """Wait until the job ends, and return True.
+
+        Returns False if `timeout` seconds pass first.
+        """
         return self._ended.wait(timeout)
 
     def describe(self) -> JsonDict:
-        """Return a dict of the job's public attributes, which can be written as JSON."""
+        """Return the job's public attributes as a dict for JSON."""
         return {name: getattr(self, name) for name in ("id", "kind", "model", "state", "progress", "error")}
 
 
@@ -139,12 +142,14 @@ class Jobs:
     def start(
         self, kind: JobKind, model: Model, pool: Executor, work: Callable[[Job], None], exclusive: bool = False
     ) -> Job:
-        """Start a job on a model in a thread pool, and return the job.
+        """Start a job on a model in a thread pool.
 
         work: function that does the work. It receives the job.
-        exclusive: True if a model may have only one running job of this kind. An unfinished earlier
-            job is then returned instead of a new job. But if the earlier job was asked to stop, a
-            new job is started after the earlier job has ended.
+        exclusive: True if a model may have only one running job of this kind. An unfinished
+            earlier job is then returned instead of a new job. But if the earlier job was asked to
+            stop, a new job is started after the earlier job has ended.
+
+        Returns the new job or the earlier job.
         """
         with self._lock:
             previous = self._unfinished(kind, model) if exclusive else None
@@ -163,7 +168,7 @@ class Jobs:
         return job
 
     def _unfinished(self, kind: JobKind, model: Model) -> Job | None:
-        """Return the model's newest unfinished job of a kind, or None."""
+        """Return a model's newest unfinished job of a kind, or None."""
         jobs = (j for j in reversed(self._jobs.values()) if j.kind == kind and j.target is model and not j.has_ended)
         return next(jobs, None)
 

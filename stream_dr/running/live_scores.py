@@ -118,7 +118,7 @@ class _Part(NamedTuple):
 
 
 def _select_tested_rows(part: _Part, row_mask: np.ndarray) -> _Part:
-    """Return a copy with some of the tested rows of an event.
+    """Return a copy with some of the tested rows.
 
     row_mask: (rows,) bool, True for the rows to return.
     """
@@ -166,7 +166,7 @@ class TestThenTrain:
         self._projected: dict[int, tuple[int, dict[int, np.ndarray]]] = {}
 
     def test(self, models: Sequence[Model], steps: Sequence[Step]) -> None:
-        """Test the models on events that they have not learned yet.
+        """Test models on events that they have not learned.
 
         The rows that an unlearn event names are removed from the tested rows. If a test raises an
         error, the error is logged.
@@ -188,7 +188,7 @@ class TestThenTrain:
                     self._next_test = max(self._next_test, started + self.share * seconds)
 
     def scores(self, model: Model) -> JsonDict:
-        """Return a model's scores on the newest tested rows, as a dict.
+        """Return a model's scores on the newest tested rows.
 
         accuracy: share of the rows whose label was predicted correctly. Only for labels.
         r2: R², averaged over the targets. Only for numeric targets.
@@ -233,7 +233,7 @@ class TestThenTrain:
         return measured | {"tested_at": self._tested_at, "curve": curve, "confusion": self._confusion(parts, model)}
 
     def _common_parts(self, model: Model) -> list[_Part]:
-        """Return the tested rows on which a model can be compared with other models.
+        """Return tested rows on which models can be compared.
 
         These are the rows of the events on which all models of the newest test were tested. Other
         models with fewer than FEWEST_ROWS tested rows are ignored.
@@ -266,7 +266,7 @@ class TestThenTrain:
         return {"labels": frequent, "counts": counts[np.ix_(codes, codes)].tolist(), "rows": rows[codes].tolist()}
 
     def _test_and_remember_last(self, models: Sequence[Model], position: int, block: Block, test: bool) -> None:
-        """Test the models on one event, and store the target of its last row.
+        """Test models on one event, and store its last target.
 
         test: False to skip the test and only store the target.
         """
@@ -285,10 +285,11 @@ class TestThenTrain:
         self._previous = self._targets(block.y.take(numbers[-1:]))
 
     def _learn_half(self, models: Sequence[Model], position: int, block: Block, numbers: np.ndarray) -> None:
-        """Solve a copy of each model that has learned some rows of the first event.
+        """Solve copies of models that learn some rows of an event.
 
-        These rows are added to the tested rows, so that the other rows of the event can be
-        predicted from them. The models do not change.
+        Each copy of a model learns the same rows of the first event. These rows are added to the
+        tested rows, so that the other rows of the event can be predicted from them. The models do
+        not change.
 
         numbers: numbers of the rows to learn.
         """
@@ -305,7 +306,7 @@ class TestThenTrain:
     def _test_rows(
         self, models: Sequence[Model], position: int, block: Block, numbers: np.ndarray, among: np.ndarray
     ) -> None:
-        """Test the models on at most ROWS_AT_ONCE rows of one event.
+        """Test models on at most ROWS_AT_ONCE rows of an event.
 
         block: rows of the event.
         numbers: (n,) row numbers in `block` of the rows that have a target.
@@ -352,8 +353,8 @@ class TestThenTrain:
         before = self._targets(y.take(numbers[chosen[chosen > 0] - 1]))
         if chosen[0] > 0:
             return before
-        # The row before an event's first row is the last row of the previous event. The first event
-        # has no previous event. The prediction is then −1, which is the code of no label.
+        # The row before an event's first row is the last row of the previous event. The first
+        # event has no previous event. The prediction is then −1, which is the code of no label.
         first = np.full_like(before, -1, shape=(1, *before.shape[1:])) if self._previous is None else self._previous
         return np.concatenate([first, before])
 
@@ -402,7 +403,7 @@ class TestThenTrain:
         return np.vstack([projected[part.position] for part in self._parts])
 
     def _extend_curves(self, models: Sequence[Model]) -> None:
-        """Add a point to each model's learning curve if enough rows were learned."""
+        """Add a point to models' learning curves if enough rows were learned."""
         for model in models:
             curve = self._curves.setdefault(model.id, [])
             learned = max(model.rows, self._solved.get(model.id, (0,))[0])
@@ -412,7 +413,7 @@ class TestThenTrain:
                 curve.append((learned, score))
 
     def _projection(self, model: Model) -> tuple[int, Projection] | None:
-        """Return the projection with which a model is tested, and its number.
+        """Return the number and projection with which a model is tested.
 
         Different projections of a model have different numbers. Returns None if the model has no
         projection yet.
@@ -426,7 +427,7 @@ class TestThenTrain:
         return None if projection is None else (rows, projection)
 
     def _solve(self, model: Model, state: State, rows: int) -> None:
-        """Solve a state of a model, and store the projection for the tests.
+        """Solve a model's state, and store the projection for tests.
 
         rows: number of rows that the state includes.
         """
@@ -440,11 +441,12 @@ class TestThenTrain:
         self._solved[model.id] = rows, seconds, projection
 
     def _has_time_to_solve(self, model: Model, last_seconds: float) -> bool:
-        """Return True if there is time to solve a model for a test.
+        """Return True if there is time to solve a model.
 
         If the model was never solved, the result depends on the size of its state instead.
 
-        last_seconds: number of seconds that the last solving took, 0 if the model was never solved.
+        last_seconds: number of seconds that the last solving took, 0 if the model was never
+            solved.
         """
         if not last_seconds:
             estimator, accumulator = model.estimator, model.accumulator
@@ -454,7 +456,10 @@ class TestThenTrain:
         return spent <= FREE_SECONDS or SOLVING_SHARE * spent <= time.monotonic() - self._started
 
     def _add_and_drop_oldest(self, part: _Part) -> None:
-        """Add the tested rows of an event, and drop the oldest rows if there are too many."""
+        """Add the tested rows of an event.
+
+        The oldest tested rows are dropped if there are too many.
+        """
         parts = [*self._parts, part]
         rows, size = sum(p.block.rows for p in parts), sum(p.block.nbytes for p in parts)
         while len(parts) > 1 and (rows > MOST_ROWS or size > MOST_BYTES):
@@ -499,7 +504,9 @@ def _accuracy_or_r2(parts: Sequence[_Part], targets: np.ndarray, predictor: int 
 
 
 def _predict_from_means(Z: np.ndarray, targets: np.ndarray, X: np.ndarray, labels: int) -> np.ndarray | None:
-    """Predict the targets of projected rows by the nearest class mean or least squares.
+    """Predict the targets of projected rows.
+
+    Labels are predicted by the nearest class mean, and numbers by least squares.
 
     The targets of n rows are known. They are labels, or q numbers for each row.
 
@@ -522,13 +529,13 @@ def _predict_from_means(Z: np.ndarray, targets: np.ndarray, X: np.ndarray, label
 
 
 def _evenly_spread(numbers: np.ndarray) -> np.ndarray:
-    """Return at most ROWS_AT_ONCE entries of an array, at evenly spaced indices."""
+    """Return at most ROWS_AT_ONCE evenly spaced entries of an array."""
     at = np.linspace(0, len(numbers) - 1, min(ROWS_AT_ONCE, len(numbers)))
     return numbers[at.astype(np.int64)]
 
 
 def _rows_with_target(y: Targets) -> np.ndarray:
-    """Return the numbers of the rows that have a label or a numeric target."""
+    """Return the numbers of the rows that have a target."""
     there = np.ones(y.rows, bool) if y.present is None else y.present
     if y.values is None:
         there = there & (y.codes >= 0 if y.indptr is None else np.diff(y.indptr) > 0)

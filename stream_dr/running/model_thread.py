@@ -28,7 +28,8 @@ from stream_dr.threads import engine_thread
 
 log = logging.getLogger("stream_dr.model_thread")
 
-# A small number saves memory, because batches are released only after all these events are learned.
+# A small number saves memory, because batches are released only after all these events are
+# learned.
 EVENTS_PER_TURN = 8
 """Maximum number of events to learn before due publications and snapshots are started."""
 
@@ -85,7 +86,7 @@ class ModelThread:
         self._thread.start()
 
     def stop(self, seconds: float | None) -> None:
-        """Apply the rest of the log to the live models, then end the thread.
+        """Learn the rest of the log, then end the thread.
 
         seconds: maximum time for the rest of the log. None: no limit.
         """
@@ -95,12 +96,12 @@ class ModelThread:
             self._thread.join()
 
     def wake(self) -> None:
-        """Wake the thread, so that it checks for new events and due work."""
+        """Wake the thread to check for new events and due work."""
         self._woken.set()
 
     @property
     def live(self) -> list[Model]:
-        """Models that are near the end of the log and learn new events in this thread."""
+        """Live models, which learn new events in this thread."""
         return [m for m in self._directory.models.values() if m.status == "live"]
 
     @property
@@ -110,14 +111,15 @@ class ModelThread:
 
     @property
     def lag(self) -> int:
-        """Number of events by which the slowest live model is behind the log."""
+        """Number of events that the slowest live model has not learned."""
         return max(0, self._directory.position - self.cursor)
 
     def join(self, models: Sequence[Model]) -> ModelsBehind:
-        """Make models live if they are at most PAGE events behind the live models.
+        """Make models live if they are near the live models.
 
-        Live models learn new events in this thread. PAGE is the maximum number of events that are
-        read from the log together.
+        A model becomes live if it is at most PAGE events behind the live models. Live models learn
+        new events in this thread. PAGE is the maximum number of events that are read from the log
+        together.
 
         Returns the models that are more than PAGE events behind, which do not become live.
         """
@@ -149,8 +151,8 @@ class ModelThread:
         with self._fail_those_behind_on_error(models):
             while (behind := [m for m in self.join(behind) if self._directory.holds(m)]) and not self._stopping:
                 blocked = driver.catch_up(behind, self.cursor, rebuild=None, after_turn=stopped)
-                # Each model in `blocked` must be rebuilt, which takes long. Publish the rows that it
-                # has learned, so that queries are answered during the rebuild.
+                # Each model in `blocked` must be rebuilt, which takes long. Publish the rows that
+                # it has learned, so that queries are answered during the rebuild.
                 for model in blocked:
                     driver.submit_publish(model)
                 self._submit_rebuilds(blocked)
@@ -158,9 +160,10 @@ class ModelThread:
                 self._on_moved()
 
     def _submit_rebuilds(self, models: Iterable[Model]) -> None:
-        """Rebuild each model in the thread pool, while live models go on learning.
+        """Rebuild each model in the thread pool.
 
-        A rebuild learns the log again without the rows that the next unlearn event removes.
+        A rebuild learns the log again without the rows that unlearn events remove. Meanwhile the
+        live models go on learning.
         """
         for model in models:
             model.catch_up()
@@ -185,9 +188,10 @@ class ModelThread:
 
     @contextmanager
     def _fail_those_behind_on_error(self, models: Sequence[Model]) -> Iterator[None]:
-        """Mark models that still catch up as failed if the with-block raises.
+        """Mark models that catch up as failed on an error.
 
-        The error is logged and not raised again. Live models do not become failed.
+        An error in the with-block is logged and not raised again. Live models do not become
+        failed.
         """
         try:
             yield
@@ -204,7 +208,7 @@ class ModelThread:
         return self._stop_at < math.inf
 
     def _run(self) -> None:
-        """Let the live models learn and start due work, until the thread is stopped."""
+        """Learn new events and start due work until stopped."""
         while True:
             behind = self.cursor < self._directory.position
             if self._stopping and (not behind or time.monotonic() > self._stop_at):
@@ -221,7 +225,7 @@ class ModelThread:
                 self._woken.wait(None if pause == math.inf else pause)
 
     def _take_turn(self) -> MonotonicTime:
-        """Let the live models learn the next events, and start due work.
+        """Learn the next events with all live models, and start due work.
 
         Returns the time (time.monotonic) at which this method must be called again. Infinity means
         that nothing becomes due before this thread is woken.

@@ -115,7 +115,7 @@ class Prediction(NamedTuple):
 
 
 def predict(model: Model, block: Block, schema: Schema) -> Prediction:
-    """Predict the targets of a block's rows with a model's published projection.
+    """Predict rows' targets with a model's published projection.
 
     Targets in the block are ignored. Raises CannotPredict if the model's method cannot predict or
     the model has learned no targets. Also raises the errors of `transform`.

@@ -28,7 +28,7 @@ SUFFIXES = (".parquet", ".arrow", ".ipc", ".feather", ".csv", ".npz")
 
 
 def check_output_path(out: Path) -> None:
-    """Raise an error if projected rows cannot be written to the path `out`.
+    """Raise an error if the path `out` cannot be written.
 
     Raises InvalidParameter if the suffix is not in SUFFIXES. Raises SourceMissing if the folder
     does not exist.
@@ -39,11 +39,13 @@ def check_output_path(out: Path) -> None:
 
 
 def write_projected(file: BinaryIO, suffix: str, batches: Iterator[pa.RecordBatch]) -> int:
-    """Write projected rows to an open file, and return the number of rows.
+    """Write projected rows to an open file, and count them.
 
     suffix: suffix of the file's name, which selects the format.
     batches: Arrow batches with the columns z0, z1 … and, if the rows have ids or targets, id and
         one of label, labels and target.
+
+    Returns the number of rows.
     """
     if suffix == ".npz":
         table = pa.Table.from_batches(batches)
@@ -65,7 +67,7 @@ def write_projected(file: BinaryIO, suffix: str, batches: Iterator[pa.RecordBatc
 def _open_writer(
     file: BinaryIO, suffix: str, schema: pa.Schema
 ) -> pa.RecordBatchFileWriter | pq.ParquetWriter | pacsv.CSVWriter:
-    """Open a writer of Arrow batches to a file, in the format that the suffix selects."""
+    """Open a writer of Arrow batches in the suffix's format."""
     if suffix == ".parquet":
         return pq.ParquetWriter(file, schema)
     if suffix == ".csv":

@@ -158,7 +158,7 @@ class ConformedBlock(NamedTuple):
 
 
 def conform_block(block: Block, projection: Projection, schema: Schema) -> ConformedBlock:
-    """Check a block's rows and put its columns in the projection's order.
+    """Check a block's rows, and reorder its columns for a projection.
 
     Raises NotFinite, SchemaMismatch or InvalidRows.
     """
@@ -196,7 +196,7 @@ def _empty_batch(block: Block, width: int) -> Block:
 
 
 class ExportedProjection(NamedTuple):
-    """A projection as named arrays and metadata, ready to be written to a file.
+    """Projection as named arrays and metadata, to write to a file.
 
     Attributes
     ----------
@@ -299,7 +299,7 @@ def _arrays(projection: Projection) -> Arrays:
 
 
 def _array_as_row(array: np.ndarray) -> pa.Array:
-    """Return an Arrow column with one row, which holds the whole array."""
+    """Return an Arrow column whose only row is the array."""
     # Arrow has no empty tensors, so an array without elements is written as an empty list.
     if array.size == 0:
         return pa.array([[]], pa.list_(pa.from_numpy_dtype(array.dtype)))
@@ -312,7 +312,7 @@ def project(
 ) -> int:
     """Write a source's projected rows to a file, and count the rows.
 
-    out: path of the file. Its suffix selects the format, as in `check_output_path`.
+    out: path of the file. The suffix selects the format. SUFFIXES lists the allowed suffixes.
     on_progress: called after each batch with the number of rows written so far.
 
     Raises InvalidParameter if there are no rows or no columns to write. Raises NotFitted if the
@@ -399,13 +399,18 @@ def projected_batch(
 
 
 def _fields_of(block: Block) -> dict[str, pa.DataType]:
-    """Return the Arrow types of a block's id and target columns by name."""
+    """Return Arrow types of a block's id and target columns.
+
+    The keys of the dict are names of columns.
+    """
     schema = arrow_from_block(block).schema
     return {name: _written_type(schema.field(name).type) for name in ("id", *_COLUMN.values()) if name in schema.names}
 
 
 def carried_fields(dataset: Dataset) -> dict[str, pa.DataType]:
-    """Return the Arrow types of the shards' id and target columns by name.
+    """Return Arrow types of the shards' id and target columns.
+
+    The keys of the dict are names of columns.
 
     Raises SchemaMismatch if a column has incompatible types in two shards.
     """
@@ -422,7 +427,7 @@ def carried_fields(dataset: Dataset) -> dict[str, pa.DataType]:
 
 
 def _written_type(kind: pa.DataType) -> pa.DataType:
-    """Return the Arrow type in which a column of ids or targets is written.
+    """Return the Arrow type for writing ids or targets.
 
     kind: Arrow type in which the column was read.
     """
@@ -442,8 +447,8 @@ def _written_type(kind: pa.DataType) -> pa.DataType:
 def _carried_columns(block: Block, fields: dict[str, pa.DataType]) -> dict[str, pa.Array]:
     """Return the block's ids and targets as Arrow columns by name.
 
-    fields: names and Arrow types of the columns to return. A column that the block does not have is
-        filled with nulls.
+    fields: names and Arrow types of the columns to return. A column that the block does not have
+        is filled with nulls.
     """
     # A row's list of one numeric target is written as a number.
     values: dict[str, object] = {"id": block.ids}

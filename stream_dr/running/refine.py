@@ -71,7 +71,7 @@ def refine_frozen(
     threads: int = 1,
     sums: PassSums | None = None,
 ) -> Published | None:
-    """Refine a model at a position of the log, and publish the result.
+    """Refine a frozen state of a model, and publish the result.
 
     The passes start from the projection of the last refine, if there is one. If the model's
     solution is exact without a refine, the model does not change, and `on_progress` receives
@@ -133,7 +133,7 @@ def _run_passes(
     threads: int,
     sums: PassSums | None,
 ) -> Published:
-    """Run the passes that were not made yet, and publish the result.
+    """Run the remaining passes, and publish the result.
 
     A checkpoint is written after each pass. `source` yields the rows, and `report` receives the
     progress. The other parameters have the meaning that `refine_frozen` describes.
@@ -185,9 +185,9 @@ def refine_model(
 
     The model first learns the events of the log that it has not learned yet.
 
-    new_sums: function that receives the model's state and returns a function. The returned function
-        computes the sums of each pass in other processes. If `new_sums` is None, this process
-        computes the sums.
+    new_sums: function that receives the model's state and returns a function. The returned
+        function computes the sums of each pass in other processes. If `new_sums` is None, this
+        process computes the sums.
 
     The other parameters and the errors are described in `refine_frozen`.
     """
@@ -206,7 +206,7 @@ def refine_model(
 
 
 class HeldOutScores(NamedTuple):
-    """Scores of predictions on rows that were not learned, before and after a refine."""
+    """Scores on held-out rows before and after a refine."""
 
     before: float
     after: float
@@ -246,7 +246,7 @@ class _Cancelled(Exception):
 
 
 class _FrozenSource:
-    """Source of the rows that a model had learned when its state was frozen.
+    """Source of the rows that a frozen state has learned.
 
     Reading the rows raises _Cancelled once `cancelled` returns True.
     """
@@ -260,9 +260,10 @@ class _FrozenSource:
         self._cancelled = cancelled or (lambda: False)
 
     def events(self, after: int = -1, until: int | None = None) -> Generator[tuple[int, Block], None, None]:
-        """Yield the position and the remaining rows of each event with after < position ≤ until.
+        """Yield the position and the rows of each event.
 
-        Only events that the model had learned are read.
+        Only events with after < position ≤ until that the frozen state includes are read.
+        Unlearned rows are left out.
         """
         first = max(after, self._model.start - 1)
         last = self._frozen.position if until is None else min(until, self._frozen.position)

@@ -130,7 +130,8 @@ def replay(
 
     Raises DamagedShard, SourceMissing and InsufficientStorage. If a batch is refused, the models
     learn the batches before, and then the error is raised. If a model has failed, ModelFailed is
-    raised at the end. On an error or Ctrl-C, the models are snapshotted before the error is raised.
+    raised at the end. On an error or Ctrl-C, the models are snapshotted before the error is
+    raised.
     """
     run = Replay(directory, dataset, settings, on_progress)
     return run.run(run.append_and_learn_all)
@@ -148,7 +149,7 @@ class _Appended(NamedTuple):
 
 
 class Replay:
-    """One replay of a data set, in this process or divided among several processes."""
+    """Replay of a data set, by one or several processes."""
 
     def __init__(
         self, directory: Directory, dataset: Dataset, settings: ReplaySettings, on_progress: ReplayCallback | None
@@ -163,8 +164,8 @@ class Replay:
         # The keys are an ordered set of names. The values are not used.
         self.columns_missing: dict[str, None] = {}
         self.passes = self._target_passes()
-        # A killed replay of one pass is continued with the batches that are missing in the log. For
-        # several passes, the directory must also store the number of passes.
+        # A killed replay of one pass is continued with the batches that are missing in the log.
+        # For several passes, the directory must also store the number of passes.
         self.recorded = self.passes > 1 or settings.again
         self.batches = Batches(directory.log, dataset, self.passes, settings.shuffle, settings.skip_damaged)
 
@@ -213,7 +214,7 @@ class Replay:
         )  # fmt: skip
 
     def _catch_up(self) -> None:
-        """Let the models learn the events that are already in the log."""
+        """Learn the events that are already in the log."""
         remember_places(self.directory.path, self.directory.log, self.dataset)
         if self.recorded:
             self.directory.table.begin_replay(self.identity, self.passes)
@@ -227,7 +228,7 @@ class Replay:
             model.live()
 
     def append_and_learn_all(self) -> None:
-        """Append the batches that are missing in the log, and learn them.
+        """Append and learn the batches that are missing in the log.
 
         If a batch is refused, the models learn the earlier batches, and then the error is raised.
         """
@@ -249,10 +250,11 @@ class Replay:
                     raise group.refusal
 
     def _turns(self, pages: Iterable[Sequence[Step]]) -> Iterator[Sequence[Step]]:
-        """Yield lists of events. The models learn one list at a time.
+        """Yield lists of events for the models to learn.
 
-        While models are tested, each list has one event, so that a model has learned all earlier
-        events when it is tested. When no models are tested, the lists are the pages.
+        The models learn one list at a time. While models are tested, each list has one event, so
+        that a model has learned all earlier events when it is tested. When no models are tested,
+        the lists are the pages.
 
         pages: lists of consecutive events of the log.
         """
@@ -260,7 +262,7 @@ class Replay:
         return ([event] for page in pages for event in page) if tested else iter(pages)
 
     def _in_first_pass(self) -> bool:
-        """Return True if fewer rows were learned than the data set has."""
+        """Return True until one pass of rows was learned."""
         return self.rows + self.caught_up < self.dataset.rows
 
     def _on_event(self, event: EngineEvent, **details: int | str) -> None:
@@ -275,9 +277,10 @@ class Replay:
             self.on_progress(Progress(done, total, self.batches.shards, len(self.dataset.shards) * self.passes, phase))
 
     def _append(self) -> Generator[_Appended, None, None]:
-        """Append missing batches to the log, and yield the result of each commit.
+        """Append missing batches to the log, and yield each result.
 
-        No batch is appended after the first batch that is refused.
+        A result is yielded after each commit. No batch is appended after the first batch that is
+        refused.
         """
         with closing(compute_ahead(self.batches.groups())) as groups:
             for drafts in groups:
@@ -299,7 +302,8 @@ class Replay:
     def identity(self) -> str:
         """Hex digest that identifies the data set.
 
-        The digest does not depend on the order of the shards. Shards without a sha256 in a manifest are read to compute it.
+        The digest does not depend on the order of the shards. Shards without a sha256 in a
+        manifest are read to compute it.
         """
         return hashlib.sha256("".join(sorted(s.sha256 for s in self.dataset.shards)).encode()).hexdigest()
 
@@ -316,8 +320,8 @@ class Replay:
     def _complete_passes(self) -> int:
         """Return the number of passes whose batches are in the log.
 
-        A pass counts if all its batches are in the log. If damaged shards are skipped, a pass counts
-        if one of its batches is in the log.
+        A pass counts if all its batches are in the log. If damaged shards are skipped, a pass
+        counts if one of its batches is in the log.
 
         Call this method only if the directory has no record of an unfinished pass.
         """
@@ -334,7 +338,7 @@ class Replay:
 
 
 def _refusal_with_shard(draft: Draft, error: StreamDRError) -> StreamDRError:
-    """Return an error whose message names the refused batch and its shard.
+    """Add the refused batch and its shard to an error's message.
 
     draft: the refused draft. Its payload refers to the batch.
     error: the error with which the draft was refused.

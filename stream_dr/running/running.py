@@ -140,10 +140,11 @@ class Running:
             self._limits.close()
 
     def submit(self, draft: Draft) -> "Future[Receipt]":
-        """Queue a draft (a batch or an unlearn request) for the log.
+        """Queue a draft for the log.
 
-        Returns a future. Its result is the draft's Receipt, as soon as the draft is durable in the
-        log. If the draft is refused, the future raises the error.
+        A draft is a batch or an unlearn request that has no position yet. Returns a future. Its
+        result is the draft's Receipt, as soon as the draft is durable in the log. If the draft is
+        refused, the future raises the error.
 
         Raises ShuttingDown after `stop`. Raises Overloaded in two cases:
 
@@ -161,15 +162,15 @@ class Running:
         return self._appender.submit(draft)
 
     def check(self, draft: Draft) -> DryRunReceipt:
-        """Check a draft (a batch or an unlearn request) without appending it.
+        """Check a draft without appending it to the log.
 
-        Returns the values that the draft's receipt would have. If the draft would be refused, the
-        error is raised.
+        A draft is a batch or an unlearn request that has no position yet. Returns the values that
+        the draft's receipt would have. If the draft would be refused, the error is raised.
         """
         return self.directory.check(draft)
 
     def applied(self, position: int) -> "Future[str | None]":
-        """Return a future that is done when all models include an event.
+        """Return a future that waits until all models include an event.
 
         position: the event's position in the log.
 
@@ -189,10 +190,12 @@ class Running:
         return future
 
     def wait_until_all_include(self, position: int, timeout: float) -> bool:
-        """Wait until all models include the event at a position of the log.
+        """Wait until all models include an event.
 
-        `applied` describes when a model includes an event. Returns True when all models include the
-        event. Returns False in these cases:
+        position: the event's position in the log.
+
+        `applied` describes when a model includes an event. Returns True when all models include
+        the event. Returns False in these cases:
 
         - `timeout` seconds pass first.
         - `stop` is called first.
@@ -265,9 +268,9 @@ class Running:
         return model.published
 
     def snapshot(self, name: str) -> Job:
-        """Write a snapshot of a model in the background, and return the job.
+        """Write a snapshot of a model in the background.
 
-        Raises UnknownModel.
+        Returns the job. Raises UnknownModel.
         """
         model = self.directory.model(name)
         write = self._models.driver.write_snapshots
@@ -311,7 +314,7 @@ class Running:
 
     @property
     def jobs(self) -> list[Job]:
-        """Jobs that have not ended and the most recent ended jobs, oldest first.
+        """Unfinished jobs and the most recent ended jobs, oldest first.
 
         If there are more than jobs.JOBS_KEPT jobs, the oldest ended jobs are forgotten.
         """
@@ -319,12 +322,12 @@ class Running:
 
     @property
     def lag(self) -> int:
-        """Number of events by which the slowest live model is behind the log."""
+        """Number of events that the slowest live model has not learned."""
         return self._models.lag
 
     @property
     def queued_bytes(self) -> int:
-        """Number of bytes of batches that wait to be written to the log."""
+        """Number of bytes of batches that wait for the log."""
         return self._appender.queued_bytes
 
     def ready(self) -> str | None:
@@ -396,7 +399,9 @@ class Running:
         return True
 
     def scores(self, model: Model) -> JsonDict:
-        """Return scores of a model's predictions on rows not learned yet.
+        """Return scores of a model's predictions on new rows.
+
+        The model has not learned these rows when they are predicted.
 
         The keys of the dict are described in `TestThenTrain.scores`. The dict is empty if the
         model was not tested.
@@ -411,8 +416,8 @@ class Running:
 
     def _handle(self, event: EngineEvent, **details: int | str) -> None:
         """Wake the threads and call the listeners that an event concerns."""
-        # Wake the model thread. It learns appended batches, and starts the next solution or snapshot
-        # if this is due.
+        # Wake the model thread. It learns appended batches, and starts the next solution or
+        # snapshot if this is due.
         if event in (
             EngineEvent.APPENDED, EngineEvent.SOLVING_ENDED, EngineEvent.CHECKPOINT_ENDED, EngineEvent.WAIT_ADDED
         ):  # fmt: skip
@@ -450,7 +455,7 @@ class Running:
         return model, new
 
     def _set_default_policy(self, model: Model) -> None:
-        """Set a model's publish policy to the default if the model has none."""
+        """Give a model the default publish policy if it has none."""
         if model.policy is None:
             model.set_policies(self.settings.publish, None)
 
@@ -481,7 +486,7 @@ class Running:
         return next((why for m in self.directory.models.values() if (why := m.blocking_reason(position))), None)
 
     def _start_due_refine(self, model: Model) -> None:
-        """Start a refine of a model whose refine policy says that one is due.
+        """Start a refine that a model's refine policy asks for.
 
         If the refine cannot start, the error is logged.
         """
@@ -492,7 +497,7 @@ class Running:
             log.warning("model %s could not be refined again (%s): %s", model.name, e.code, e)
 
     def _refine(self, model: Model, job: Job, tol: float, max_passes: int) -> None:
-        """Refine a model, and snapshot it if the refine published a new projection."""
+        """Refine a model, and snapshot a newly published projection."""
         model.begin_refine()
         previous = model.published
         published = refine_frozen(
@@ -503,7 +508,8 @@ class Running:
                 EngineEvent.PUBLISHED, model=model.name, version=published.version, position=published.position
             )
             self._on_moved()
-            # Snapshot the present state, because the model may have learned rows during the refine.
+            # Snapshot the present state, because the model may have learned rows during the
+            # refine.
             self._models.driver.write_snapshots([(model, model.freeze())])
 
 
@@ -539,7 +545,9 @@ class Listeners:
 
 
 class Waits:
-    """Futures of callers that wait until the models reach positions of the log. Thread-safe.
+    """Futures of callers that wait for positions of the log.
+
+    All threads may call the methods.
 
     A future's result is None when the models have reached its position. If the models will never
     reach the position, the result is a sentence with the reason.
@@ -576,7 +584,9 @@ class Waits:
             return max(self._waiting.values(), default=-1)
 
     def resolve(self) -> None:
-        """Complete each future whose position is reached or will never be reached.
+        """Complete the futures whose result is known.
+
+        The result is known if the position is reached or will never be reached.
 
         This method must be called when models have applied events, published or failed.
         """

@@ -79,7 +79,7 @@ def warm_up(
 
 
 def _exercise(estimator: Estimator, block: Block) -> None:
-    """Let an estimator learn a block twice, then solve, project and refine."""
+    """Learn a block twice, then solve, project and refine."""
     try:
         # A feature map may warn about the made-up rows. The user did not send these rows.
         with warnings.catch_warnings():
@@ -130,7 +130,7 @@ def _numeric_blocks(kind: str | None, with_json: bool) -> Iterator[Block]:
 
 
 def _parsed(body: bytes, media: str) -> Block:
-    """Parse the rows of a request's body in the same way as the service.
+    """Parse the rows of a request's body like the service.
 
     media: "arrow" or "json".
     """
