@@ -271,6 +271,7 @@ class Model:
         block: rows of the event. None if the event has no rows to learn. The attribute `position`
             changes also in this case.
         """
+        # Measure the time, from which the learning rate is computed.
         started = time.perf_counter()
         rows_before = self.rows
         with self._learning:
@@ -533,6 +534,7 @@ class Model:
         * The published projection already includes all events of the state.
         * The projection cannot be computed. The error is then stored in `solving.error`.
         """
+        # The lock makes sure that an older state never replaces the projection of a newer state.
         started = time.monotonic()
         try:
             with self._solve_lock:

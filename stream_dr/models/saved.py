@@ -188,7 +188,7 @@ def with_defaults(spec: Spec) -> Spec:
     values = estimator_of(spec).get_params(deep=False)
     defaults = {name: value for name, value in values.items() if name not in spec.params}
 
-    # The parameters of the feature map are completed in the same way.
+    # Add the default values of the feature map's parameters that are not set.
     map_params = spec.params.get("feature_map")
     if map_params is not None:
         defaults["feature_map"] = {
@@ -238,6 +238,8 @@ def _check_size(what: object, estimator: Any, metadata: JsonDict, max_bytes: int
         state = state["parts"]["states"][0] if "parts" in state else state
         targets = max(1, len(state["labels"]["tuple"]), state.get("target_width", 0))
         needed = estimator.state_bytes(state["n_features"], targets)
+
+    # The error says how to allow a larger state.
     if max_bytes is not None and needed > max_bytes:
         raise LimitExceeded(
             f"{what} holds a state of {state['n_features']} features and {targets} targets, which may take "

@@ -203,9 +203,12 @@ def columns_in_order(block: Block, schema: Schema) -> Block:
                 f"batch lacks columns {missing[:5]}{hint} and has unknown columns {extra[:5]}; "
                 f"this stream has {len(schema.names)} named columns. Send exactly those."
             )
+
+        # Reorder the columns.
         order = [places[name] for name in schema.names]
         block = block._replace(X=np.ascontiguousarray(block.X[:, order]), names=schema.names)
 
+    # A sparse block may have fewer columns than declared. The missing columns are empty.
     if block.sparse and schema.layout == "sparse":
         block = block._replace(width_stated=schema.stated > 0)
         if block.features < schema.stated:

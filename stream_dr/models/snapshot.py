@@ -96,6 +96,7 @@ def _packed_snapshot(model: Model, frozen: Frozen, published: Published | None) 
         more, metadata["published"] = _packed_published(published)
         arrays |= more
 
+    # A restart checks the spec and the position before it restores the state.
     metadata |= {
         "kind": "model",
         "name": model.name,
@@ -219,6 +220,7 @@ def restore(model: Model, directory_path: Path, last: int, writable: bool) -> bo
         else:
             return True
 
+    # There is no valid snapshot. Start again from the saved estimator, if there is one.
     if model.spec.saved is not None:
         try:
             start_from_saved(model, load(start_file(directory_path, model.name, model.id), max_bytes=None))

@@ -201,6 +201,8 @@ def _parse_metadata(path: str, text: str | None) -> JsonDict:
     """
     if text is None:
         raise ForeignFile(f"{path} was not written by stream_dr; name a file of its save or a snapshot.")
+
+    # The text may be anything if the file is damaged.
     try:
         contents: JsonDict = json.loads(text)
         version = contents["format"]
@@ -208,6 +210,8 @@ def _parse_metadata(path: str, text: str | None) -> JsonDict:
             raise TypeError("its facts are no object")
     except (ValueError, TypeError, KeyError, RecursionError) as e:
         raise DamagedFile(f"{path}: its metadata cannot be read ({e}). Use an older copy.") from e
+
+    # A file of another version of the format may have other arrays and metadata.
     if version != SNAPSHOT_FORMAT:
         raise UnknownFormat(
             f"{path} is of format {version}; this version reads format {SNAPSHOT_FORMAT}. Use the version it is from."

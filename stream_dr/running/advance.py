@@ -222,6 +222,7 @@ def backfill(
     if not behind:
         return blocked
 
+    # Read the log from the position of the model that is furthest behind.
     start = min(m.position for m in behind)
     first = directory.log.first
     if start + 1 < first:
@@ -285,6 +286,7 @@ def advance(model: Model, step: Step, directory: Directory, rebuild: ShouldConti
     if model.status == "failed" or step.position <= model.position:
         return True
 
+    # Rows before the model's start were never learned, so they need not be unlearned.
     with _fail_on_error(model, step.position, directory):
         if step.error is not None:
             raise step.error

@@ -61,6 +61,8 @@ def fit(
     """
     options = options if estimator.feature_map else {"raw": False} | options
     blocks = _blocks(source, label, format, options)
+
+    # Let a copy learn, so that the estimator does not change if an error is raised.
     learned = type(estimator)(**estimator.get_params())
 
     with _progress_bar(progress) as bar:

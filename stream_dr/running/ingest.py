@@ -73,6 +73,7 @@ class Appender:
         future: Future[Receipt] = Future()
         size = draft.size
 
+        # A draft of any size is queued if the queue is empty.
         with self._changed:
             if self._closed:
                 raise ShuttingDown("the engine is stopping; send the batch again after the restart.")

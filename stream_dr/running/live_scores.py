@@ -275,7 +275,9 @@ class TestThenTrain:
             return
         models = [model for model in models if model.position < position]
 
-        # If this is the first event of a replay, no model can predict it. So it is split.
+        # Before the first event of a replay, no model has a projection. So this event is split
+        # into two halves: one half is learned by copies of the models, and the other half is
+        # tested.
         is_first = self._solves and not self._parts and not any(model.rows for model in models)
         if test and is_first and len(numbers) >= FEWEST_HALVED:
             self._learn_half(models, position, block, numbers[::2])

@@ -238,7 +238,7 @@ class ModelThread:
             events = self._steps.read(self.cursor, last, EVENTS_PER_TURN)
             self._submit_rebuilds(self.driver.turn(self.live, events, rebuild=None, joined_rows=joined_rows))
 
-            # A model may have failed or been blocked, so ask again for the live models.
+            # The live models may have changed, because a model has failed or needs a rebuild.
             live = self.live
             cursor = self.cursor
             self._directory.recent.forget(cursor)

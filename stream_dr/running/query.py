@@ -265,6 +265,7 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
         raise model.unpublished_error()
     published = newest if version is None else model.version(version)
 
+    # Collect the metadata.
     projection = published.projection
     metadata = {
         "model": model.name,
@@ -283,6 +284,7 @@ def export_projection(model: Model, version: int | None = None) -> ExportedProje
             metadata["columns"] = json.dumps(projection.feature_names)
 
     arrays = _arrays(projection)
+
     # A client that stored projected rows of an old version converts them with `map` and `offset`.
     to_newest = None if version is None else projection_change(projection, newest.projection)
     if to_newest is not None:

@@ -138,7 +138,7 @@ def _run_passes(
     A checkpoint is written after each pass. `source` yields the rows, and `report` receives the
     progress. The other parameters have the meaning that `refine_frozen` describes.
     """
-    # Run the passes. Each pass is reported, recorded and written to a checkpoint.
+    # Run the passes. They continue from a checkpoint of an earlier refine, if there is one.
     path = snapshot_folder(directory.path, model.name, model.id) / "refine.part"
     last = None
     for step in refine_steps(
@@ -154,6 +154,7 @@ def _run_passes(
         threads=threads,
         sums=sums,
     ):
+        # Report the pass, record it, and write the checkpoint.
         last = step
         fields = step.report._asdict()
         number = fields.pop("number")
@@ -297,6 +298,8 @@ def _load_checkpoint(path: Path, frozen: Frozen, max_passes: int) -> Refining | 
     """
     if not path.exists():
         return None
+
+    # The checkpoint must be of the same position and of the same unlearned rows.
     try:
         arrays, header = read_file(path)
         with damaged_contents(path):

@@ -232,6 +232,7 @@ class Replay:
 
         If a batch is refused, the models learn the earlier batches, and then the error is raised.
         """
+        # Batches stay in memory from the commit until they are learned.
         self.directory.hold_recent(4 * GROUP_BYTES)
         reader = Steps(self.directory)
         position = self.directory.position

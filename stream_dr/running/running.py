@@ -104,6 +104,7 @@ class Running:
         self._limits.enter_context(threadpool_limits(1))
         self._limits.enter_context(fast_switching())
 
+        # Models near the end of the log become live. The other models catch up first.
         alive = [m for m in self.directory.models.values() if m.status != "failed"]
         near = [m for m in alive if self.directory.position - m.position <= self.directory.limits.max_lag]
         for model in alive:
@@ -259,7 +260,7 @@ class Running:
         if model.failure is not None:
             raise model.failure_error(model.failure)
 
-        # Do the work in the thread pool, and wait for the result.
+        # Publish and snapshot the model in the thread pool, and wait for the result.
         if model.stale or not model.is_snapshotted:
             # Snapshot the model too, so that the projection is not lost if the process is killed.
             self._models.driver.submit_publish_and_snapshot(model).result(timeout)
@@ -503,6 +504,8 @@ class Running:
         published = refine_frozen(
             self.directory, model, model.freeze(), tol, max_passes, job.report, lambda: job.cancel_requested
         )
+
+        # Without a new projection, nothing is to be reported or snapshotted.
         if published is not None and published is not previous:
             self._handle(
                 EngineEvent.PUBLISHED, model=model.name, version=published.version, position=published.position

@@ -81,7 +81,7 @@ def warm_up(
 def _exercise(estimator: Estimator, block: Block) -> None:
     """Learn a block twice, then solve, project and refine."""
     try:
-        # A feature map may warn about the made-up rows. The user did not send these rows.
+        # Suppress warnings of feature maps about the made-up rows, which the user has not sent.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             accumulator = estimator.accumulator()
