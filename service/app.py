@@ -65,7 +65,7 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
         await in_thread(running.start)
         yield
 
-        # The engine must stop last, because requests and the parsing thread submit batches to it.
+        # Stop the parsing thread before the engine, because the thread submits batches to the engine.
         shared.stopping.set()
         await in_thread(parsing.shutdown)
         await in_thread(running.stop, settings.drain_timeout)
@@ -101,7 +101,8 @@ def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
 
 
 def _add_routes(app: FastAPI) -> None:
-    # A PUT of a saved estimator is matched before other PUTs.
+    # Routers are matched in this order. `saved_router` must precede `put_router`, because both have
+    # a route PUT /models/{name}, and the route of `saved_router` matches fewer requests.
     for router in (
         learn.router,
         project.router,
@@ -123,8 +124,9 @@ def _add_middleware(app: FastAPI, shared: AppState) -> None:
     app.add_middleware(Access, settings=settings)
     app.add_middleware(MetricsMiddleware, metrics=shared.metrics)
 
-    # This middleware is added last, so it runs before Access. A browser's preflight request has no
-    # token and would be refused. Refusals by Access get CORS headers, so that pages can read them.
+    # The CORS middleware is added last, so it runs before Access. It responds to a browser's
+    # preflight request, which has no token, so Access would refuse the request. It also adds CORS
+    # headers to the responses of Access, so that pages can read why a request was refused.
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -147,5 +149,5 @@ def run_settings(settings: Settings) -> stream_dr.RunSettings:
 
 
 def _shared_fields(kind: type[stream_dr.Limits | stream_dr.RunSettings], settings: Settings) -> JsonDict:
-    """Return the settings whose names are fields of `kind`."""
+    """Return the values of the settings whose names are fields of `kind`."""
     return {name: getattr(settings, name) for name in kind._fields if hasattr(settings, name)}

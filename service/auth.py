@@ -26,12 +26,13 @@ OPEN = ("/", "/livez", "/readyz", "/docs", "/docs/oauth2-redirect", "/redoc", "/
 """Paths that need no token."""
 
 OPEN_FILES = ("/static-offline-docs/", "/dashboard/")
-"""Prefixes of paths of the files of /docs, /redoc and the dashboard, which need no token."""
+"""Path prefixes that need no token: files of /docs and /redoc, and files of the dashboard."""
 
 READING = (("POST", "/transform"), ("POST", "/predict"))
-"""Requests that only read although they are POSTs."""
+"""Requests (method, path) that only read data, although their method is POST."""
 
 Right = Literal["read", "write"]
+"""Right that a request needs: to read data or to write data."""
 
 
 def check_host(settings: Settings) -> None:
@@ -44,10 +45,10 @@ def check_host(settings: Settings) -> None:
 
 
 class Access:
-    """Middleware that refuses requests without the right they need.
+    """Middleware that refuses requests that lack the right to read or write.
 
-    The middleware runs before any code that reads a body. So a request without the right is
-    refused before its body is read.
+    The middleware runs before any code that reads a body. So a request without the needed right
+    is refused before its body is read.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -55,7 +56,7 @@ class Access:
         self.settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request. Raises ServiceError `unauthorized` or `forbidden`."""
+        """Pass a request on. Raises ServiceError `unauthorized` or `forbidden`."""
         if scope["type"] == "http":
             right = needed_right(scope["method"], scope["path"])
             if right is not None:
@@ -66,7 +67,7 @@ class Access:
 def needed_right(method: str, path: str) -> Right | None:
     """Return the right that a request needs, "read" or "write".
 
-    None if the path is public. Unknown paths and methods need "write".
+    None if the path needs no token. Unknown paths and methods need "write".
     """
     if path in OPEN or path.startswith(OPEN_FILES):
         return None
@@ -74,16 +75,19 @@ def needed_right(method: str, path: str) -> Right | None:
 
 
 def check_rights(settings: Settings, headers: Headers, right: Right) -> None:
-    """Raise ServiceError unless a request with these headers has the right.
+    """Raise ServiceError unless a request with these headers has a right.
 
-    right: "read" or "write". Without a write token in the settings, local requests have both.
+    - If the settings have a write token, the headers must have a token for the right. The error is
+      `unauthorized`.
+    - Without a write token, requests from this machine and from allowed pages have every right.
+      For other requests the error is `forbidden`.
     """
     if settings.write_token is None:
         _check_local(headers, settings.cors_origins)
         return
 
-    # Compare all accepted tokens, each in constant time. The time of the comparison then reveals
-    # nothing about the tokens.
+    # Compare the request's token with every accepted token, in constant time. The response time
+    # then reveals nothing about the accepted tokens.
     token = _bearer_token(headers)
     accepted = [settings.write_token] + ([settings.read_token] if right == "read" else [])
     matches = [hmac.compare_digest(token, t.get_secret_value().encode()) for t in accepted if t is not None]
@@ -110,8 +114,13 @@ def _bearer_token(headers: Headers) -> bytes:
 
 
 def _check_local(headers: Headers, origins: tuple[str, ...]) -> None:
-    """Raise ServiceError `forbidden` if a foreign page or another host name made the request."""
-    # Without tokens any page in a browser of this machine could otherwise reach the service.
+    """Raise ServiceError `forbidden` if a foreign page may have sent a request.
+
+    - The Host header must name this machine.
+    - The Origin header may be missing. Otherwise it must name the service or one of `origins`.
+    """
+    # Any web page in a browser of this machine can send requests to a loopback address. Without
+    # tokens, only these two headers distinguish such requests from the user's own requests.
     origin = headers.get("origin")
     host = headers.get("host", "")
     if origin is not None and origin.partition("://")[2] != host and origin not in origins:
@@ -125,7 +134,10 @@ def _check_local(headers: Headers, origins: tuple[str, ...]) -> None:
 
 @lru_cache(1_000)
 def _is_local(host: str) -> bool:
-    """Return True if a Host header names this machine."""
+    """Return True if a Host header names this machine.
+
+    It may be empty, "localhost" or a loopback address, with or without a port.
+    """
     try:
         name = urlsplit(f"//{host}").hostname or "localhost"
         return name == "localhost" or ipaddress.ip_address(name).is_loopback

@@ -32,13 +32,13 @@ COUNTED = {
     "publishes": "Projections published.",
     "snapshots": "Snapshots written.",
 }
-"""Meanings of the engine's counters, by name."""
+"""Description of each counter of the engine, by the counter's name."""
 
 GAUGED = {
     "queued_bytes": "Bytes of batches that wait to be written to the log.",
     "lag": "Events that the live model furthest behind has not applied.",
 }
-"""Meanings of the engine's gauges, by name."""
+"""Description of each gauge of the engine, by the gauge's name."""
 
 OF_MODELS = {
     "rows": "Rows the model has learned.",
@@ -47,13 +47,13 @@ OF_MODELS = {
     "version": "Version of the projection that the model has published; 0: none.",
     "components": "Components of that projection.",
 }
-"""Meanings of the metrics of each model, by attribute of ModelOverview."""
+"""Description of each metric of a model, by the attribute of ModelOverview that has the value."""
 
 STATES = {
     "failed": "1: the model has stopped at an error.",
     "failed_to_publish": "1: the model learns, and what it has learned cannot be solved.",
 }
-"""Meanings of the metrics of a model's state, by state."""
+"""Description of each metric that is 1 if a model is in a state, by the state's name."""
 
 
 class Metrics:
@@ -85,9 +85,9 @@ class Metrics:
         )
 
     def count_batch(self, receipt: stream_dr.Receipt) -> None:
-        """Count a batch that was written to disk.
+        """Count a batch that was appended to the log.
 
-        receipt: receipt of the batch.
+        A duplicate increments `duplicates`. Another batch adds its rows to `rows_received`.
         """
         if receipt.duplicate:
             self.duplicates.inc()
@@ -115,8 +115,8 @@ class _Gauges(Collector):
     def describe(self) -> Iterable[Metric]:
         """Return no metrics.
 
-        The Prometheus client calls this method when the collector is registered. The engine
-        should not be read then.
+        The Prometheus client calls this method when the collector is registered. No value of the
+        engine is read at that time.
         """
         return ()
 
@@ -158,10 +158,10 @@ def _gauge_metric(name: str, meaning: str, value: float) -> Metric:
 
 
 def _anonymous_bytes() -> int | None:
-    """Return the number of bytes of this process's anonymous memory.
+    """Return the size of this process's anonymous memory, in bytes.
 
     Anonymous memory is all resident memory except mapped files, such as the shards of the log.
-    None if the system does not report this number.
+    None if the system does not report the size.
     """
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
@@ -169,10 +169,10 @@ def _anonymous_bytes() -> int | None:
 
 
 class MetricsMiddleware:
-    """Middleware that counts every request and answers errors that no handler caught.
+    """Middleware that counts requests and responds to errors that no handler caught.
 
-    It surrounds the routes and the middleware `Access` and `BodyLimits`, so it receives the errors
-    of all of them.
+    This middleware surrounds the routes and the middleware `Access` and `BodyLimits`. So errors
+    of the routes, of `Access` and of `BodyLimits` all arrive here.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -180,7 +180,7 @@ class MetricsMiddleware:
         self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+        """Pass a request on, and count its status and its duration."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -198,6 +198,7 @@ class MetricsMiddleware:
             await self.app(scope, receive, send_and_note_status)
         except (Exception, asyncio.CancelledError) as error:
             response = problems.log_and_respond(scope, error)
+            # The error can be sent only if no response has started, which sets `status`.
             if not status:
                 await response(scope, receive, send_and_note_status)
 

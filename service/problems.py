@@ -69,7 +69,7 @@ class ServiceError(fastapi.HTTPException):
     headers : dict or None
         Headers of the response.
     extra
-        Further fields of the response, such as `limit`, for programs to read.
+        Further fields of the response, such as `limit`. Programs read these fields.
     """
 
     def __init__(self, code: str, detail: str, headers: dict[str, str] | None = None, **extra: Any) -> None:
@@ -79,7 +79,7 @@ class ServiceError(fastapi.HTTPException):
 
 
 def log_and_respond(scope: Scope, error: BaseException) -> Response:
-    """Log an error that a request raised and return its response."""
+    """Log an error that a request raised, and return the response to the client."""
     unexpected = False
     match error:
         case ServiceError():
@@ -115,7 +115,8 @@ def response(
 
     code: code of the error, a key of STATUS.
     detail: sentence for the client.
-    extra: further fields. Fields with the name of a standard field are ignored.
+    extra: further fields of the JSON object. A further field is ignored if its name is the name of
+        a standard field, such as "title".
     headers: headers of the response.
     """
     status = STATUS[code]
@@ -197,10 +198,13 @@ def _describe_error(error: Any) -> str:
     place = error["loc"]
     kind = error["type"]
 
+    # In a model's spec, the field `estimator` is missing or has an unknown value.
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         meant = stream_dr.errors.did_you_mean(error.get("ctx", {}).get("tag", ""), stream_dr.ESTIMATORS)
         return f'no estimator is named that there is{meant}; "estimator" is one of {", ".join(stream_dr.ESTIMATORS)}'
 
+    # In a model's spec, the estimator does not have one of the parameters. The place is then
+    # ("body", key of the estimator, "params", name of the parameter).
     if kind == "extra_forbidden" and len(place) > 3 and place[2] == "params" and place[1] in stream_dr.ESTIMATORS:
         known = [name for name, _, _ in stream_dr.parameter_types(stream_dr.ESTIMATORS[place[1]])]
         meant = stream_dr.errors.did_you_mean(place[-1], known)
@@ -216,10 +220,10 @@ def _describe_error(error: Any) -> str:
 
 
 def _location(where: list[Any]) -> str:
-    """Return where in the request an error is, for example "params.gamma: ".
+    """Return the place of an error in a request, for example "params.gamma: ".
 
-    where: pydantic's path of the error. It begins with "body" or "query". In a model's spec the
-        name of the estimator follows. Both are omitted from the result.
+    where: pydantic's path of the error. The path begins with "body" or "query". In a model's spec,
+        the key of the estimator follows. These first elements are omitted from the result.
     """
     inner = where[2:] if where[:1] == ["body"] and where[1:2] and where[1] in stream_dr.ESTIMATORS else where[1:]
     return f"{'.'.join(map(str, inner))}: " if inner else ""

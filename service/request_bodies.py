@@ -4,7 +4,7 @@ A middleware around all routes refuses a body with one of these statuses:
 
 - 408: the body did not arrive in time.
 - 413: the declared or the received size is too large.
-- 415: no route reads the media type or the Content-Encoding.
+- 415: the route does not read the media type, or the Content-Encoding is unknown.
 - 429: the bodies of other requests take too much memory now.
 
 A body with a Content-Encoding is decompressed here. Routes, idempotency keys and the log see plain
@@ -42,7 +42,7 @@ ARROW_PATHS = ("/partial_fit", "/transform", "/predict")
 """Paths of routes that read a body of rows."""
 
 PACKINGS = ("gzip", "zstd")
-"""Content encodings that the service can decompress. pyarrow uses the same names."""
+"""Content encodings that the service can decompress. pyarrow has codecs of these names."""
 
 STEP = 1 << 20
 """Number of bytes to decompress at a time."""
@@ -110,7 +110,7 @@ class BodyMemory:
 
 
 class BodyLimits:
-    """Middleware that refuses bodies past the limits and decompresses the others."""
+    """Middleware that refuses bodies above a limit and decompresses other bodies."""
 
     def __init__(self, app: ASGIApp, settings: Settings, memory: BodyMemory) -> None:
         self.app = app
@@ -118,7 +118,7 @@ class BodyLimits:
         self.memory = memory
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request. Raises ServiceError if its body is past a limit."""
+        """Pass a request on. Raises ServiceError if its body is above a limit."""
         headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
         if "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
             await self.app(scope, receive, send)
@@ -146,7 +146,8 @@ class _Body:
     Attributes
     ----------
     bytes : int
-        Number of bytes that BodyMemory counts for this body. At first this is the declared length.
+        Number of bytes that BodyMemory counts for this body. The first value is the length that
+        the request declares. A compressed body counts with its packed and its unpacked bytes.
     """
 
     def __init__(self, memory: BodyMemory, limit: Limit, declared: int, seconds: float, receive: Receive) -> None:
@@ -189,9 +190,11 @@ class _Body:
         return message
 
     def count_unpacked(self, more: int) -> None:
-        """Count further decompressed bytes. Raises ServiceError if the body becomes too large.
+        """Count further decompressed bytes of the body.
 
-        more: number of decompressed bytes.
+        more: number of further decompressed bytes.
+
+        Raises ServiceError if the body becomes too large.
         """
         self._plain_bytes += more
         if self._plain_bytes > self._limit.bytes:
@@ -204,7 +207,7 @@ class _Body:
 
 
 async def _receive_unpacked(body: _Body, packing: str) -> Message:
-    """Receive a compressed body, and return it decompressed in one ASGI message.
+    """Receive a compressed body, and return one ASGI message with its plain bytes.
 
     Raises ServiceError if the body is too large, arrives too late or cannot be decompressed.
 
@@ -242,9 +245,10 @@ def media_type(header: str) -> str:
 
 
 def rows_medium(request: Request) -> Literal["arrow", "json"]:
-    """Return the format of a body of rows, by its Content-Type.
+    """Return the format of a request body that holds rows.
 
-    Raises ServiceError `unsupported_media_type`.
+    The Content-Type header says the format. Raises ServiceError `unsupported_media_type` if there
+    is no parser for this type.
     """
     media = media_type(request.headers.get("content-type", ""))
     if media in ARROW:
@@ -259,8 +263,9 @@ def rows_medium(request: Request) -> Literal["arrow", "json"]:
 def preferred_media(request: Request, offers: Sequence[str]) -> str:
     """Return the media type among `offers` that the client prefers.
 
-    If the client prefers several media types equally, or sends no Accept header, the first of them
-    in `offers` is returned. Raises ServiceError `not_acceptable`.
+    The Accept header says what the client prefers. Among equally preferred media types, the first
+    one in `offers` is returned. Without an Accept header, all are equally preferred. Raises
+    ServiceError `not_acceptable` if the client accepts none of `offers`.
     """
     header = request.headers.get("accept") or "*/*"
     ranges = sorted((_parse_range(part) for part in header.split(",")), key=lambda pair: -pair[1])
@@ -287,9 +292,12 @@ def _parse_range(part: str) -> tuple[str, float]:
 
 
 def size_limit(media: str, path: str, settings: Settings) -> Limit:
-    """Return the size limit of a body.
+    """Return the size limit of a request body.
 
-    The same limit applies to the compressed and to the decompressed body.
+    The limit applies to the compressed body and to the decompressed body.
+
+    media: media type of the body.
+    path: path of the request.
     """
     if media != JSON:
         return Limit(settings.max_body_bytes, "max_body_bytes", "Send fewer rows a batch.")
@@ -303,19 +311,21 @@ def size_limit(media: str, path: str, settings: Settings) -> Limit:
 
 
 def _check_form(scope: Scope, headers: Headers) -> tuple[str, str]:
-    """Return the media type and the content encoding of the body.
+    """Return the media type and the content encoding of a request body.
 
-    Raises ServiceError `unsupported_media_type`.
+    The encoding of an uncompressed body is "identity". Raises ServiceError
+    `unsupported_media_type` if the route does not read the type or the encoding is unknown.
     """
     media = media_type(headers.get("content-type", ""))
     packing = ", ".join(headers.getlist("content-encoding")).strip().lower() or "identity"
     accepted = (JSON, *(SAVED if scope["method"] == "PUT" else ARROW if scope["path"] in ARROW_PATHS else ()))
 
     if media not in accepted or packing not in ("identity", *PACKINGS):
+        encodings = " or ".join(PACKINGS)
         raise ServiceError(
             "unsupported_media_type",
             f"The body is {media or 'of no stated type'}, encoding {packing}; send {' or '.join(accepted)}, as it is or "
-            f"with Content-Encoding {' or '.join(PACKINGS)}.",
+            f"with Content-Encoding {encodings}.",
             {"Accept-Encoding": ", ".join(PACKINGS)},
         )
     return media, packing

@@ -1,6 +1,7 @@
 """Schemas of queries, bodies and responses, for FastAPI and for the OpenAPI document.
 
-The library itself parses bodies of rows. Their schema `Rows` is for the OpenAPI document only.
+The library parses request bodies that hold rows. The schema `Rows` of such a body is used for the
+OpenAPI document only.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -143,9 +144,9 @@ class FiguresQuery(Query):
     @field_validator("dimensions", mode="before")
     @classmethod
     def _parse_number(cls, value: object) -> object:
-        """Return a number that the query has as text as an int.
+        """Convert a text of digits to an int, and return other values unchanged.
 
-        Values of a query are texts, and pydantic accepts only numbers for a Literal of numbers.
+        All values of a query are texts, but pydantic accepts only an int for Literal[2, 3].
         """
         return int(value) if isinstance(value, str) and value.isdigit() else value
 
@@ -295,7 +296,10 @@ class Failure(BaseModel):
     @field_validator("message")
     @classmethod
     def _hide_internal(cls, message: str, info: ValidationInfo) -> str:
-        """Replace the message of an unexpected error, which was not written for clients."""
+        """Replace the message of an error whose code is "internal".
+
+        The message of an unexpected error was not written for clients.
+        """
         return "the log has the details" if info.data["code"] == "internal" else message
 
 
@@ -390,7 +394,7 @@ class StreamState(BaseModel):
 
 
 class ModelOverview(BaseModel):
-    """Overview of a model. Its fields are those of ModelState."""
+    """Overview of a model. The fields have the same meaning as in ModelState."""
 
     estimator: str
     state: str
@@ -403,7 +407,7 @@ class ModelOverview(BaseModel):
 
 
 class Overview(BaseModel):
-    """Data of an event of /events."""
+    """Overview of the stream and its models, the data of an event of /events."""
 
     position: int
     rows: int
@@ -411,7 +415,7 @@ class Overview(BaseModel):
 
     @classmethod
     def of(cls, directory: stream_dr.Directory) -> Self:
-        """Return the overview of a directory as it is now."""
+        """Return the overview of a directory's current state."""
         position = directory.position
         models = {name: ModelOverview(**model.describe(position)) for name, model in directory.models.items()}
         return cls(position=position, rows=directory.rows, models=models)
@@ -513,7 +517,7 @@ EXAMPLES: dict[str, JsonDict] = {
         "detail": "no model is called 'pca' here; there are: lda.",
     },
 }
-"""Example of each schema, by its name."""
+"""Example of each schema, by the name of the schema's class."""
 
 _REF = "#/components/schemas/{model}"
 
@@ -523,7 +527,7 @@ def _schema_ref(kind: type[BaseModel]) -> dict[str, str]:
 
 
 def binary_body(description: str) -> JsonDict:
-    """Return the OpenAPI description of a body of bytes."""
+    """Return the OpenAPI description of a binary body."""
     return {"schema": {"type": "string", "format": "binary", "description": description}}
 
 
@@ -547,14 +551,21 @@ def problems(*statuses: int) -> Answers:
 
 
 ANY = problems(401, 403, 422, 429, 500, 503)
+"""Error responses that every route can return."""
+
 BODY = problems(400, 408, 413, 415)
+"""Error responses that routes with a request body can return in addition."""
+
 MODEL = problems(404, 409)
+"""Error responses that routes that use a model can return in addition."""
 
 
 def _constants_to_enums(schemas: JsonDict) -> None:
-    """Write {"const": x} as {"enum": [x]} where it is one of several alternatives.
+    """Replace {"const": x} by {"enum": [x]} in the alternatives ("anyOf") of fields.
 
-    Clients that openapi-python-client generates would reject all other alternatives.
+    With "const", clients that openapi-python-client generates would reject all other alternatives.
+
+    schemas: JSON schemas by name. They are changed in place.
     """
     fields = [field for schema in schemas.values() for field in schema.get("properties", {}).values()]
     for alternative in (each for field in fields for each in field.get("anyOf", ())):
@@ -572,7 +583,7 @@ def openapi_document(app: FastAPI, guarded: bool) -> JsonDict:
     - an example of each schema,
     - the summary of each operation, which is the first paragraph of its description.
 
-    guarded: True if operations need a token. The document then says which of them do.
+    guarded: True if the service has tokens. The document then marks the operations that need one.
     """
     if app.openapi_schema is None:
         document = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)

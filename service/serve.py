@@ -140,7 +140,7 @@ def raise_file_limit(settings: Settings) -> None:
 class Serving:
     """uvicorn server of the application.
 
-    SIGINT and SIGTERM stop the server, as the method `stop` does.
+    The signals SIGINT and SIGTERM have the effect of a call of `stop`.
 
     Parameters
     ----------
@@ -173,10 +173,10 @@ class Serving:
             runner.run(self._serve(listening))
 
     def stop(self) -> None:
-        """Stop the server. May be called from any thread.
+        """Stop the server.
 
         Running requests are cancelled after `stop_timeout` seconds. A second call cancels running
-        requests immediately.
+        requests immediately. Any thread may call this method.
         """
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stop)
@@ -192,7 +192,8 @@ class Serving:
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._loop.add_signal_handler(number, self._stop)
 
-        # `started` is false after serving if the application could not start.
+        # Compile functions while requests are answered. If `started` is still false after serving,
+        # the application could not start, so cancel the compilation.
         warming_up = asyncio.create_task(self._warm_up())
         try:
             await serving
@@ -203,6 +204,7 @@ class Serving:
             await warming_up
 
     def _stop(self) -> None:
+        # The first call lets running requests end. A second call cancels them.
         if not self._server.should_exit:
             self._server.should_exit = True
             self._shared.stopping.set()
@@ -254,6 +256,12 @@ def _run(
     listening: socket.socket,
     on_ready: Callable[[str], None] | None,
 ) -> int:
+    """Serve a directory until a signal, and return the exit status.
+
+    - 0: the application has stopped its engine.
+    - 1: the application has ended without stopping its engine.
+    - 3: the application could not start.
+    """
     from service.app import create_app
 
     # Build the OpenAPI document before requests arrive. While FastAPI builds the document, it
@@ -261,8 +269,8 @@ def _run(
     app = create_app(directory, settings)
     app.openapi()
 
-    # Exclude all present objects from garbage collection. They live as long as the process, and
-    # visiting all of them would delay requests.
+    # Exclude all existing objects from garbage collection. These objects live as long as the
+    # process, and a collection that visits them would delay requests.
     gc.collect()
     gc.freeze()
 
@@ -294,9 +302,9 @@ def open_directory(settings: Settings) -> stream_dr.Directory:
 
 
 def warn_of_ignored(settings: Settings, directory: stream_dr.Directory) -> None:
-    """Log a warning for each setting that is ignored.
+    """Log a warning for each setting that the service ignores.
 
-    A setting is ignored if the existing stream has another value.
+    The settings `target_kind` and `n_features` are ignored if the existing stream has other values.
     """
     schema_values = {
         "target_kind": directory.schema.target_kind,

@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import (
@@ -172,7 +172,11 @@ class Settings(BaseSettings):
     def settings_customise_sources(
         cls, settings_cls: type[BaseSettings], *args: PydanticBaseSettingsSource, **sources: PydanticBaseSettingsSource
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources of settings. An earlier source takes precedence over later ones."""
+        """Return the sources of settings, in descending order of precedence.
+
+        Raises FileNotFoundError if there is no settings file at the named path, and ValueError if
+        the file is not TOML.
+        """
         arguments, environment = (*args, *sources.values())[:2]
         file = os.environ.get(f"{PREFIX}FILE")
         if not file:
@@ -231,12 +235,22 @@ def _fits_header(token: str) -> bool:
     return token.isascii() and token.isprintable() and token == token.strip()
 
 
-def setting_rows() -> Iterator[tuple[str, str, str, str]]:
-    """Yield (environment variable, default, unit, meaning) of every setting, in order."""
+class SettingRow(NamedTuple):
+    """Row of the table of settings. All fields are texts for the reader of the table."""
+
+    variable: str
+    default: str
+    unit: str
+    meaning: str
+
+
+def setting_rows() -> Iterator[SettingRow]:
+    """Yield the row of every setting, in the order of the fields of Settings."""
     for name, field in Settings.model_fields.items():
         extra = field.json_schema_extra
         unit = extra["unit"] if isinstance(extra, dict) else ""
-        yield f"{PREFIX}{name.upper()}", _default_text(field.default), str(unit), field.description or ""
+        default = _default_text(field.default)
+        yield SettingRow(f"{PREFIX}{name.upper()}", default, str(unit), field.description or "")
 
 
 def settings_table() -> str:

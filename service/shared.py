@@ -1,6 +1,7 @@
 """State that all requests share.
 
-The state includes the queue of received batches, and the compilation of functions at the start.
+The state includes the queue of received batches, and the compilation of numba functions when the
+service starts.
 """
 
 import asyncio
@@ -25,9 +26,9 @@ log = logging.getLogger("stream_dr.warm_up")
 class Ingest:
     """Queue that parses request bodies of rows and appends the rows to the log.
 
-    Each body waits for the thread that parses, and then for the log. The setting `max_queue_bytes`
-    limits the bytes that wait. `BodyMemory` applies the limit to the bodies of all requests, and
-    the engine applies it to the parsed batches that wait for the log.
+    A body waits for the thread that parses. The parsed batch then waits for the log. The setting
+    `max_queue_bytes` is the limit of waiting bytes. `BodyMemory` applies the limit to the bodies
+    of all requests. The engine applies the limit to the parsed batches.
 
     Parameters
     ----------
@@ -45,21 +46,22 @@ class Ingest:
         self._parsing = parsing
 
     async def append(self, body: bytes, media: str, key: str | None) -> stream_dr.Receipt:
-        """Append a batch, and return its receipt when the batch is on disk.
+        """Append a batch to the log, and return its receipt once it is on disk.
+
+        body: the rows, in Arrow or JSON format.
+        media: "arrow" or "json".
+        key: idempotency key or None.
 
         Raises a StreamDRError if the batch is refused.
-
-        body: the rows, as the client sent them.
-        media: media type of the body.
-        key: idempotency key or None.
         """
         loop = asyncio.get_running_loop()
         return await asyncio.wrap_future(await loop.run_in_executor(self._parsing, self._submit, body, media, key))
 
     async def check(self, body: bytes, media: str, key: str | None) -> stream_dr.DryRunReceipt:
-        """Return the receipt that a batch would get, without appending it.
+        """Return the receipt that a batch would get, without appending the batch.
 
-        Raises a StreamDRError if the batch would be refused.
+        The parameters are the parameters of `append`. Raises a StreamDRError if the batch would be
+        refused.
         """
         return await asyncio.get_running_loop().run_in_executor(self._parsing, self._check, body, media, key)
 
@@ -67,8 +69,8 @@ class Ingest:
         try:
             return self._running.submit(stream_dr.rows_draft(body, media, key, self._limits))
         except stream_dr.errors.StreamDRError as e:
-            # Remove the traceback, because its frames refer to the body, which would stay in
-            # memory.
+            # Remove the traceback from the error. The frames of the traceback refer to the body,
+            # so the body would stay in memory.
             raise stream_dr.errors.without_frames(e) from None
 
     def _check(self, body: bytes, media: str, key: str | None) -> stream_dr.DryRunReceipt:
@@ -90,8 +92,8 @@ class WarmUp:
     async def run(self, stopping: asyncio.Event) -> None:
         """Compile the functions of one estimator after the other, in a thread.
 
-        If compiling takes longer than two seconds, it is logged. When `stopping` is set, the
-        functions of later estimators are not compiled.
+        A compilation that takes longer than two seconds is logged. After `stopping` is set, no
+        further estimator's functions are compiled.
         """
         kinds = list(stream_dr.ESTIMATORS.values())
         for number, kind in enumerate(kinds, start=1):
@@ -150,10 +152,9 @@ class AppState:
     figures: Callable[[], stream_dr.LiveFigures]
 
     async def finishes(self, awaitable: Awaitable[object], seconds: float) -> bool:
-        """Wait for `awaitable`, and return True if it has ended.
+        """Wait for `awaitable`, and return True if it ends in time.
 
-        If `seconds` have passed or the service stops before the end, cancel `awaitable` and return
-        False.
+        If `seconds` pass or the service stops first, cancel `awaitable` and return False.
         """
         work = asyncio.ensure_future(awaitable)
         stop = asyncio.create_task(self.stopping.wait())
@@ -175,6 +176,6 @@ Service = Annotated[AppState, Depends(_app_state)]
 
 
 async def check_parameters_unique(request: Request) -> None:
-    """Raise ServiceError `invalid_request` if a query parameter is given more than once."""
+    """Raise ServiceError `invalid_request` if a query parameter is repeated."""
     if len(request.query_params) < len(request.query_params.multi_items()):
         raise ServiceError("invalid_request", "A parameter is given more than once.")

@@ -85,8 +85,10 @@ async def _respond_with_receipt(
 ) -> schemas.Receipt:
     """Return the response to an appended batch.
 
-    wait: True to wait until every model has published the batch. If a model does not do so in
-        time, or cannot do so, the status is 202 and the response has the reason.
+    wait: True to wait until every model has published the batch, at most `wait_timeout` seconds.
+        If a model has not published the batch then, or cannot publish the batch, the status is 202
+        and the response has the reason.
+    response: response whose status is set.
     """
     answer = _to_schema(receipt, receipt.position)
     if wait:

@@ -61,7 +61,8 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
     If the tag of a figure is in `have`, only the tag is returned.
     """
     # The page calls this route every two seconds instead of reading a stream of events. A browser
-    # opens at most six connections to a host, so six tabs with open streams would block others.
+    # opens at most six connections to a host. Six tabs with an open stream would block all other
+    # requests to the service.
     rights = {
         "may_write": may_write(shared.settings, request.headers),
         "guarded": shared.settings.write_token is not None,
@@ -77,7 +78,12 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
 
 
 def install(app: FastAPI) -> None:
-    """Add the routes of the page's files, of the parameters in its forms, and of plotly."""
+    """Add the routes that the page of the dashboard needs.
+
+    - /dashboard/plotly.js: the script of plotly.
+    - /dashboard/forms.json: the parameters of each estimator, for the forms of the page.
+    - /dashboard/…: the files of the page.
+    """
     plotly = importlib.util.find_spec("plotly")
     assert plotly is not None
     assert plotly.submodule_search_locations is not None
@@ -96,11 +102,11 @@ def install(app: FastAPI) -> None:
 
 
 def estimator_forms() -> JsonDict:
-    """Return the description of each estimator, by its key.
+    """Return a description of each estimator, by the estimator's key.
 
     A description has these fields:
 
-    - `about`: one sentence.
+    - `about`: one sentence about the estimator.
     - `refines`: true if the estimator can be refined.
     - `params`: list of {"name", "kind", "choices", "default"}. The kind is "integer", "number",
       "boolean", "choice", or "json" for any other type.
@@ -118,7 +124,10 @@ def _estimator_form(kind: type) -> JsonDict:
 
 
 def _field_kind(hint: Any) -> JsonDict:
-    """Return the kind and the choices of a parameter with this type hint."""
+    """Return the fields "kind" and "choices" of a parameter in the page's forms.
+
+    hint: type hint of the parameter. Only a parameter with a Literal has "choices".
+    """
     if get_origin(hint) is Literal:
         return {"kind": "choice", "choices": list(get_args(hint))}
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
@@ -131,7 +140,7 @@ def _field_kind(hint: Any) -> JsonDict:
 
 
 def report(directory: stream_dr.Directory, running: stream_dr.Running) -> JsonDict:
-    """Return the texts and numbers of the page."""
+    """Return the status of the stream, models, jobs and engine for the page."""
     position = directory.position
     schema = directory.schema
 
@@ -152,22 +161,21 @@ def report(directory: stream_dr.Directory, running: stream_dr.Running) -> JsonDi
 
 
 def _label_counts(state: JsonDict) -> JsonDict:
-    """Return three fields of a model's status in a shorter form for the page.
+    """Return three fields that the page shows in place of longer fields.
 
     - `class_rows`: pairs [label, number of rows] of the classes, most frequent first.
-    - `classes_waiting`: pairs [label, number of rows] of labels that have too few rows to become
-      classes yet.
+    - `classes_waiting`: pairs [label, number of rows] of labels with too few rows to be classes.
     - `classes`: number of classes.
 
-    The two lists are empty if the method does not count rows.
+    `class_rows` and `classes_waiting` are empty if the model's method does not count rows.
 
-    state: status of the model.
+    state: status of the model, a dict with the fields of ModelState.
     """
     rows = dict(zip(state["classes"], state["class_rows"] or (), strict=False))
     learned = sorted(rows.items(), key=lambda item: -item[1])
     waiting = [(label, rows[label]) for label in state["classes_waiting"] if label in rows]
 
-    # The page polls every two seconds, so the lists have a maximum length.
+    # The page requests this response every two seconds, so limit the length of the lists.
     pairs_by_key = {"class_rows": learned, "classes_waiting": waiting}
     counts = {key: [[str(label), n] for label, n in pairs[:MOST_LABELS]] for key, pairs in pairs_by_key.items()}
     return counts | {"classes": len(state["classes"])}

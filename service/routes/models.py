@@ -122,7 +122,10 @@ class _SavedRoute(APIRoute):
     """Route for bodies that are the file of a saved estimator."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match requests whose media type is one of SAVED. The next route gets the others."""
+        """Match requests whose media type is one of SAVED.
+
+        The next route with the same path matches requests of other media types.
+        """
         header = Headers(scope=scope).get("content-type", "") if scope["type"] == "http" else ""
         return super().matches(scope) if media_type(header) in SAVED else (Match.NONE, {})
 
@@ -151,8 +154,8 @@ def _add_saved(shared: AppState, response: Response, name: str, content: bytes) 
 def _refusals_as_conflict() -> Iterator[None]:
     """Raise ServiceError `model_refuses_stream` for the errors in REFUSALS.
 
-    The statuses of these errors would say that the request is wrong. But here the request is
-    correct, and the model does not fit the stream.
+    The usual statuses of these errors would say that the request is wrong. But the request is
+    correct here, and the model does not fit the stream. The status becomes 409.
     """
     try:
         yield
@@ -212,15 +215,23 @@ def put_router() -> APIRouter:
 
 
 def _example_body(key: str) -> JsonDict:
-    """Return a body that creates a model with its default parameters. None is left out."""
+    """Return an example body that creates a model with default parameters.
+
+    Parameters whose default is None are omitted.
+
+    key: key of the estimator.
+    """
     defaults = {name: default for name, _, default in stream_dr.parameter_types(stream_dr.ESTIMATORS[key])}
     return {"estimator": key, "params": {name: value for name, value in defaults.items() if value is not None}}
 
 
 def _body_schema(key: str) -> type[BaseModel]:
-    """Return the schema of a body that creates a model of this estimator."""
-    # The type is Any, because the type checker finds no overload of `create_model` for fields that
-    # are decided at run time.
+    """Return the schema of a body that creates a model.
+
+    key: key of the model's estimator.
+    """
+    # The type is Any, because the type checker finds no overload of `create_model` for fields
+    # whose names are known only at run time.
     make: Any = create_model
     kind = stream_dr.ESTIMATORS[key]
     fields = {name: (hint, default) for name, hint, default in stream_dr.parameter_types(kind)}

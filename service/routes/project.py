@@ -32,9 +32,9 @@ ANSWER_BYTES = 32 << 20
 
 
 def _rows_route_options(model: type[BaseModel]) -> JsonDict:
-    """Return FastAPI's options for a route that receives many rows.
+    """Return FastAPI's arguments for a route whose requests hold many rows.
 
-    model: schema of the response.
+    model: schema of the response in JSON.
     """
     rows: schemas.Answers = {200: {"model": model, "content": {ARROW_STREAM: schemas.binary_body("an Arrow stream")}}}
     return {
@@ -84,11 +84,12 @@ async def _respond_to_rows(
     Parameters
     ----------
     name : str or None
-        Name of the model. None if there is only one.
+        Name of the model. None means the only model of the directory.
     query : callable
-        Returns the result for a block of rows.
+        Function that returns the result for a block of rows. The result has the methods `to_json`
+        and `to_arrow`.
     width : callable
-        Returns how many numbers the response has per row.
+        Function that returns how many numbers the response has for each row.
     """
     medium = rows_medium(request)
     accept = preferred_media(request, (JSON, ARROW_STREAM))
@@ -106,10 +107,10 @@ async def _respond_to_rows(
 
 
 def _model(shared: AppState, name: str | None) -> stream_dr.Model:
-    """Return the model with this name, or the only model.
+    """Return the model with this name, or the only model if `name` is None.
 
-    Raises UnknownModel, or ServiceError `invalid_request` if no name is given and there are
-    several.
+    Raises UnknownModel. Raises ServiceError `invalid_request` if `name` is None and the directory
+    does not have exactly one model.
     """
     names = sorted(shared.directory.models)
     if name is None and len(names) != 1:
@@ -120,7 +121,9 @@ def _model(shared: AppState, name: str | None) -> stream_dr.Model:
 
 
 def _check_response_size(rows: int, width: int, accept: str, row_bytes: int) -> None:
-    """Raise LimitExceeded if the response would take too much memory for the rows sent.
+    """Raise LimitExceeded if a response would take too much memory.
+
+    The limit grows with the size of the rows in the request.
 
     rows: number of rows.
     width: how many numbers the response has for each row.
@@ -138,14 +141,15 @@ def _check_response_size(rows: int, width: int, accept: str, row_bytes: int) -> 
 
 
 def _projected_width(model: stream_dr.Model) -> int:
-    """Return how many numbers a projected row has."""
+    """Return how many numbers a projected row has, 0 if no projection is published."""
     return model.published.projection.n_components if model.published else 0
 
 
 def _predicted_width(model: stream_dr.Model) -> int:
-    """Return how many numbers the prediction of a row has, for the size of the response.
+    """Return how many numbers the prediction of a row has, as an upper bound.
 
-    Eight letters of a label count as one number.
+    There is one number for each class or target. A prediction may also have all labels as text.
+    Eight characters of text count as one number.
     """
     readout = model.published.readout if model.published else None
     return 0 if readout is None else len(readout.offset) + sum(len(str(label)) for label in readout.labels) // 8
@@ -162,7 +166,7 @@ def _predict_block(shared: AppState, model: stream_dr.Model, block: stream_dr.Bl
 
 
 def _row_of_query(query: schemas.OneRowQuery) -> stream_dr.Block:
-    """Return the row of a query.
+    """Return the row that a query holds, as a block of one row.
 
     Raises ServiceError `invalid_request`, NotFinite, InvalidRows or InvalidIndex.
     """

@@ -18,17 +18,21 @@ BEAT = 0.2
 """Minimum time between two server-sent events of /events, in seconds."""
 
 CATCHING_UP = 1.0
-"""Maximum time until the next event while a model has not learned the whole log, in seconds."""
+"""Maximum time between two events while a model is behind the log, in seconds."""
 
 SILENCE = 15.0
-"""Time after which /events sends a comment if nothing has changed, in seconds."""
+"""Time without a change after which /events sends a comment, in seconds."""
 
 EVENT = f"event: overview\ndata: {json.dumps(schemas.EXAMPLES['Overview'])}\n\n"
 METRIC = "# TYPE stream_dr_position gauge\nstream_dr_position 812.0\n"
 
 
 def _text_response(media: str, example: str) -> schemas.Answers:
-    """Return the OpenAPI description of a response in text."""
+    """Return the OpenAPI description of a text response.
+
+    media: media type of the text.
+    example: example of the text.
+    """
     return {200: {"content": {media: {"schema": {"type": "string"}, "example": example}}}}
 
 
@@ -106,7 +110,7 @@ async def _changes(shared: AppState) -> AsyncIterator[str]:
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()
 
-    # The engine calls this from its own threads.
+    # The engine calls `on_change` in its own threads, but only the event loop may set `changed`.
     def on_change(_: object) -> None:
         if not changed.is_set():
             loop.call_soon_threadsafe(changed.set)

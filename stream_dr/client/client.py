@@ -414,8 +414,8 @@ class Client:
 
         The iterator ends when the service stops. Raises RemoteError if the connection is lost.
         """
-        with self._service.lines("/events") as lines:
-            for line in lines:
+        with self._service.lines("/events") as event_stream:
+            for line in event_stream:
                 if line.startswith("data:"):
                     yield orjson.loads(line.removeprefix("data:"))
 

@@ -77,7 +77,11 @@ def _use_service(address: str, dir: Path, shards: list[Path], data: Any, rates: 
     """Post shards to the service, print the tables of results, and write the report.
 
     address: address of the service.
+    dir: directory of the demo.
+    shards: shards to post.
+    data: the generated documents.
     rates: rows per second of each model in the replay, by the model's name.
+    exit: True if the service stops afterwards. Otherwise commands to try are printed.
     """
     from stream_dr import demo as steps
 

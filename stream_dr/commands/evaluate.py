@@ -29,8 +29,8 @@ class Paths(NamedTuple):
     sources : list of Path
         Files and shards of the rows to learn.
     test : list of Path or None
-        Files and shards of separate test rows. None: each batch of `sources` is tested before it
-        is learned.
+        Files and shards of separate test rows. If None, models are tested on each batch of
+        `sources` before they learn the batch.
     shuffle : bool
         True to use the rows of `sources` in random order.
     skip_damaged : bool
@@ -136,6 +136,7 @@ def _evaluate_here(
     from stream_dr.evaluation.test_then_train import Shuffled, evaluate
     from stream_dr.running.warm_up import warm_up
 
+    # If the rows are tables, each model gets a feature map, which encodes columns as numbers.
     files = read_as.files([*paths.sources, *(paths.test or [])])
     if (first := first_table(files)) is not None:
         feature_map = read_as.map_of(files)
@@ -147,7 +148,8 @@ def _evaluate_here(
     source = read_as.open_all(paths.sources, paths.skip_damaged)
     test = read_as.open_all(paths.test, paths.skip_damaged) if paths.test else None
 
-    # Compile the models' numba functions first, so that the progress bar does not measure it.
+    # Compile the models' numba functions first. Otherwise the progress bar would count the time of
+    # the compilation.
     warm_up(models.values(), say, json=False)
     total = getattr(source, "rows", 0)
     with Bar("evaluate", total) as bar:
@@ -199,10 +201,11 @@ def _warn_if_untested(scores: list["Score"], first: int) -> None:
 def _warn_of_runs(figures: dict[str, float], shuffled: bool) -> None:
     """Print a warning if rows seem to be sorted by label.
 
-    A warning is printed if the label changes from one row to the next much more rarely (less than
-    a tenth as often) than in random order.
+    Rows seem to be sorted if the label changes from one row to the next less than a tenth as often
+    as in random order.
 
     figures: scores of the baseline "no change", which predicts the label of the previous row.
+    shuffled: True if the rows were used in random order. Then no warning is printed.
     """
     if not shuffled and "unchanged" in figures and 1 - figures["unchanged"] < 0.1 * (1 - figures["by_chance"]):
         say(
@@ -214,11 +217,11 @@ def _warn_of_runs(figures: dict[str, float], shuffled: bool) -> None:
 
 @contextmanager
 def _curve_writer(path: Path | None) -> Iterator[Callable[["Point"], object] | None]:
-    """Yield a function that collects the points of learning curves.
+    """Yield a function that collects points of learning curves for a CSV file.
 
-    The points are written to a CSV file at the end of the with-block.
+    The file is written at the end of the with-block.
 
-    path: path of the CSV file. If it is None, None is yielded and nothing is written.
+    path: path of the CSV file. If None, None is yielded and no file is written.
     """
     if path is None:
         yield None
@@ -238,8 +241,10 @@ def _curve_writer(path: Path | None) -> Iterator[Callable[["Point"], object] | N
 
 
 def _nan_as_none(figures: dict[str, float]) -> dict[str, float | None]:
-    """Return scores with None in place of NaN, because JSON has no NaN.
+    """Return scores in which None replaces NaN, because JSON has no NaN.
 
     A score is NaN if no rows were tested.
+
+    figures: scores by name.
     """
     return {name: None if math.isnan(value) else value for name, value in figures.items()}

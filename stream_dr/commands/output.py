@@ -2,6 +2,7 @@
 
 import sys
 import time
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -9,14 +10,17 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 stderr = Console(stderr=True)
 
 _CONTROLS = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-"""Code of a control character → its escape, such as \\x1b. Newline and tab are not included."""
+"""Python's escape of each control character, such as \\x1b, by the character's code.
+
+Newline and tab are not included.
+"""
 
 
 def printable(text: str) -> str:
     """Replace control characters by Python's escapes, such as \\x1b.
 
     Names of columns, labels and files may contain control characters. A terminal would execute
-    them.
+    these characters.
     """
     return text.translate(_CONTROLS)
 
@@ -36,18 +40,20 @@ LINES = 60.0
 
 
 class Bar:
-    """Shows the progress of work on stderr: rows done, rows per second and a note.
+    """Progress of work, shown on stderr.
 
-    If the total is known, the share of rows done and the remaining time are shown too. On a
-    terminal the progress is a bar. Otherwise it is printed as lines of text. The first line comes
-    after a second, and the pauses between lines double up to LINES seconds.
+    The progress has the number of rows done, the rows per second and a note. If the total is
+    known, the progress also has the share of rows done and the remaining time.
+
+    On a terminal, the progress is a bar. Otherwise the progress is printed as lines of text. The
+    first line is printed after a second. The pauses between lines double, up to LINES seconds.
 
     Parameters
     ----------
     title : str
         Name of the work.
     total : int or None
-        Total number of rows. None: not known.
+        Total number of rows. None if the total is not known.
     unit : str
         Name of the items that are counted, such as "rows" or "bytes".
     """
@@ -69,7 +75,10 @@ class Bar:
         self._begin(title)
 
     def _begin(self, title: str) -> None:
-        """Start the progress of new work, with a new title and from zero."""
+        """Start the progress of other work, from zero.
+
+        title: name of the work.
+        """
         self._title = title
         self._started = time.monotonic()
         self._next_line = 1.0
@@ -78,9 +87,10 @@ class Bar:
     def show(self, done: int, total: int, note: str = "", title: str | None = None) -> None:
         """Show that `done` of `total` rows are done.
 
-        total: total number of rows. If it is not known, pass the same number as `done`.
+        done: number of rows done so far.
+        total: total number of rows. If the total is not known, pass the value of `done`.
         note: text to show after the numbers.
-        title: name of the work. Another name than before starts a new progress from zero.
+        title: name of the work. A new name starts the progress from zero. None keeps the name.
         """
         if title is not None and title != self._title:
             self._begin(title)
@@ -94,7 +104,7 @@ class Bar:
             self._next_line = elapsed + min(elapsed, LINES)
             say(_progress_line(self._title, self._unit, done, total, rate, note))
 
-    def __enter__(self) -> "Bar":
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
@@ -106,7 +116,9 @@ class Bar:
 def _progress_line(title: str, unit: str, done: int, total: int, rate: float, note: str) -> str:
     """Return a line of text that shows the progress of work.
 
-    For example "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards".
+    Example: "replay: 1,200 of 10,000 rows (12 %), 400 rows/s, 22 s left, 1 of 4 shards".
+
+    rate: number of rows per second.
     """
     parts = [f"{done:,} {unit}", f"{rate:,.0f} {unit}/s"]
     if total > done:

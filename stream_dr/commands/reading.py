@@ -4,7 +4,7 @@ import inspect
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import typer
 
@@ -57,7 +57,7 @@ class ReadAs(NamedTuple):
     options: "Options"
     map: JsonDict = {}
 
-    def with_options(self, **options: Any) -> "ReadAs":
+    def with_options(self, **options: Any) -> Self:
         """Return a copy in which some reader options are replaced."""
         return self._replace(options=self.options._replace(**options))
 
@@ -121,7 +121,7 @@ class ReadAs(NamedTuple):
 
         return open_source(list(sources), self.format, self.options)
 
-    def with_fractional_label_as_target(self, sources: Sequence[Path]) -> "ReadAs":
+    def with_fractional_label_as_target(self, sources: Sequence[Path]) -> Self:
         """Return options that read the label column as numeric targets if it has fractions.
 
         The first rows of the files decide. If they have no fractions, `self` is returned.

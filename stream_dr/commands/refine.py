@@ -54,10 +54,10 @@ def refine_and_say(
     """Refine a model with a progress bar, and print the result.
 
     opened: opened directory of the model.
-    tol: tolerance of the residual at which the passes end.
+    tol: relative residual, and angle between passes in radians, at which the passes end.
     max_passes: maximum number of passes.
     workers: number of threads.
-    scheduler: address of a Dask cluster that makes the passes. None: this process.
+    scheduler: address of a Dask cluster that runs the passes. If None, this process runs them.
 
     Raises the errors of `refine_model`.
     """
@@ -66,13 +66,15 @@ def refine_and_say(
     from stream_dr.running.refine import refine_model
     from stream_dr.running.warm_up import warm_up
 
-    # Compile the model's numba functions first, so that the progress bar does not measure it.
+    # Compile the model's numba functions first. Otherwise the progress bar would count the time of
+    # the compilation.
     warm_up([model.estimator], say, json=False)
     last: JsonDict = {}
     with Bar("refine", None) as bar:
 
         def show(progress: JsonDict) -> None:
             last.update(progress)
+            # Progress with the key "exact" means that no pass is needed.
             if "exact" in progress:
                 return
             bar.show(progress["rows"], progress["total_rows"], f"pass {progress['pass']}")

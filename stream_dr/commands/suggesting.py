@@ -26,11 +26,15 @@ def suggest(
     is the accuracy if the targets are labels, and R2 if the targets are numbers. The number after
     +- is the standard deviation over the folds.
 
-    Three baselines are scored too: scikit-learn's linear classifier or regression on all features,
-    the same on ten principal components, and the most frequent class or the mean. A method that
-    cannot predict is scored by the linear classifier or regression on its projected rows.
+    Three baselines are scored too:
 
-    The sample has at most 20,000 rows and 64 MiB. After 60 seconds, no method is fitted any more.
+    - scikit-learn's linear model (a classifier for labels, or a regression for numbers),
+    - this linear model on ten principal components,
+    - the most frequent label, or the mean of the numbers.
+
+    A method that cannot predict is scored by the linear model on the rows that it has projected.
+
+    The sample has at most 20,000 rows and 64 MiB. No further method is fitted after 60 seconds.
 
         stream-dr suggest data.csv --label y
     """
@@ -58,7 +62,8 @@ def suggest(
         )
     print_result(str(comparison))
 
-    # The proposed command is this command line with the word `learn` instead of `suggest`.
+    # Make the proposed command from this command line: replace the word `suggest` by `learn`, and
+    # add the directory, the model and the column of ids.
     best = comparison.best
     spec = spec_text(best.key, best.key, best.params)
     start = ctx.obj.index("suggest")
