@@ -10,12 +10,12 @@ Rows are sent in Arrow format, and projections are returned as numpy arrays.
 The client has one method for each operation in the service's API documentation (/docs). The method
 and the operation have the same name. The routes of the dashboard have no methods.
 
-Every batch carries an idempotency key. A batch is sent again with the same key if the response was
-lost, or if the service was overloaded. The service learns it only once, even if it arrives several
-times.
+Every batch carries an idempotency key. If the response is lost or the service is overloaded, the
+client sends the batch again with this key. The service learns a batch only once, even if the batch
+arrives several times.
 
-A response that describes an error is raised as an exception. Its class is the class in
-`stream_dr.errors` with the same code.
+A response that describes an error is raised as an exception. The class of the exception is the
+class in `stream_dr.errors` that has the error's code.
 """
 
 import os
@@ -72,7 +72,7 @@ MAX_POLL_SECONDS = 1.0
 """Maximum number of seconds between two requests for a job's state."""
 
 JobCallback = Callable[[JsonDict], object]
-"""Function that receives a job's progress each time it changes."""
+"""Function that receives a job's progress each time the progress changes."""
 
 
 class Client:
@@ -89,9 +89,9 @@ class Client:
     timeout : float
         Maximum number of seconds that the client waits for the network in one attempt.
     retries : int
-        Maximum number of further attempts if a request fails for a reason that may pass. The
-        pauses between attempts are about 0.1, 0.2, 0.4, … and at most 5 seconds. They are longer
-        if the service asks for it by the header Retry-After.
+        Maximum number of further attempts if a request fails for a temporary reason. The pauses
+        between attempts are about 0.1, 0.2, 0.4, … and at most 5 seconds. A pause is longer if the
+        header Retry-After of the response asks for a longer pause.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class Client:
             reader, a data set, a lazy frame). Streams are sent batch by batch. Texts, and tables
             with strings, dates or missing values, need models with a feature map.
         y : targets or str
-            Targets of the rows, or the name of the column of X that holds the targets.
+            Targets of the rows, or the name of the column of X that has the targets.
         sample_weight : array (rows,)
             Weights of the rows. Cannot be given for a stream.
         ids : sequence of str or int
@@ -143,15 +143,16 @@ class Client:
         target : str
             Kind of the targets: "class", "multilabel", "continuous" or "auto". "auto" takes the
             kind of earlier batches. For the first batch, "auto" takes the kind from the values of
-            y. If y could be labels as well as numbers to predict, an error is raised. Such values
-            are whole floats and a single column of whole numbers.
+            y. Whole floats, and a single column of whole numbers, could be labels or numbers to
+            predict. For these values, "auto" raises an error.
         check : bool
             If true, the service checks the rows and does not learn them.
 
         Returns
         -------
         Acknowledgement
-            If X is a stream, the response to the last batch, with `rows` summed over all batches.
+            Response of the service. If X is a stream, this is the response to the last batch, and
+            `rows` is the number of rows of all batches.
 
         Raises the error that the service reports if it does not accept the rows.
         """
@@ -161,6 +162,7 @@ class Client:
         in_parts = rows_kind(X) is Kind.STREAM
         query = {"check": "1"} if check else {"wait": "applied"} if wait else {}
 
+        # A stream is sent in several batches, so each batch has a key of its own.
         for number, block in enumerate(batches(as_block(X, y, sample_weight))):
             body = self._encode_batch(block, ids, target)
             headers = {"Content-Type": _ARROW, "Idempotency-Key": f"{key}-{number}" if in_parts else key}
@@ -188,7 +190,9 @@ class Client:
         )
 
     def transform(self, X: Any, model: str | None = None) -> ServedArray:
-        """Return the projection (rows, components) float64 of rows X (rows, features).
+        """Project rows X (rows, features).
+
+        The result is a float64 array (rows, components).
 
         model: name of the model. It may be None if the service has only one model.
         """
@@ -204,9 +208,10 @@ class Client:
 
         The result depends on the kind of the targets:
 
-        - one label a row: an array (rows,) of labels,
-        - several labels a row: an array (rows,) of lists of labels,
-        - continuous targets: an array (rows,), or (rows, k) for k columns of numbers.
+        - One label per row: an array (rows,) of labels.
+        - Several labels per row: an array (rows,) of lists of labels.
+        - One number per row: an array (rows,).
+        - k numbers per row: an array (rows, k).
 
         model: name of the model. It may be None if the service has only one model.
 
@@ -225,9 +230,9 @@ class Client:
     def predict_proba(self, X: Any, model: str | None = None) -> tuple[ServedArray, np.ndarray]:
         """Return the probability of each class for rows X, and the classes.
 
-        The result is a pair of arrays, of shapes (rows, classes) and (classes,).
+        The result is a pair of arrays: probabilities (rows, classes) and class labels (classes,).
 
-        X: (rows, features).
+        X: rows (rows, features).
         model: name of the model. It may be None if the service has only one model.
 
         Raises CannotPredict if the model's method has no probabilities.
@@ -261,17 +266,20 @@ class Client:
     ) -> ModelStatus:
         """Create a model, and return its status.
 
-        If a model with this name and the same estimator and parameters exists, its status is
-        returned.
+        If the model exists with the same estimator and parameters, its status is returned.
 
         Parameters
         ----------
         name : str
             Name of the model.
         estimator : str, estimator or Path
-            A str is the key of an estimator, such as "lda", and `params` has its parameters. From
-            a fitted estimator, or a file written by `save` or `export`, the model continues to
-            learn. Then only `name` may be given in addition.
+            One of the following:
+
+            - The key of an estimator, such as "lda". `params` has the estimator's parameters.
+            - A fitted estimator, from which the model continues to learn. Only `name` may be given
+              in addition.
+            - The path of a file that `save` or `export` has written. The path must be a Path. The
+              file has the same effect as the fitted estimator in the file.
         start : "start", "now" or int
             Position in the log from which the model learns.
         publish : dict or None
@@ -279,9 +287,9 @@ class Client:
             "idle". None means the service's setting for a new model, and no change for an existing
             model.
         refine : dict or None
-            Rule for when the model is refined automatically. The keys are "rows" and "seconds". {}
-            means only on request. None means {} for a new model, and no change for an existing
-            model.
+            Rule for when the model is refined automatically. The keys are "rows" and "seconds".
+            With {}, the model is refined only on request. None means {} for a new model, and no
+            change for an existing model.
 
         Raises ModelExists, InvalidParameter, UnknownEstimator and other errors of the service.
         """
@@ -299,7 +307,7 @@ class Client:
         self._service.send("DELETE", _model_path(name))
 
     def publish(self, name: str) -> ModelStatus:
-        """Publish a model now, whatever its rule for publishing says.
+        """Publish a model now, even if its rule says to publish later.
 
         Returns the model's status, as `model` does. Raises NotFitted, ModelFailed.
         """
@@ -308,12 +316,12 @@ class Client:
     def projection(self, name: str, version: int | None = None) -> ServedProjection:
         """Return a model's published projection, as a dict of its fields and arrays.
 
-        An older version has two further arrays, "map" (p, q) and "offset" (q,), for p components
-        of the older version and q components of the newest. They convert rows that the older
-        version projected: z_newest ≈ z @ map + offset.
+        An older version has two further arrays, "map" (p, q) and "offset" (q,). p is the number of
+        components of the older version, and q the number of components of the newest version. The
+        two arrays convert rows z that the older version has projected: z_newest ≈ z @ map + offset.
 
-        version: number of an older version, one of `model(name)["versions"]`. None means the
-            newest version.
+        version: number of the version, one of `model(name)["versions"]`. None means the newest
+            version.
 
         Raises NotFitted, UnknownVersion.
         """
@@ -347,19 +355,22 @@ class Client:
         wait: bool = False,
         progress: JobCallback | None = None,
     ) -> JobStatus:
-        """Start a job that refines a model by passes over the log, and return the job.
+        """Start a job that refines a model, and return the job's status.
+
+        The job computes the model's exact solution by passes over the log.
 
         tol: relative residual at which the job stops.
         max_passes: maximum number of passes over the log.
         wait: if true, wait until the job ends, as `wait_job` does.
-        progress: function that receives the job's progress each time it changes, if wait is true.
+        progress: function that receives the job's progress each time the progress changes. The
+            function is called only if `wait` is true.
         """
         parameters = {"tol": tol, "max_passes": max_passes}
         job: JobStatus = self._service.send("POST", f"{_model_path(name)}/refine", **_json_request(parameters)).json()
         return self.wait_job(job["id"], progress=progress) if wait else job
 
     def snapshot(self, name: str, wait: bool = False) -> JobStatus:
-        """Start a job that writes a snapshot of a model's state, and return the job.
+        """Start a job that writes a model's state to disk, and return the job's status.
 
         wait: if true, wait until the job ends, as `wait_job` does.
         """
@@ -374,7 +385,7 @@ class Client:
         """Wait until a job is done or cancelled, and return its status.
 
         timeout: maximum number of seconds to wait. None means no limit.
-        progress: function that receives the job's progress each time it changes.
+        progress: function that receives the job's progress each time the progress changes.
 
         Raises the job's error if the job fails, and TimeoutError after `timeout` seconds.
         """
@@ -399,9 +410,9 @@ class Client:
             pause = min(1.5 * pause, MAX_POLL_SECONDS)
 
     def cancel_job(self, id: str) -> JobStatus:
-        """Ask a job to stop at its next safe point, and return its status.
+        """Ask a job to stop, and return the job's status.
 
-        Raises UnknownJob.
+        The job may run for some time before it stops. Raises UnknownJob.
         """
         return cast(JobStatus, self._service.send("DELETE", f"/jobs/{_url_segment('job', id)}").json())
 
@@ -410,7 +421,7 @@ class Client:
         return cast(StreamStatus, self._get("/stream"))
 
     def events(self) -> Iterator[StreamFigures]:
-        """Yield the status of the stream and of its models, now and after each change.
+        """Yield the status of the stream and its models, now and after each change.
 
         The iterator ends when the service stops. Raises RemoteError if the connection is lost.
         """
@@ -451,7 +462,12 @@ class Client:
         return dict(self._service.send("GET", path).json())
 
     def _encode_batch(self, block: Block, ids: Sequence[str] | Sequence[int] | None, target: str) -> bytes:
-        """Return a block and its ids as an Arrow stream, to be sent as the request's body."""
+        """Return the bytes of a request body with rows, their targets and ids.
+
+        block: rows, with targets or None, and weights or None.
+        ids: id of each row, or None.
+        target: kind of the targets, as in `partial_fit`.
+        """
         rows, names = rows_and_names(block.X)
         weights = as_weights(block.weights, rows.shape[0])
         targets = None if block.y is None else self._targets(block.y, rows.shape[0], target)
@@ -474,10 +490,12 @@ class Client:
         return self._service.send("POST", path, params=query, content=body, headers=headers).content
 
     def _targets(self, y: Any, rows: int, target: str) -> Targets:
-        """Return y as Targets of the stream's kind of targets.
+        """Convert targets y to the stream's kind of targets.
 
-        If the stream has no kind yet, `target` decides. If `target` is "auto", the values of y
-        decide, and values that could be of two kinds raise an error.
+        If the stream has no kind yet, the kind is `target`. If `target` is "auto", the values of y
+        decide. Values that could have two kinds then raise an error.
+
+        rows: number of rows.
         """
         stream_kind = self._target_kind()
         targets = parse_targets(y, rows, KINDS, target, stream_kind)
@@ -486,14 +504,17 @@ class Client:
         return targets
 
     def _target_kind(self) -> str | None:
-        """Return the stream's kind of targets, or None if no batch with targets was sent."""
-        # The kind never changes once it is known, so the service is not asked again.
+        """Return the stream's kind of targets, or None if it has no targets yet."""
+        # The stream's kind of targets never changes, so request it from the service only once.
         if self._known_target_kind is None:
             self._known_target_kind = self.stream()["target_kind"]
         return self._known_target_kind
 
     def _only_model(self) -> str:
-        """Return the name of the only model, or raise UnknownModel."""
+        """Return the name of the only model.
+
+        Raises UnknownModel if the service does not have exactly one model.
+        """
         names = sorted(self.models())
         if len(names) != 1:
             raise errors.UnknownModel(f"the service has the models {', '.join(names) or '(none)'}; say model=…")
@@ -513,10 +534,12 @@ def _saved_bytes(estimator: "os.PathLike[str] | Estimator") -> bytes:
 
 
 def _json_request(content: object, headers: dict[str, str] | None = None) -> JsonDict:
-    """Return httpx's arguments for a request whose body is `content` in JSON.
+    """Return httpx's arguments for a request whose body is JSON.
 
-    content: an object of JSON types and numpy numbers. Raises InvalidParameter for other objects.
+    content: content of the body. It may have JSON types, numpy numbers and numpy arrays.
     headers: further headers.
+
+    Raises InvalidParameter if `content` has other types.
     """
     try:
         body = orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
@@ -532,9 +555,9 @@ def _model_path(name: str) -> str:
 def _url_segment(kind: str, name: str) -> str:
     """Return a name, quoted as a segment of a URL's path.
 
-    kind: kind of the named object, for the error message.
+    kind: kind of the named object, such as "model", for the error message.
 
-    Raises InvalidParameter if the name cannot be such a segment.
+    Raises InvalidParameter if the name cannot be a segment of a path.
     """
     if not isinstance(name, str) or name in ("", ".", "..") or not is_unicode(name):
         raise errors.InvalidParameter(f"no {kind} can be called {name!r}; say which {kind}.")

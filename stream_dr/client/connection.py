@@ -1,11 +1,10 @@
 """Connection: requests to a service, with retries.
 
-A request without a response, or with status 429, 502, 503 or 504, is sent again. This is safe,
-because batches and unlearn requests carry an idempotency key, and all other requests may be
-repeated.
+A request is sent again if there is no response, or if the status is 429, 502, 503 or 504. This is
+safe: batches and unlearn requests carry an idempotency key, and other requests may be repeated.
 
-A response that describes an error is raised as an exception. Its class is the class in
-`stream_dr.errors` with the same code.
+A response that describes an error is raised as an exception. The class of the exception is the
+class in `stream_dr.errors` that has the error's code.
 """
 
 import random
@@ -19,11 +18,17 @@ import httpx
 from stream_dr import errors
 
 _RETRY_STATUS = (429, 502, 503, 504)
-"""Status codes after which the same request may succeed."""
+"""Status codes of responses after which the request is sent again."""
 
 
 class Connection:
-    """HTTP connection to a service. It has the same parameters as `Client`."""
+    """HTTP connection to a service.
+
+    Parameters
+    ----------
+    url, token, timeout, retries
+        Parameters of `Client`.
+    """
 
     def __init__(self, url: str, token: str | None, timeout: float, retries: int) -> None:
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
@@ -45,8 +50,8 @@ class Connection:
         path: path of the URL.
         request: further arguments of `httpx.Client.request`.
 
-        Raises the error that the response describes. Raises RemoteError if the service does not
-        answer, or if no class of `stream_dr.errors` has the error's code.
+        Raises the error that the response describes, as `error_of` returns it. Raises RemoteError
+        if the service does not answer.
         """
         for attempt in range(self._retries + 1):
             last = attempt == self._retries
@@ -70,9 +75,9 @@ class Connection:
         raise error_of(response)
 
     def get_once(self, path: str) -> httpx.Response:
-        """Send a GET request once and return the response, also if its status is an error.
+        """Send a GET request without retries, and return the response.
 
-        Raises RemoteError if the service does not answer.
+        A response whose status is an error is returned, too. Raises RemoteError if the service does not answer.
         """
         try:
             return self._http.get(path)
@@ -83,7 +88,8 @@ class Connection:
     def lines(self, path: str) -> Iterator[Iterator[str]]:
         """Send a GET request and yield an iterator over the lines of the response.
 
-        The iterator returns each line as soon as it arrives. Use this method in a with-statement.
+        The iterator yields each line as soon as the line arrives. Use this method in a
+        with-statement.
 
         Raises the error that the response describes, and RemoteError if the connection is lost.
         """
@@ -100,9 +106,9 @@ class Connection:
 def error_of(response: httpx.Response) -> errors.StreamDRError:
     """Return the error that a response describes.
 
-    The error's class is the class of `stream_dr.errors` that has the response's code. Some codes
-    have no class, because only the service uses them. Then the code in the field `reason` decides.
-    If that code has no class either, the error is a RemoteError.
+    The error's class is the class of `stream_dr.errors` that has the code in the field `code`. If
+    there is no such class, the code in the field `reason` determines the class. If there is no
+    class for that code, the error is a RemoteError.
 
     The other fields of the response become details of the error.
     """
@@ -113,6 +119,7 @@ def error_of(response: httpx.Response) -> errors.StreamDRError:
     except (ValueError, KeyError, AttributeError, TypeError):
         return errors.RemoteError(f"status {response.status_code}: {response.text[:200]}", status=response.status_code)
 
+    # Codes that only the service uses have no class in `stream_dr.errors`.
     details = {name: value for name, value in problem.items() if name not in ("type", "title")}
     class_code = code if code in _CLASSES else str(details.get("reason"))
     if class_code not in _CLASSES:
@@ -146,14 +153,17 @@ def checked_header(name: str, value: str) -> str:
 
 
 def _retry_after(response: httpx.Response) -> float:
-    """Return the seconds in the response's header Retry-After, 0 if there are none."""
-    # A proxy may send a date in this header. Dates are ignored.
+    """Return the number of seconds in the header Retry-After of a response.
+
+    The result is 0 if there is no such header, or if the header has no number.
+    """
+    # A proxy may send a date in the header Retry-After. A date counts as 0 seconds.
     seconds = response.headers.get("retry-after", "")
     return float(seconds) if seconds.isdigit() else 0.0
 
 
 def _pause_seconds(attempt: int) -> float:
-    """Return the seconds to wait before the next attempt.
+    """Return the number of seconds to wait before the next attempt.
 
     attempt: index of the attempt that has just failed, from 0.
     """

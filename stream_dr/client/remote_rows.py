@@ -17,10 +17,11 @@ from stream_dr.rows.table_rows import raw_rows
 
 
 def rows_and_names(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
-    """Return rows for sending, and the names of their columns or None.
+    """Convert rows for sending, and return them with the names of their columns.
 
-    Rows of numbers are checked and returned as an array. Texts, and tables with other values than
-    numbers, are sent with their own types, because the service encodes them.
+    Rows of numbers become an array. Texts, and tables that have other values than numbers, become
+    RawRows with the types of the columns, because the service encodes the values. The names are
+    None if the columns have no names.
     """
     try:
         return as_rows(X)
@@ -39,8 +40,8 @@ def arrow_stream_bytes(block: Block) -> bytes:
 def checked_ids(ids: Sequence[str] | Sequence[int], rows: int) -> Ids:
     """Return the ids as a list, if they are valid.
 
-    Valid ids are one string for each row, or one 64-bit integer for each row. Raises InvalidRows
-    for other ids.
+    Valid ids are a string for each row, or a 64-bit integer for each row. Raises InvalidRows for
+    other ids.
 
     rows: number of rows.
     """
@@ -74,7 +75,7 @@ def as_list(name: str, values: Any) -> list[Any]:
 def is_unicode(text: str) -> bool:
     """Return True if a text can be encoded in UTF-8.
 
-    A text with half of a surrogate pair cannot.
+    A text with half of a surrogate pair cannot be encoded.
     """
     return all(not "\ud800" <= character <= "\udfff" for character in text)
 
@@ -82,13 +83,14 @@ def is_unicode(text: str) -> bool:
 def metadata_of(table: pa.Table) -> JsonDict:
     """Return the metadata of an Arrow table as a dict.
 
-    The values are strings, except for the fields in `_NUMBERS`, whose values are numbers or None.
+    The fields in `_NUMBERS` have numbers or None as values. Other fields have strings.
     """
     texts = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
     return {name: orjson.loads(value) if name in _NUMBERS else value for name, value in texts.items()}
 
 
 _NUMBERS = ("version", "newest", "position", "rows", "refined_at", "residual", "map_residual", "unseen")
+"""Fields of the metadata whose values are numbers."""
 
 
 def array_in_only_row(column: pa.Array) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Types of the service's responses, as the methods of `Client` return them.
 
-Each response is a dict. A newer service may add further keys.
+Each response is a dict. A newer version of the service may add further keys.
 """
 
 from typing import NotRequired, TypedDict
@@ -15,10 +15,10 @@ class Acknowledgement(TypedDict):
     """Response to a batch of rows, or to a request to unlearn rows.
 
     position: position of the request in the log. There is none if the rows were only checked.
-    rows: number of rows in the batch, or of removed rows.
+    rows: number of rows in the batch, or number of unlearned rows.
     duplicate: True if an earlier request had the same idempotency key.
-    lag: number of events that models have not learned yet. Present only if the request asked to
-        wait until models have published the change.
+    lag: number of events that models have not learned yet. The key is missing unless the request
+        asked to wait until models have published the change.
     columns_missing: columns of the stream's table that the sent rows do not have. The values of
         these columns count as missing.
     """
@@ -35,7 +35,7 @@ class JobStatus(TypedDict):
 
     kind: "refine" or "snapshot".
     state: "waiting", "running", "done", "failed" or "cancelled".
-    progress: numbers that show how far the job is.
+    progress: numbers such as the pass and the number of rows done.
     error: {"code", "message"} of a failed job, or None.
     """
 
@@ -56,14 +56,16 @@ class ModelStatus(TypedDict):
     version: version of the published projection, 0 if there is none.
     versions: versions that `Client.projection` can return.
     chosen: result of cross-validation, such as {"gamma": 0.1, "error": 0.2, "std_error": 0.01}.
-        The parameter "gamma" or "n_components" has the chosen value. "error" is its
-        cross-validated error, and "std_error" is the standard error of this error. None if no
-        parameter of the published projection is "cv".
+        "gamma" or "n_components" has the chosen value. "error" is the cross-validated error of
+        this value, and "std_error" is the standard error of "error". None if no parameter of the
+        published projection is "cv".
     stale_rows: number of learned rows that the published projection does not include.
     bytes: size of the model's state in bytes.
     publish, refine: rules for when the model is published and refined, as in `Client.put_model`.
         None means the service's setting.
-    failure, publish_failure: {"position", "code", "message"}, or None.
+    failure: {"position", "code", "message"} of the error that stopped learning, or None.
+    publish_failure: {"position", "code", "message"} of the error that prevents publishing, or
+        None.
     """
 
     name: str
@@ -102,9 +104,10 @@ class ServedProjection(TypedDict):
     mean: (features,), for a linear projection.
     components: (components, features), for a linear projection.
     eigenvalues: (components,), for a linear projection.
-    map, offset: matrix and vector that convert coordinates of an older version to coordinates of
-        the newest version. Shapes (components, components of the newest version) and (components
-        of the newest version,). Present only for an older version. See `Client.projection`.
+    map: matrix (p, q) that converts coordinates of an older version to coordinates of the newest
+        version. p is the number of components of the older version, and q the number of components
+        of the newest version. Present only for an older version. See `Client.projection`.
+    offset: vector (q,) to add to the converted coordinates. Present only for an older version.
     """
 
     model: str
@@ -128,7 +131,7 @@ class StreamStatus(TypedDict):
 
     models: names of the models.
     layout: "dense", "named", "sparse" or "table", None before the first batch.
-    kinds: kind of each column of a table, such as "number" or "text".
+    kinds: kind of each column of a table, such as "number" or "text". None for other rows.
     stated: number of columns that the first batch declared, 0 if it declared none.
     labels: labels in order of first appearance.
     outputs: number of columns of continuous targets.

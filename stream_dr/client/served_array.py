@@ -17,15 +17,15 @@ class ServedArray(np.ndarray):
     model : str
         Name of the model.
     version : int
-        Version of the model's projection. Projected rows can be compared only if they have the
-        same version. See `Client.projection` to convert them from an older version to the newest.
+        Version of the model's projection. Projected rows can be compared only if their versions
+        are equal. `Client.projection` shows how to convert rows from an older version.
     position : int
         Log position of the last event that the projection includes.
     solution : str
         How the projection was computed: "exact", "diagonal", "refined" or "recurrence".
     unseen : int
-        Number of values in the rows that belong to features which the model has not learned.
-        These values have no effect on the result.
+        Number of values in the rows whose feature the model has not learned. These values have no
+        effect on the result.
 
     Examples
     --------
@@ -46,9 +46,12 @@ class ServedArray(np.ndarray):
 
     @classmethod
     def of(cls, values: Any, response: JsonDict) -> Self:
-        """Return `values` as an array with the fields of a response as attributes.
+        """Return `values` as an array, with fields of a response as attributes.
 
         If `values` is an array, the result shares its memory.
+
+        response: response of the service, with the fields "model", "version", "position",
+            "solution" and "unseen".
         """
         array = np.asarray(values).view(cls)
         array.model = str(response["model"])

@@ -17,6 +17,7 @@ from stream_dr.commands.replaying import replay_into
 from stream_dr.commands.specs import (
     AnyDir,
     Models,
+    NamedSpec,
     Sources,
     Specs,
     check_specs,
@@ -64,19 +65,28 @@ def learn(
     directory, and the models learn the shards. After an interruption, the same command continues
     with the first batch that was not learned.
 
-    A feature map encodes a table's columns as numbers. A table of numbers needs none. A table that
-    has only prose gets feature_map=text. A table with words, dates or missing values gets
-    feature_map=table, whose parameters are --one-hot, --hash, --keep, --text, --as and --impute.
+    A feature map encodes a table's columns as numbers:
 
-    If --model is not given and the directory has no model, a model is chosen: lda if each row has
-    one label, opls if rows have several labels or numbers to predict, and pca if rows have no
-    targets. Labels with a fraction are numbers to predict.
+    - A table of numbers needs no feature map.
+    - A table that has only prose gets feature_map=text.
+    - A table with words, dates or missing values gets feature_map=table. Its parameters are the
+      options --one-hot, --hash, --keep, --text, --as and --impute.
 
-    The chosen model may get a ridge: gamma=1 for lda and opls of sparse rows and feature_map=text,
-    gamma=20 for tables with a column of prose, shrinkage=.1 for lda of 100 or more numbers.
+    If --model is not given and the directory has no model, the command chooses a model:
+
+    - lda if each row has one label,
+    - opls if rows have several labels, or numbers to predict, such as labels with a fraction,
+    - pca if rows have no targets.
+
+    The chosen model may get a ridge (a regularisation):
+
+    - gamma=1 for lda and opls of sparse rows or with feature_map=text,
+    - gamma=20 for lda and opls of tables with a column of prose,
+    - shrinkage=.1 for lda of 100 or more numbers.
 
     One pass over wide rows gives the chosen model only an approximate solution. The exact solution
-    takes more passes. It is used if it predicts held-out rows (every tenth row) better.
+    takes more passes. The model keeps the solution that predicts held-out rows (every tenth row)
+    better.
 
         stream-dr learn data.csv --label y --dir D -o projected.parquet
         stream-dr learn texts.csv --label y --dir D --model lda=lda:feature_map=text
@@ -105,9 +115,9 @@ def learn(
 
 
 def _check_places(dir: Path | None, check: bool, out: Path | None) -> None:
-    """Raise an error if the directory is not named or the output file cannot be written.
+    """Raise an error if the directory or the output file cannot be used.
 
-    dir: directory whose models will learn. It may be None only if `check` is True.
+    dir: path of the directory whose models will learn. None is allowed only if `check` is True.
     check: True if nothing will be learned.
     out: file for the projected rows, or None.
     """
@@ -125,9 +135,9 @@ def _check_name(name: str | None, sources: list[Path], read_as: ReadAs) -> None:
 
 
 def _with_continuous_labels(read_as: ReadAs, sources: list[Path]) -> ReadAs:
-    """Return options that read the label column as numeric targets if it has fractions.
+    """Return options that read a label column with fractions as numeric targets.
 
-    In this case, a message on stderr says so. If there are no fractions, `read_as` is returned.
+    If the label column has fractions, a message is printed. Otherwise `read_as` is returned.
     """
     numbers = read_as.with_fractional_label_as_target(sources)
     if numbers is not read_as:
@@ -143,13 +153,12 @@ def _suggest_id_column(read_as: ReadAs, files: dict[Path, "FileSource"]) -> None
         )
 
 
-def _default_model(sources: list[Path], files: dict[Path, "FileSource"], table: JsonDict) -> tuple[str, str, JsonDict]:
+def _default_model(sources: list[Path], files: dict[Path, "FileSource"], table: JsonDict) -> NamedSpec:
     """Choose a model that suits the first rows, and print the choice on stderr.
 
-    files: the sources that are not shards, opened.
-    table: parameters of the feature map that encodes the files' columns.
-
-    Returns the model's name, estimator key and parameters.
+    sources: files and shards to learn.
+    files: the opened files among `sources`.
+    table: parameters of the feature map that encodes the columns of the files.
     """
     from stream_dr.evaluation.comparison import default_method
     from stream_dr.feature_maps.column_report import suggest_map_spec
@@ -162,13 +171,15 @@ def _default_model(sources: list[Path], files: dict[Path, "FileSource"], table: 
     table = suggest_map_spec(first.X, table) if from_shards else table
     key, params = default_method(first, table)
     if from_shards:
-        # Models of shards need the feature map here. `learn_files` adds it to models of files.
+        # `learn_files` adds a feature map only if there are files, so add the feature map for shards
+        # here.
         params = {**params, "feature_map": table}
+
     why = "`stream-dr suggest` compares it with others."
     if first.y is None:
         why = "The rows have no targets. Name their column with --label or --targets to predict it."
     say(f"no --model is named: --model {spec_text(key, key, params)} is taken. {why}")
-    return key, key, params
+    return NamedSpec(key, key, params)
 
 
 def learn_files(
@@ -191,7 +202,7 @@ def learn_files(
     sources : list of Path
         Files and shards, in the order in which they are learned.
     files : dict of Path to FileSource
-        The sources that are not shards, opened.
+        The opened files among `sources`, by path.
     specs : Specs
         Models to add first.
     read_as : ReadAs
@@ -203,7 +214,7 @@ def learn_files(
     out : Path or None
         File for the projected rows, or None.
     refine : bool
-        True to compute exact solutions where they predict better, as in `replay_into`.
+        True to compute exact solutions if they predict better than approximate solutions.
     """
     from stream_dr.shards.dataset import open_dataset
 
@@ -217,13 +228,14 @@ def learn_files(
 
 
 def report_files(files: dict[Path, "FileSource"], spec: JsonDict, hints: bool = True) -> None:
-    """Print the inferred kind (number, date, category, text) of each column of the files.
+    """Print the inferred kind of each column of the files, such as number or date.
 
-    Raises SchemaMismatch if a file has columns that cannot be learned. The error lists all of
-    them.
-
+    files: opened files by path.
     spec: parameters of the feature map that encodes the columns of tables.
-    hints: True to print also the command options that would change the kinds.
+    hints: True to print the command options that would change the kinds, too.
+
+    Raises SchemaMismatch if a file has columns that cannot be learned. The error lists these
+    columns.
     """
     for path, source in files.items():
         _report_columns(path, source, spec, hints)
@@ -232,7 +244,8 @@ def report_files(files: dict[Path, "FileSource"], spec: JsonDict, hints: bool = 
 def _report_columns(path: Path, source: "FileSource", spec: JsonDict, hints: bool) -> None:
     from stream_dr.feature_maps.column_report import describe
 
-    # If the file has no rows, reading the first block raises the error that says so.
+    # `source.first` is None if the file has no rows. Then `source.blocks` raises the error that says
+    # so.
     first = source.first or next(source.blocks())
 
     if source.raw:
@@ -253,9 +266,12 @@ def _report_columns(path: Path, source: "FileSource", spec: JsonDict, hints: boo
 
 
 def _as_command_option(option: str) -> str:
-    """Convert a feature map's option to a command option.
+    """Convert an option of a feature map to an option of the command line.
 
-    as_={"age": "category"} becomes --as age=category, and drop=["age"] becomes --drop age.
+    For example, as_={"age": "category"} becomes --as age=category, and drop=["age"] becomes
+    --drop age.
+
+    option: the option as NAME=JSON.
     """
     name, _, text = option.partition("=")
     value = json.loads(text)
@@ -264,9 +280,13 @@ def _as_command_option(option: str) -> str:
 
 
 def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | None) -> dict[Path, Path]:
-    """Store files as shards in the directory, unless the directory has their shards already.
+    """Store files as shards in a directory, unless their shards are stored already.
 
-    Returns a dict from each file's path to the folder of its shards.
+    dir: path of the directory.
+    files: opened files by path.
+    name: name under which a single file is stored. None means the file's name.
+
+    Returns the folder of each file's shards, by the file's path.
     """
     from stream_dr.directory.learned_sources import keep_as_shards
     from stream_dr.disk import DirectoryLock
@@ -280,9 +300,9 @@ def _store_as_shards(dir: Path, files: dict[Path, "FileSource"], name: str | Non
 
 @contextmanager
 def _new_folder(dir: Path) -> Iterator[None]:
-    """Create the folder `dir` for the with-block.
+    """Create the folder `dir`, and remove it if the with-block fails.
 
-    If the with-block raises an error before the folder has a log, a new folder is removed again.
+    The folder stays if it existed before, or if it has a log when the with-block fails.
     """
     existed = dir.exists()
     dir.mkdir(parents=True, exist_ok=True)

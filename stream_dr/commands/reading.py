@@ -26,9 +26,9 @@ class _ChainedSources:
         self._parts = parts
 
     def events(self, after: int = -1, until: int | None = None) -> Iterator[tuple[int, "Block"]]:
-        """Yield pairs (number, Block) for after < number ≤ until.
+        """Yield pairs (number, Block) of the batches with after < number ≤ until.
 
-        number: number of the batch, counted from 0 over all sources.
+        The number of a batch is counted from 0 over all sources.
         """
         blocks = (block for part in self._parts for _, block in part.events())
         return ((n, b) for n, b in enumerate(blocks) if n > after and (until is None or n <= until))
@@ -67,9 +67,11 @@ class ReadAs(NamedTuple):
         return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {}) | self.map
 
     def map_of(self, files: dict[Path, "FileSource"]) -> JsonDict:
-        """Return the parameters of the default feature map for these files.
+        """Return the parameters of a feature map that suits these files.
 
-        This is the map `text` if all columns are prose, otherwise the map `table`.
+        The feature map is `text` if all columns are prose, and `table` otherwise.
+
+        files: opened files by path.
         """
         from stream_dr.feature_maps.column_report import suggest_map_spec
 
@@ -77,12 +79,10 @@ class ReadAs(NamedTuple):
         return self.table() if rows is None else suggest_map_spec(rows.X, self.table())
 
     def takes_shards(self, path: Path) -> bool:
-        """Return True if a path is to be read as shards.
+        """Return True if a path is to be read as shards, not as a file of another format.
 
-        False if the path is to be read as a file of another format.
-
-        A folder or a manifest of shards is always read as shards. A single shard is read as a
-        shard only if the command has no option that says how files are read.
+        - A folder or a manifest of shards, and the URI of shards, are always read as shards.
+        - A single shard is read as a shard only if the command has no options of file formats.
         """
         from stream_dr.datasets.sources import Options
         from stream_dr.shards.dataset import are_shards
@@ -94,20 +94,21 @@ class ReadAs(NamedTuple):
         return are_shards(path) and (plain or not path.is_file() or path.suffix == ".json")
 
     def check(self, sources: Sequence[Path]) -> None:
-        """Raise an error if the format of a file does not have the command's options.
+        """Raise an error if a file's format does not have an option of the command.
 
         No row is read.
         """
         for path in sources:
             if not self.takes_shards(path):
-                # If `raw` is given, opening the file does not read its first rows.
+                # Opening a file reads its first rows only to decide the option `raw` (read columns
+                # as a table or as numbers). So set `raw` here.
                 self.with_options(raw=True).file([path])
 
     def files(self, sources: Sequence[Path]) -> dict[Path, "FileSource"]:
-        """Open the sources that are not shards, and return them by path.
+        """Open the sources that are not shards, and return the opened files by path.
 
-        All files are read as tables if one of them has columns that are not numbers, or if the
-        command has options of a feature map. Otherwise their rows are read as numbers.
+        All files are read as tables if one file has columns that are not numbers, or if the
+        command has options of a feature map. Otherwise all files are read as rows of numbers.
         """
         table = self.with_options(raw=len(self.table()) > 1 or None)
         opened = {path: table.file([path]) for path in sources if not self.takes_shards(path)}
@@ -122,9 +123,9 @@ class ReadAs(NamedTuple):
         return open_source(list(sources), self.format, self.options)
 
     def with_fractional_label_as_target(self, sources: Sequence[Path]) -> Self:
-        """Return options that read the label column as numeric targets if it has fractions.
+        """Return options that read a label column with fractions as numeric targets.
 
-        The first rows of the files decide. If they have no fractions, `self` is returned.
+        If the labels in the first rows of the files have no fraction, `self` is returned.
         """
         label = self.options.label
         numbers = self.with_options(label=None, targets=label)
@@ -132,8 +133,8 @@ class ReadAs(NamedTuple):
 
     def has_fractions(self, path: Path) -> bool:
         """Return True if the first targets of a file are numbers and some have a fraction."""
-        # Targets that are words raise an error here. They have no fractions.
-        # Any other error is raised again when the rows are learned.
+        # Reading words as numeric targets raises an error, and words have no fractions. Any other
+        # error of the file is raised again when its rows are learned.
         try:
             first = None if self.takes_shards(path) else self.file([path]).first
         except StreamDRError:
@@ -142,9 +143,11 @@ class ReadAs(NamedTuple):
         return values is not None and any(not value.is_integer() for value in values.ravel().tolist())
 
     def likely_id(self, files: dict[Path, "FileSource"]) -> str | None:
-        """Return the name of a column that looks like ids, in the first file.
+        """Return the name of a column of the first file that looks like ids.
 
-        None if there is no such column, or if the options already name the column of ids.
+        None if no column looks like ids, or if the options already name the column of ids.
+
+        files: opened files by path.
         """
         from stream_dr.feature_maps.taken_for import likely_id
 
@@ -183,7 +186,7 @@ class ReadAs(NamedTuple):
     def shards(self, sources: Sequence[Path], skip_damaged: bool = False) -> "Dataset":
         """Open shards as one data set.
 
-        skip_damaged: True to skip damaged shards. A message is printed for each of them.
+        skip_damaged: True to skip damaged shards. A message is printed for each damaged shard.
 
         Raises typer.BadParameter if one of the sources is not a shard or a folder of shards.
         """
@@ -199,9 +202,10 @@ class ReadAs(NamedTuple):
 def refuse_ids_as_labels(files: dict[Path, "FileSource"], words: list[str]) -> None:
     """Raise typer.BadParameter if the labels of a file look like numbers or ids.
 
-    The error proposes commands to run instead.
+    The error proposes other commands.
 
-    words: words of the command line, from which the proposed commands are made.
+    files: opened files by path.
+    words: words of the command line. The proposed commands are made of these words.
     """
     from stream_dr.targets.kind import look_like_numbers
 
@@ -228,12 +232,15 @@ def first_table(files: dict[Path, "FileSource"]) -> "Block | None":
     """Return the first rows of the first file that is read as a table.
 
     None if all files are read as numbers.
+
+    files: opened files by path.
     """
     source = next((source for source in files.values() if source.raw), None)
     return None if source is None else source.first or next(source.blocks(), None)
 
 
-# The next two functions are never called. Only their parameters are used.
+# The functions `_file_options` and `_table_options` are never called. `_with_options` copies their
+# parameters to commands.
 def _file_options(
     format: Annotated[
         str | None,
@@ -332,6 +339,12 @@ def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _with_options(command: Callable[..., None], *options: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that has further parameters, which become options.
+
+    The returned command passes the values of these parameters to `command` as `read_as`.
+
+    options: functions whose parameters are added.
+    """
     shared = {name: p for function in options for name, p in inspect.signature(function).parameters.items()}
 
     def run(**arguments: Any) -> None:
@@ -346,11 +359,12 @@ def _with_options(command: Callable[..., None], *options: Callable[..., None]) -
         options["delimiter"] = options["delimiter"].replace("\\t", "\t")
         read_as = ReadAs(options.pop("format"), Options(**options), map_options)
 
-        # Make the feature map only to check its options before the command runs.
+        # Make a feature map now, so that an invalid option raises its error before the command runs.
         feature_map(read_as.table())
         command(**arguments, read_as=read_as)
 
-    # typer takes the options of a command from its signature and annotations, so set both.
+    # typer takes the options of a command from the command's signature and annotations, so set the
+    # signature and the annotations of `run`.
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "read_as"]
     run.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
     run.__doc__ = command.__doc__
@@ -361,7 +375,7 @@ def _with_options(command: Callable[..., None], *options: Callable[..., None]) -
 
 
 def _pop_map_options(options: JsonDict) -> JsonDict:
-    """Remove the options of the feature map from `options`, and return them.
+    """Remove the options of the feature map from `options`, and return these options.
 
     Raises typer.BadParameter if `impute` is neither "mean" nor a number.
     """

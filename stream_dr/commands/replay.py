@@ -52,12 +52,12 @@ def replay(
     """Append shards to a directory's log, and let its models learn them.
 
     In the first pass, models are tested on some rows before they learn these rows. With --workers
-    or --scheduler there are no tests. The results of these two options do not depend on the number
-    of workers. They differ by rounding from a replay without workers.
+    or --scheduler, models are not tested. The learned models then do not depend on the number of
+    workers. They differ by rounding from models of a replay without workers.
 
-    After any interruption, the same command continues and ends with the same states. If the shards
-    were moved in the meantime, give their new path. Files that are not shards are learned as in
-    `learn`.
+    After an interruption, the same command continues the replay and ends with the same models. If
+    the shards were moved in the meantime, give their new path. Files that are not shards are
+    learned as in `learn`.
 
         stream-dr replay shards/ --model lda=lda:n_components=9 --dir D
         stream-dr replay shards/ --model lda=lda --model pca=ccipca:n_components=20 --dir D

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from stream_dr.shards.dataset import Dataset
 
 _REFINE: JsonDict = {"tol": 1e-3, "max_passes": 20}
-"""Tolerance and maximum number of passes with which `learn` refines models."""
+"""Options with which `learn` refines models: tolerance and maximum number of passes."""
 
 ALLOWED_LABELS = "STREAM_DR_ALLOWED_LABELS"
 """Environment variable with the labels that batches may have."""
@@ -54,13 +54,14 @@ def replay_into(
     settings : ReplaySettings
         Number of passes, tests and so on.
     out : Path or None
-        File for the rows, projected by the first model that the command names. None: no file.
+        File for the projected rows. The first model in `specs` projects them, or the first model
+        of the directory if `specs` is empty. None: no file.
     parts : PlanRunner or None
         Function that runs tasks in parallel, in threads or on a cluster. None: the batches are
         learned one after the other.
     refine : bool
-        True to replace approximate solutions by exact ones, which take further passes, if this
-        raises the model's score. This happens before rows are projected to `out`.
+        True to refine models that have an approximate solution, if this raises their score.
+        Refining takes further passes. Rows are projected to `out` afterwards.
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.distributed_replay import replay_in_parts
@@ -126,18 +127,20 @@ def _say_tests(directory: "Directory") -> None:
 
 
 def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
-    """Refine the models that have only an approximate ("diagonal") solution, if this helps.
+    """Refine models that have only an approximate ("diagonal") solution, if this helps.
 
-    Refining computes the exact solution by further passes over the rows.
+    Refining computes the exact solution of a model by further passes over the rows.
 
     - Models with the parameter scatter="diagonal" are not refined.
     - Models that predict are refined only if this raises their score on held-out rows.
     - Models that do not predict, or have no solution yet, are refined without a score.
-    - If shards are in an object store, no model is refined. A message shows the command to do so.
+    - If shards are in an object store, no model is refined. A message shows the command that
+      refines the model.
     """
     from stream_dr.running.refine import publish_unrefined
 
     for name, model in directory.models.items():
+        # A refined solution is approximate, too, if the model has learned rows since the refine.
         solution = model.published.projection.solution if model.published else ""
         unsolved = isinstance(model.solving.error, NeedsRefine)
         approximate = unsolved or solution == "diagonal" or (solution == "refined" and model.stale_rows)
@@ -159,7 +162,7 @@ def _refine_where_it_helps(directory: "Directory", dataset: "Dataset") -> None:
 def _refining_helps(directory: "Directory", model: "Model") -> bool:
     """Return True if refining a model raises its score on held-out rows.
 
-    Both scores are printed.
+    The scores before and after refining are printed. The model is not changed.
     """
     from stream_dr.running.refine import held_out_scores
 
@@ -173,7 +176,7 @@ def _refining_helps(directory: "Directory", model: "Model") -> bool:
 
 
 def _rates(directory: "Directory") -> str:
-    """Return how many rows each model learns per second, as a text for the progress bar."""
+    """Return a text for the progress bar: rows per second that each model learns."""
     rates = [
         (m.name, m.learning_time.rows / m.learning_time.seconds)
         for m in directory.models.values()
@@ -185,8 +188,8 @@ def _rates(directory: "Directory") -> str:
 def _allowed_labels() -> list[Any] | None:
     """Return the labels in the environment variable STREAM_DR_ALLOWED_LABELS.
 
-    None if the variable is not set. The command `serve` reads the same variable. Raises
-    InvalidParameter if the value is not a JSON list.
+    None if the variable is not set. The service reads the variable, too. Raises InvalidParameter
+    if the value is not a JSON list.
     """
     text = os.environ.get(ALLOWED_LABELS)
     if not text:
@@ -202,9 +205,13 @@ def _allowed_labels() -> list[Any] | None:
 
 @contextmanager
 def _with_new_models(directory: "Directory", specs: Specs) -> Iterator[None]:
-    """Add models for the with-block, and remove them again if the block raises an error.
+    """Add models to a directory, and remove them if the with-block fails.
 
-    Models that have already learned an event, or have failed, are not removed.
+    The with-block fails if it raises a StreamDRError. Even then, a model stays in these cases:
+
+    - The directory had the model before.
+    - The model has learned an event.
+    - The model has failed.
     """
     added = []
     try:

@@ -8,7 +8,7 @@ is JSON. A feature map without parameters may be given by its name (feature_map=
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
@@ -59,8 +59,28 @@ Sources = Annotated[
     ),
 ]
 SkipDamaged = Annotated[bool, typer.Option("--skip-damaged", help="Skip damaged shards, and print their names.")]
-Specs = list[tuple[str, str, JsonDict]]
-"""For each model a tuple (name, estimator key or file of a saved estimator, parameters)."""
+
+
+class NamedSpec(NamedTuple):
+    """Model that a command line names.
+
+    Attributes
+    ----------
+    name : str
+        Name of the model.
+    key_or_file : str
+        Key of an estimator, or path of the file of a saved estimator.
+    params : dict
+        Parameters of the estimator. Empty for a saved estimator.
+    """
+
+    name: str
+    key_or_file: str
+    params: JsonDict
+
+
+Specs = list[NamedSpec]
+"""Models that a command line names."""
 
 SAVED = ".safetensors"
 """Suffix of the files of saved estimators."""
@@ -70,21 +90,23 @@ Value = str | int | float | bool | None | JsonDict | list[Any]
 _WORDS: dict[str, Value] = {"true": True, "false": False, "none": None}
 
 
-def parse_spec(text: str) -> tuple[str, str, dict[str, Value]]:
-    """Parse a model that is written as in the option --model.
+def parse_spec(text: str) -> NamedSpec:
+    """Parse one value of the option --model.
 
-    Returns the model's name, its estimator key or the file of a saved estimator, and its
-    parameters. Raises typer.BadParameter, with which the command ends with exit status 2.
+    text: NAME=KEY[:param=value,…] or NAME=FILE.safetensors.
+
+    Raises typer.BadParameter for other texts. The command then ends with exit status 2.
     """
     name, equals, rest = text.partition("=")
     if name and rest.endswith(SAVED):
-        return name.strip(), rest.strip(), {}
+        return NamedSpec(name.strip(), rest.strip(), {})
 
     key, _, assignments = rest.partition(":")
     if not (name and equals and key) or ":" in name:
         raise typer.BadParameter(f"{text!r}; give NAME=KEY[:param=value,…], for example lda=lda:n_components=9.")
 
-    # Split at commas, except at commas within braces or brackets, which belong to a JSON value.
+    # Split at commas. A comma within braces or brackets belongs to a JSON value, so do not split
+    # there.
     params: dict[str, Value] = {}
     for part in filter(None, re.split(r",(?![^{]*\}|[^\[]*\])", assignments)):
         param, sign, value = part.partition("=")
@@ -92,9 +114,10 @@ def parse_spec(text: str) -> tuple[str, str, dict[str, Value]]:
             raise typer.BadParameter(f"{part!r} in {text!r}; give param=value.")
         params[param.strip()] = parse_value(value.strip())
 
+    # The text feature_map=text is short for the JSON feature_map={"map": "text"}.
     if isinstance(params.get("feature_map"), str):
         params["feature_map"] = {"map": params["feature_map"]}
-    return name.strip(), key.strip(), params
+    return NamedSpec(name.strip(), key.strip(), params)
 
 
 def parse_value(text: str) -> Value:
@@ -121,7 +144,12 @@ def parse_value(text: str) -> Value:
 
 
 def spec_text(name: str, key: str, params: JsonDict) -> str:
-    """Write a model as in the option --model, so that `parse_spec` can parse the text."""
+    """Return a model as a value of the option --model, which `parse_spec` can parse.
+
+    name: name of the model.
+    key: key of its estimator.
+    params: parameters of its estimator.
+    """
     params = {k: v["map"] if isinstance(v, dict) and v.keys() == {"map"} else v for k, v in params.items()}
     assignments = (f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in params.items())
     return f"{name}={key}{':' if params else ''}{','.join(assignments)}"
@@ -138,7 +166,10 @@ def parse_specs(texts: list[str] | None) -> Specs:
 
 
 def check_specs(specs: Specs) -> None:
-    """Raise an error if a model's name, estimator key or parameter is invalid."""
+    """Raise an error if a model's name, estimator key or parameter is invalid.
+
+    Two models must not have the same name, and files of saved estimators must be readable.
+    """
     from stream_dr.directory.model_table import check_name
     from stream_dr.estimators import make
     from stream_dr.models.saved import load
@@ -157,7 +188,7 @@ def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict)
     """Add a feature map to the parameters of models that learn a table.
 
     A feature map encodes the table's columns as numbers. If the table has words, LDA also gets a
-    ridge (a regularisation), and a message on stderr says so. Saved estimators are not changed.
+    ridge (a regularisation), and a message is printed. Saved estimators are not changed.
 
     Parameters
     ----------
@@ -166,10 +197,10 @@ def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict)
     first : Block
         First batch of the table.
     chosen : dict
-        Default feature map, for models whose parameters have no "feature_map".
+        Feature map for models whose parameters have no "feature_map".
     table : dict
-        The feature map `table` with the options of the command line. It is used for models whose
-        feature map is {"map": "table"}, without options.
+        Feature map with the options of the command line, for models whose "feature_map" is
+        {"map": "table"}, without options.
     """
     mapped = []
     for name, key, params in specs:
@@ -178,15 +209,18 @@ def through_map(specs: Specs, first: "Block", chosen: JsonDict, table: JsonDict)
             feature_map = params.get("feature_map", chosen)
             feature_map = table if feature_map == {"map": "table"} else feature_map
             mapped_params = {**params, "feature_map": feature_map, **_with_ridge(name, key, params, feature_map, first)}
-        mapped.append((name, key, mapped_params))
+        mapped.append(NamedSpec(name, key, mapped_params))
     return mapped
 
 
 def _with_ridge(name: str, key: str, params: JsonDict, feature_map: JsonDict | None, first: "Block") -> JsonDict:
     """Return the ridge parameters to add to a model's parameters.
 
-    A ridge is a regularisation. Only LDA gets one, and only if the table has words and the model's
-    own parameters set no ridge. Otherwise the returned dict is empty.
+    A ridge is a regularisation. A model gets a ridge if its estimator is LDA, the rows have words,
+    and its parameters set neither "gamma" nor "shrinkage". A message is then printed. For other
+    models, the returned dict is empty.
+
+    first: first batch of the table.
     """
     from stream_dr.evaluation.comparison import RIDGES, kind_of_rows
 
@@ -212,10 +246,10 @@ def has_models(dir: Path) -> bool:
 def add_model(directory: "Directory", name: str, key_or_file: str, params: JsonDict) -> tuple["Model", bool]:
     """Add a model to a directory, unless the directory already has the same model.
 
-    key_or_file: key of an estimator, or file of a saved estimator.
+    key_or_file: key of an estimator, or path of the file of a saved estimator.
 
-    Returns the model, and True if the model was added. Raises the errors of Directory.add_model,
-    Directory.add_saved and load.
+    Returns the model, and True if this call has added the model. Raises the errors of
+    Directory.add_model, Directory.add_saved and load.
     """
     from stream_dr.models.saved import load
 

@@ -63,7 +63,8 @@ def transform(
             print_result(f"{rows} rows written to {out}")
             return
 
-        # A file may have other columns than the stream. Shards always have the stream's columns.
+        # A file may have other columns than the stream, so select the columns of the stream. Shards
+        # always have the columns of the stream.
         data = read_as.open([source])
         if not isinstance(data, Dataset):
             data, left_out = data.only(opened.schema.names)
