@@ -80,6 +80,7 @@ class ServiceError(fastapi.HTTPException):
 
 def log_and_respond(scope: Scope, error: BaseException) -> Response:
     """Log an error that a request raised, and return the response to the client."""
+    # Choose the response by the class of the error.
     unexpected = False
     match error:
         case ServiceError():

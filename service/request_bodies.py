@@ -120,6 +120,7 @@ class BodyLimits:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on. Raises ServiceError if its body is above a limit."""
         headers = Headers(scope=scope) if scope["type"] == "http" else Headers()
+        # A request without a body needs no checks.
         if "transfer-encoding" not in headers and headers.get("content-length", "0") == "0":
             await self.app(scope, receive, send)
             return

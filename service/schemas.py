@@ -593,6 +593,7 @@ def openapi_document(app: FastAPI, guarded: bool) -> JsonDict:
         )[1]["$defs"]
         for name, example in EXAMPLES.items():
             components["schemas"][name]["examples"] = [example]
+
         _constants_to_enums(components["schemas"])
         if guarded:
             meaning = (

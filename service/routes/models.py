@@ -238,6 +238,7 @@ def _body_schema(key: str) -> type[BaseModel]:
     strict = ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True, protected_namespaces=())
     params: Any = make(f"{kind.__name__}Parameters", __config__=strict, **fields)
 
+    # The field `estimator` has only one allowed value. FastAPI selects the schema of a body by it.
     summary = (kind.__doc__ or "").strip().partition("\n")[0]
     spec: type[BaseModel] = make(
         f"{kind.__name__}Model",

@@ -133,8 +133,8 @@ def _check_response_size(rows: int, width: int, accept: str, row_bytes: int) -> 
     limit = (32 * row_bytes + ANSWER_BYTES) // (width * NUMBER_BYTES[accept]) if width else rows
     if rows > limit:
         raise stream_dr.errors.LimitExceeded(
-            f"{rows} rows of {row_bytes} bytes would be answered with {width} numbers each; so many bytes are answered "
-            f"with {limit} such rows as {accept}. Send at most {limit} rows a request.",
+            f"{rows} rows of {row_bytes} bytes would be answered with {width} numbers each; so many bytes are "
+            f"answered with {limit} such rows as {accept}. Send at most {limit} rows a request.",
             needed=rows,
             limit=limit,
         )

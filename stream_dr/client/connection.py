@@ -66,6 +66,7 @@ class Connection:
                 time.sleep(_pause_seconds(attempt))
                 continue
 
+            # Try again after a status that may be temporary, unless this was the last attempt.
             if response.status_code not in _RETRY_STATUS or last:
                 break
             time.sleep(max(_pause_seconds(attempt), _retry_after(response)))

@@ -19,8 +19,8 @@ from stream_dr.rows.table_rows import raw_rows
 def rows_and_names(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
     """Convert rows for sending, and return them with the names of their columns.
 
-    Rows of numbers become an array. Texts, and tables that have other values than numbers, become
-    RawRows with the types of the columns, because the service encodes the values. The names are
+    Rows of numbers become an array. Texts, and tables that have other values than numbers, are
+    sent with the types of their columns, because the service encodes the values. The names are
     None if the columns have no names.
     """
     try:
@@ -51,6 +51,7 @@ def checked_ids(ids: Sequence[str] | Sequence[int], rows: int) -> Ids:
     if values and all(isinstance(id, int | np.integer) and -(2**63) <= id < 2**63 for id in values):
         return [int(id) for id in values]
 
+    # If not all ids are integers of 64 bits, all ids must be strings.
     for row, id in enumerate(values):
         if not isinstance(id, str) or not is_unicode(id):
             raise errors.InvalidRows(

@@ -86,7 +86,7 @@ def _use_service(address: str, dir: Path, shards: list[Path], data: Any, rates: 
     from stream_dr import demo as steps
 
     answers = list(steps.post_shards(address, shards))
-    new = [a for a in answers if not a["duplicate"]]
+    new = [a for a in answers if not a["duplicate"]]  # a second run posts batches again
     say(f"posted {len(answers)} batches to {address}, {len(new)} of them new; last position {answers[-1]['position']}")
     first = data.X_held_out[:1]
     projected = steps.ask_one(address, first)

@@ -210,8 +210,8 @@ def _warn_of_runs(figures: dict[str, float], shuffled: bool) -> None:
     if not shuffled and "unchanged" in figures and 1 - figures["unchanged"] < 0.1 * (1 - figures["by_chance"]):
         say(
             f"warning (labels_sorted): {figures['unchanged']:.1%} of rows have the label of the row before, and "
-            f"{figures['by_chance']:.1%} would in random order. Figures are of rows unlike those learned; --shuffle tests "
-            "them in random order."
+            f"{figures['by_chance']:.1%} would in random order. Figures are of rows unlike those learned; "
+            "--shuffle tests them in random order."
         )
 
 

@@ -65,12 +65,10 @@ def learn(
     directory, and the models learn the shards. After an interruption, the same command continues
     with the first batch that was not learned.
 
-    A feature map encodes a table's columns as numbers:
-
-    - A table of numbers needs no feature map.
-    - A table that has only prose gets feature_map=text.
-    - A table with words, dates or missing values gets feature_map=table. Its parameters are the
-      options --one-hot, --hash, --keep, --text, --as and --impute.
+    A feature map encodes a table's columns as numbers. A table of numbers needs no feature map. A
+    table that has only prose gets feature_map=text. A table with words, dates or missing values
+    gets feature_map=table. The options --one-hot, --hash, --keep, --text, --as and --impute are
+    parameters of feature_map=table.
 
     If --model is not given and the directory has no model, the command chooses a model:
 
@@ -78,15 +76,11 @@ def learn(
     - opls if rows have several labels, or numbers to predict, such as labels with a fraction,
     - pca if rows have no targets.
 
-    The chosen model may get a ridge (a regularisation):
-
-    - gamma=1 for lda and opls of sparse rows or with feature_map=text,
-    - gamma=20 for lda and opls of tables with a column of prose,
-    - shrinkage=.1 for lda of 100 or more numbers.
+    A chosen lda or opls may get a ridge. The ridge is gamma=1 for sparse rows or feature_map=text,
+    and gamma=20 for tables with a column of prose. lda of 100 or more numbers gets shrinkage=.1.
 
     One pass over wide rows gives the chosen model only an approximate solution. The exact solution
-    takes more passes. The model keeps the solution that predicts held-out rows (every tenth row)
-    better.
+    takes more passes. It is used if it predicts held-out rows (every tenth row) better.
 
         stream-dr learn data.csv --label y --dir D -o projected.parquet
         stream-dr learn texts.csv --label y --dir D --model lda=lda:feature_map=text

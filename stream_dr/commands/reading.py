@@ -218,9 +218,8 @@ def refuse_ids_as_labels(files: dict[Path, "FileSource"], words: list[str]) -> N
         numbers = ["--targets" + word[7:] if word.split("=")[0] == "--label" else word for word in words]
         other = f"numbers to predict: stream-dr {shlex.join(numbers)}"
         if isinstance(first.y.labels[0], str):
-            other = (
-                f"ids, and another column holds the classes: stream-dr {words[0]} {path} --id {column} --label COLUMN …"
-            )
+            id_options = f"--id {column} --label COLUMN …"
+            other = f"ids, and another column holds the classes: stream-dr {words[0]} {path} {id_options}"
         raise typer.BadParameter(
             f"{column} has {len(first.y.labels)} values in the first {first.rows} rows of {path}. Are they\n  {other}\n"
             f"  classes: stream-dr {shlex.join([*words, '--as-classes'])}",

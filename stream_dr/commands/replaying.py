@@ -65,13 +65,13 @@ def replay_into(
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.distributed_replay import replay_in_parts
-    from stream_dr.running.query import project
     from stream_dr.running.replay import Progress
     from stream_dr.running.replay import replay as run
     from stream_dr.running.warm_up import warm_up
 
     opened = Directory(dir, n_features=dataset.n_features, allowed_labels=_allowed_labels())
     with opened as directory, _with_new_models(directory, specs):
+        # Compile numba functions first. Otherwise the progress bar would count this time.
         warm_up([model.estimator for model in directory.models.values()], say, json=False)
         with Bar("replay", dataset.rows) as bar:
 
@@ -87,10 +87,16 @@ def replay_into(
         if refine:
             _refine_where_it_helps(directory, dataset)
         if out is not None:
-            name = specs[0][0] if specs else next(iter(directory.models))
-            with Bar("transform", dataset.rows) as bar:
-                rows = project(directory, directory.model(name), dataset, out, lambda n: bar.show(n, dataset.rows))
-            print_result(f"{rows} rows projected by {name} written to {out}")
+            name = specs[0].name if specs else next(iter(directory.models))
+            _project_into(out, directory, directory.model(name), dataset)
+
+
+def _project_into(out: Path, directory: "Directory", model: "Model", dataset: "Dataset") -> None:
+    from stream_dr.running.query import project
+
+    with Bar("transform", dataset.rows) as bar:
+        rows = project(directory, model, dataset, out, lambda n: bar.show(n, dataset.rows))
+    print_result(f"{rows} rows projected by {model.name} written to {out}")
 
 
 def _print_report(directory: "Directory", report: "ReplayReport") -> None:
@@ -116,6 +122,8 @@ def _say_tests(directory: "Directory") -> None:
         scores = tested.get(model.id)
         if scores is None:
             continue
+
+        # Only models of numeric targets have no accuracy.
         if scores.get("accuracy") is None:
             score = f"R² {scores['r2']:.3f} (least squares on the components)"
             baselines = f"the row before {scores['baseline']:.3f}"
@@ -123,6 +131,7 @@ def _say_tests(directory: "Directory") -> None:
             score = f"accuracy {scores['accuracy']:.3f} ± {scores['error']:.3f} (nearest class mean)"
             baselines = f"the label of the row before {scores['baseline']:.3f}, the most frequent label "
             baselines += f"{scores['most_frequent']:.3f}"
+
         say(f"note: {name} on {scores['tested']:,} rows that it had not learned: {score}; {baselines}.")
 
 

@@ -135,6 +135,7 @@ def parse_value(text: str) -> Value:
 
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
+
     for kind in (int, float):
         try:
             return kind(text)

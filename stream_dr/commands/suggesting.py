@@ -28,13 +28,12 @@ def suggest(
 
     Three baselines are scored too:
 
-    - scikit-learn's linear model (a classifier for labels, or a regression for numbers),
-    - this linear model on ten principal components,
+    - scikit-learn's linear classifier or linear regression,
+    - this linear method on ten principal components,
     - the most frequent label, or the mean of the numbers.
 
-    A method that cannot predict is scored by the linear model on the rows that it has projected.
-
-    The sample has at most 20,000 rows and 64 MiB. No further method is fitted after 60 seconds.
+    A method that cannot predict is scored by the linear method on its projected rows. The sample
+    has at most 20,000 rows and 64 MiB. No further method is fitted after 60 seconds.
 
         stream-dr suggest data.csv --label y
     """
@@ -44,6 +43,7 @@ def suggest(
     read_as = read_as if as_classes else read_as.with_fractional_label_as_target(sources)
     files = read_as.files(sources)
 
+    # If a column looks like ids, do not use it as a feature.
     column = read_as.likely_id(files)
     if column is not None:
         say(f"note: {column} looks like an id, by which rows can be unlearned; it is taken for one and for no feature.")
