@@ -61,14 +61,12 @@ def learn(
 ) -> None:
     """Learn the rows of files with the models of a directory.
 
-    The command prints on stderr how it reads each column. It stores the rows as shards in the
-    directory, and the models learn the shards. After an interruption, the same command continues
-    with the first batch that was not learned.
+    The command prints how it reads each column. It stores the rows as shards in the directory, and
+    the models learn the shards. After an interruption, the same command continues where it stopped.
 
     A feature map encodes a table's columns as numbers. A table of numbers needs no feature map. A
     table that has only prose gets feature_map=text. A table with words, dates or missing values
-    gets feature_map=table. The options --one-hot, --hash, --keep, --text, --as and --impute are
-    parameters of feature_map=table.
+    gets feature_map=table, with the options --one-hot, --hash, --keep, --text, --as and --impute.
 
     If --model is not given and the directory has no model, the command chooses a model:
 
@@ -78,7 +76,6 @@ def learn(
 
     A chosen lda or opls may get a ridge. The ridge is gamma=1 for sparse rows or feature_map=text,
     and gamma=20 for tables with a column of prose. lda of 100 or more numbers gets shrinkage=.1.
-
     One pass over wide rows gives the chosen model only an approximate solution. The exact solution
     takes more passes. It is used if it predicts held-out rows (every tenth row) better.
 

@@ -62,8 +62,7 @@ def suggest(
         )
     print_result(str(comparison))
 
-    # Make the proposed command from this command line: replace the word `suggest` by `learn`, and
-    # add the directory, the model and the column of ids.
+    # Propose this command line with `learn` instead of `suggest`, a directory and a model.
     best = comparison.best
     spec = spec_text(best.key, best.key, best.params)
     start = ctx.obj.index("suggest")
