@@ -129,11 +129,11 @@ def response(
 def install(app: FastAPI) -> None:
     """Make an application answer every error of its routes with problem+json."""
 
-    async def handle(request: Request, error: Exception) -> Response:
+    async def respond_to_error(request: Request, error: Exception) -> Response:
         return log_and_respond(request.scope, error)
 
     for kind in (stream_dr.errors.StreamDRError, RequestValidationError, HTTPException, ClientDisconnect):
-        app.add_exception_handler(kind, handle)
+        app.add_exception_handler(kind, respond_to_error)
 
 
 def _portable(value: Any) -> Any:
@@ -191,7 +191,7 @@ def _validation_response(error: RequestValidationError) -> Response:
     return response(code, detail, {"errors": errors})
 
 
-def _describe_error(error: Any) -> str:
+def _describe_error(error: Mapping[str, Any]) -> str:
     """Return a sentence that describes one error of pydantic to the client.
 
     error: one of the dicts that `errors()` of a RequestValidationError returns.

@@ -41,6 +41,9 @@ SAVED = (OCTETS, SAFETENSORS)
 ARROW_PATHS = ("/partial_fit", "/transform", "/predict")
 """Paths of routes that read a body of rows."""
 
+BodyFormat = Literal["arrow", "json"]
+"""Format of a request body that holds rows."""
+
 PACKINGS = ("gzip", "zstd")
 """Content encodings that the service can decompress. pyarrow has codecs of these names."""
 
@@ -64,6 +67,28 @@ class Limit(NamedTuple):
     bytes: int
     setting: str
     advice: str
+
+
+class _BodyType(NamedTuple):
+    """Media type and content encoding of a request body, such as "application/json" and "gzip"."""
+
+    media: str
+    packing: str
+
+
+class _MediaRange(NamedTuple):
+    """Element of an Accept header, such as "text/*;q=0.5".
+
+    Attributes
+    ----------
+    media : str
+        Media type, "type/*" or "*/*", in lower case.
+    quality : float
+        Preference of the client. 0 means that the client does not accept these types.
+    """
+
+    media: str
+    quality: float
 
 
 class BodyMemory:
@@ -245,7 +270,7 @@ def media_type(header: str) -> str:
     return header.partition(";")[0].strip().lower()
 
 
-def rows_medium(request: Request) -> Literal["arrow", "json"]:
+def rows_medium(request: Request) -> BodyFormat:
     """Return the format of a request body that holds rows.
 
     The Content-Type header says the format. Raises ServiceError `unsupported_media_type` if there
@@ -269,7 +294,7 @@ def preferred_media(request: Request, offers: Sequence[str]) -> str:
     ServiceError `not_acceptable` if the client accepts none of `offers`.
     """
     header = request.headers.get("accept") or "*/*"
-    ranges = sorted((_parse_range(part) for part in header.split(",")), key=lambda pair: -pair[1])
+    ranges = sorted((_parse_range(part) for part in header.split(",")), key=lambda media_range: -media_range.quality)
     for media_range, quality in ranges:
         for offer in offers:
             if quality > 0 and (media_range in ("*/*", offer) or media_range == f"{offer.partition('/')[0]}/*"):
@@ -277,19 +302,19 @@ def preferred_media(request: Request, offers: Sequence[str]) -> str:
     raise ServiceError("not_acceptable", f"Accept: {header} names none of {', '.join(offers)}.")
 
 
-def _parse_range(part: str) -> tuple[str, float]:
-    """Return the media range and the quality of one element of an Accept header.
+def _parse_range(part: str) -> _MediaRange:
+    """Parse one element of an Accept header.
 
-    A quality that is not a number counts as 0.
+    A quality that is not a number counts as 0. Without a quality, the quality is 1.
 
     part: the element, for example "text/*;q=0.5".
     """
     media_range, *parameters = (p.strip() for p in part.split(";"))
     quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
     try:
-        return media_range.lower(), float(quality)
+        return _MediaRange(media_range.lower(), float(quality))
     except ValueError:
-        return media_range.lower(), 0.0
+        return _MediaRange(media_range.lower(), 0.0)
 
 
 def size_limit(media: str, path: str, settings: Settings) -> Limit:
@@ -311,7 +336,7 @@ def size_limit(media: str, path: str, settings: Settings) -> Limit:
     return Limit(settings.max_json_bytes, "max_json_bytes", f"Send the rows {arrow}, or fewer of them.")
 
 
-def _check_form(scope: Scope, headers: Headers) -> tuple[str, str]:
+def _check_form(scope: Scope, headers: Headers) -> _BodyType:
     """Return the media type and the content encoding of a request body.
 
     The encoding of an uncompressed body is "identity". Raises ServiceError
@@ -329,7 +354,7 @@ def _check_form(scope: Scope, headers: Headers) -> tuple[str, str]:
             f"with Content-Encoding {encodings}.",
             {"Accept-Encoding": ", ".join(PACKINGS)},
         )
-    return media, packing
+    return _BodyType(media, packing)
 
 
 def _content_length(headers: Headers) -> int:

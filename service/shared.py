@@ -17,7 +17,7 @@ from fastapi import Depends, Request
 import stream_dr
 from service.metrics import Metrics
 from service.problems import ServiceError
-from service.request_bodies import BodyMemory
+from service.request_bodies import BodyFormat, BodyMemory
 from service.settings import Settings
 
 log = logging.getLogger("stream_dr.warm_up")
@@ -45,7 +45,7 @@ class Ingest:
         self._limits = limits
         self._parsing = parsing
 
-    async def append(self, body: bytes, media: str, key: str | None) -> stream_dr.Receipt:
+    async def append(self, body: bytes, media: BodyFormat, key: str | None) -> stream_dr.Receipt:
         """Append a batch to the log, and return its receipt once it is on disk.
 
         body: the rows, in Arrow or JSON format.
@@ -57,7 +57,7 @@ class Ingest:
         loop = asyncio.get_running_loop()
         return await asyncio.wrap_future(await loop.run_in_executor(self._parsing, self._submit, body, media, key))
 
-    async def check(self, body: bytes, media: str, key: str | None) -> stream_dr.DryRunReceipt:
+    async def check(self, body: bytes, media: BodyFormat, key: str | None) -> stream_dr.DryRunReceipt:
         """Return the receipt that a batch would get, without appending the batch.
 
         The parameters are the parameters of `append`. Raises a StreamDRError if the batch would be
@@ -65,7 +65,7 @@ class Ingest:
         """
         return await asyncio.get_running_loop().run_in_executor(self._parsing, self._check, body, media, key)
 
-    def _submit(self, body: bytes, media: str, key: str | None) -> "Future[stream_dr.Receipt]":
+    def _submit(self, body: bytes, media: BodyFormat, key: str | None) -> "Future[stream_dr.Receipt]":
         try:
             return self._running.submit(stream_dr.rows_draft(body, media, key, self._limits))
         except stream_dr.errors.StreamDRError as e:
@@ -73,7 +73,7 @@ class Ingest:
             # so the body would stay in memory.
             raise stream_dr.errors.without_frames(e) from None
 
-    def _check(self, body: bytes, media: str, key: str | None) -> stream_dr.DryRunReceipt:
+    def _check(self, body: bytes, media: BodyFormat, key: str | None) -> stream_dr.DryRunReceipt:
         return self._running.check(stream_dr.rows_draft(body, media, key, self._limits))
 
 

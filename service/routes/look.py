@@ -68,12 +68,12 @@ async def figures(request: Request, shared: Service, query: Annotated[schemas.Fi
         "guarded": shared.settings.write_token is not None,
     }
 
-    def draw() -> bytes:
+    def figures_json() -> bytes:
         options = stream_dr.FigureOptions(query.rows, query.dimensions, query.component)
         have = query.have.split(",") if query.have else []
         return shared.figures().draw(query.model, options, have, rights)
 
-    body = await asyncio.get_running_loop().run_in_executor(shared.queries, draw)
+    body = await asyncio.get_running_loop().run_in_executor(shared.queries, figures_json)
     return Response(body, media_type=JSON, headers={"Cache-Control": "no-store"})
 
 

@@ -6,7 +6,7 @@ and all rows of a response come from one version.
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response
@@ -29,6 +29,20 @@ All copies of the response that exist until it is sent are included.
 
 ANSWER_BYTES = 32 << 20
 """Bytes that a response may take in addition to 32 times the bytes of the request's rows."""
+
+
+class RowsResult(Protocol):
+    """Result of a query for a block of rows: projected rows or predicted targets."""
+
+    def to_json(self) -> JsonDict:
+        """Return the content of a JSON response."""
+
+    def to_arrow(self) -> bytes:
+        """Return the content of a response as an Arrow stream."""
+
+
+RowsQuery = Callable[[AppState, stream_dr.Model, stream_dr.Block], RowsResult]
+"""Function that returns a model's result for a block of rows."""
 
 
 def _rows_route_options(model: type[BaseModel]) -> JsonDict:
@@ -76,7 +90,7 @@ async def _respond_to_rows(
     request: Request,
     shared: AppState,
     name: str | None,
-    query: Callable[[AppState, stream_dr.Model, stream_dr.Block], Any],
+    query: RowsQuery,
     width: Callable[[stream_dr.Model], int],
 ) -> Response:
     """Return the response to a request with rows, computed in a thread.
@@ -86,8 +100,7 @@ async def _respond_to_rows(
     name : str or None
         Name of the model. None means the only model of the directory.
     query : callable
-        Function that returns the result for a block of rows. The result has the methods `to_json`
-        and `to_arrow`.
+        Function that returns the model's result for a block of rows.
     width : callable
         Function that returns how many numbers the response has for each row.
     """
@@ -96,14 +109,14 @@ async def _respond_to_rows(
     model = _model(shared, name)
     body = b"".join([piece async for piece in request.stream()])
 
-    def answer() -> Response:
+    def compute_response() -> Response:
         block = stream_dr.parse_rows(body, medium, shared.limits)
         _check_response_size(block.rows, width(model), accept, max(len(body), block.nbytes // 8))
         result = query(shared, model, block)
         content = result.to_arrow() if accept == ARROW_STREAM else orjson.dumps(result.to_json())
         return Response(content, media_type=accept)
 
-    return await asyncio.get_running_loop().run_in_executor(shared.queries, answer)
+    return await asyncio.get_running_loop().run_in_executor(shared.queries, compute_response)
 
 
 def _model(shared: AppState, name: str | None) -> stream_dr.Model:
@@ -155,13 +168,13 @@ def _predicted_width(model: stream_dr.Model) -> int:
     return 0 if readout is None else len(readout.offset) + sum(len(str(label)) for label in readout.labels) // 8
 
 
-def _project_block(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> Any:
+def _project_block(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> RowsResult:
     result = stream_dr.transform(model, block, shared.directory.schema)
     shared.metrics.rows_transformed.inc(block.rows)
     return result
 
 
-def _predict_block(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> Any:
+def _predict_block(shared: AppState, model: stream_dr.Model, block: stream_dr.Block) -> RowsResult:
     return stream_dr.predict(model, block, shared.directory.schema)
 
 

@@ -64,10 +64,10 @@ def demo(
         if exit or errors:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def start(address: str) -> None:
+    def start_client_thread(address: str) -> None:
         threading.Thread(target=run_client, args=(address,), name="demo-client", daemon=True).start()
 
-    status = serve_command(dir=dir, host=HOST, port=port, log_level="warning", on_ready=start)
+    status = serve_command(dir=dir, host=HOST, port=port, log_level="warning", on_ready=start_client_thread)
     if errors:
         raise errors[0]
     raise typer.Exit(status)

@@ -72,7 +72,7 @@ def refine_and_say(
     last: JsonDict = {}
     with Bar("refine", None) as bar:
 
-        def show(progress: JsonDict) -> None:
+        def show_pass(progress: JsonDict) -> None:
             last.update(progress)
             # Progress with the key "exact" means that no pass is needed.
             if "exact" in progress:
@@ -85,9 +85,9 @@ def refine_and_say(
                 )
 
         if scheduler is None:
-            published = refine_model(opened, model, tol, max_passes, show, workers)
+            published = refine_model(opened, model, tol, max_passes, show_pass, workers)
         else:
-            published = refine_on(scheduler, opened, model, tol, max_passes, show)
+            published = refine_on(scheduler, opened, model, tol, max_passes, show_pass)
 
     if not last.get("converged", True):
         say(f"warning (not_converged): {not_converged_warning(last['pass'], last['residual'], last['angle'], tol)}")

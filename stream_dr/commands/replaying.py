@@ -54,14 +54,12 @@ def replay_into(
     settings : ReplaySettings
         Number of passes, tests and so on.
     out : Path or None
-        File for the projected rows. The first model in `specs` projects them, or the first model
-        of the directory if `specs` is empty. None: no file.
+        File for the rows, projected by the first model in `specs`, or else in the directory.
     parts : PlanRunner or None
         Function that runs tasks in parallel, in threads or on a cluster. None: the batches are
         learned one after the other.
     refine : bool
         True to refine models that have an approximate solution, if this raises their score.
-        Refining takes further passes. Rows are projected to `out` afterwards.
     """
     from stream_dr.directory.directory import Directory
     from stream_dr.distributed.distributed_replay import replay_in_parts
@@ -75,11 +73,11 @@ def replay_into(
         warm_up([model.estimator for model in directory.models.values()], say, json=False)
         with Bar("replay", dataset.rows) as bar:
 
-            def show(p: Progress) -> None:
+            def show_replay(p: Progress) -> None:
                 bar.show(p.rows, p.total_rows, f"{p.shards} of {p.total_shards} shards{_rates(directory)}", p.phase)
 
             run_replay = run if parts is None else partial(replay_in_parts, parts)
-            report = run_replay(directory, dataset, settings, show)
+            report = run_replay(directory, dataset, settings, show_replay)
 
         _print_report(directory, report)
         if settings.test and report.rows:
