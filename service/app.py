@@ -40,10 +40,10 @@ PARSING, QUERIES, SLOW = 1, 4, 4
 
 
 def create_app(directory: stream_dr.Directory, settings: Settings) -> FastAPI:
-    """Return the ASGI application over a directory that is open for writing.
+    """Return the ASGI application that serves an open directory.
 
-    The application starts its threads in its ASGI lifespan, and stops them at the end of the
-    lifespan.
+    The directory must be open for writing. The threads of the application start at the start of
+    the ASGI lifespan, and stop at the end of the lifespan.
     """
     running = stream_dr.Running(directory, run_settings(settings))
     parsing, queries, slow = (

@@ -36,7 +36,7 @@ Right = Literal["read", "write"]
 
 
 def check_host(settings: Settings) -> None:
-    """Raise ValueError if other machines can reach the address and no token is set."""
+    """Raise ValueError if other machines can connect and no token is set."""
     if not settings.loopback and settings.write_token is None:
         raise ValueError(
             f"host {settings.host} can be reached from other machines and no token is set. Set "
@@ -117,7 +117,7 @@ def _check_local(headers: Headers, origins: tuple[str, ...]) -> None:
     """Raise ServiceError `forbidden` if a foreign page may have sent a request.
 
     - The Host header must name this machine.
-    - The Origin header may be missing. Otherwise it must name the service or one of `origins`.
+    - If there is an Origin header, the header must name the service or one of `origins`.
     """
     # Any web page in a browser of this machine can send requests to a loopback address. Without
     # tokens, only these two headers distinguish such requests from the user's own requests.

@@ -94,9 +94,9 @@ class _MediaRange(NamedTuple):
 class BodyMemory:
     """Counter and limit of the memory that all request bodies take together.
 
-    If a request declares the length of its body, this length is counted immediately. Otherwise
-    the bytes are counted when they arrive. A body counts until its request is answered, so bodies
-    that wait to be parsed and written are counted, too.
+    If a request declares the length of the body, this length is counted at the start of the
+    request. If no length is declared, bytes are counted when they arrive. A body counts until the
+    request is answered, so bodies that wait to be parsed and written are counted, too.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class BodyMemory:
         """Count further bytes of a body.
 
         more: number of bytes to count.
-        own: number of bytes of the same body that are already counted.
+        own: number of bytes of this body that are already counted.
 
         Raises
         ------
@@ -266,7 +266,12 @@ async def _receive_unpacked(body: _Body, packing: str) -> Message:
 
 
 def media_type(header: str) -> str:
-    """Return a Content-Type without its parameters, in lower case."""
+    """Return the media type in a Content-Type header, in lower case.
+
+    Parameters of the media type, such as "charset=utf-8", are removed.
+
+    header: value of the header.
+    """
     return header.partition(";")[0].strip().lower()
 
 

@@ -43,7 +43,7 @@ Key = Annotated[
 
 
 class Query(BaseModel, extra="forbid"):
-    """Base class of the queries of requests. Unknown parameters are refused."""
+    """Base class of schemas of queries. Unknown parameters are refused."""
 
 
 class LearnQuery(Query):
@@ -95,7 +95,7 @@ class VersionQuery(Query):
 
 
 class SparseRow(BaseModel):
-    """A row as its nonzero entries."""
+    """Sparse row, given by the indices and values of its nonzero entries."""
 
     indices: list[Annotated[int, Field(ge=0)]] = Field(description="indices from 0, in ascending order")
     values: list[float] = Field(description="one value per index")
@@ -190,9 +190,9 @@ class Policy(BaseModel, extra="forbid", strict=True):
     """Policy of when a model is solved and published.
 
     The model is published as soon as one of the conditions is met. A model with {"seconds": null,
-    "idle": false} and no `rows` is published on demand only, by POST /models/{name}/publish or by
-    a batch with ?wait=applied. When the service stops, it publishes only models whose policy would
-    publish them within a minute.
+    "idle": false} and no `rows` is published on demand only. A demand is POST
+    /models/{name}/publish, or a batch with ?wait=applied. A service that stops publishes only
+    models whose policy would publish the model within a minute.
     """
 
     rows: int | None = Field(default=PUBLISH.rows, ge=1, lt=2**63, description="publish after this many new rows")

@@ -45,7 +45,7 @@ def _setting(default: Any, unit: str, meaning: str, **bounds: Any) -> Any:
 
 
 class Settings(BaseSettings):
-    """Settings of one service, which do not change while it runs.
+    """Settings of a service. They do not change while the service runs.
 
     Raises pydantic's ValidationError for an unknown name or a bad value.
     """
@@ -236,7 +236,7 @@ def _fits_header(token: str) -> bool:
 
 
 class SettingRow(NamedTuple):
-    """Row of the table of settings. All fields are texts for the reader of the table."""
+    """Row of the table of settings, with the texts of the columns."""
 
     variable: str
     default: str

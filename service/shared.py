@@ -24,7 +24,7 @@ log = logging.getLogger("stream_dr.warm_up")
 
 
 class Ingest:
-    """Queue that parses request bodies of rows and appends the rows to the log.
+    """Queue of request bodies, which are parsed and appended to the log.
 
     A body waits for the thread that parses. The parsed batch then waits for the log. The setting
     `max_queue_bytes` is the limit of waiting bytes. `BodyMemory` applies the limit to the bodies
@@ -46,7 +46,9 @@ class Ingest:
         self._parsing = parsing
 
     async def append(self, body: bytes, media: BodyFormat, key: str | None) -> stream_dr.Receipt:
-        """Append a batch to the log, and return its receipt once it is on disk.
+        """Append a batch to the log, and return the receipt.
+
+        The receipt is returned when the batch is on disk.
 
         body: the rows, in Arrow or JSON format.
         media: "arrow" or "json".

@@ -22,7 +22,8 @@ STARTED: JsonDict = {
 def refine(shared: Service, response: Response, name: Name, options: schemas.Refine | None = None) -> JsonDict:
     """Solve a model exactly by passes over the log.
 
-    The log is read up to the model's position. The solution stays published until the next refine.
+    The passes read the log up to the model's position. The exact solution stays published until
+    the next refine.
     If the model is being refined already, the response has the running job.
     """
     options = options or schemas.Refine()

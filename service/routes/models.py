@@ -109,7 +109,7 @@ def projection(
 def export(shared: Service, name: Name) -> Response:
     """Return a model as the file of a saved estimator.
 
-    `stream_dr.load` reads the file. It may also be the body of PUT /models/{name} of another
+    `stream_dr.load` reads the file. The file may also be the body of PUT /models/{name} of another
     service.
     """
     content = stream_dr.export_model(shared.directory.model(name))
@@ -135,7 +135,7 @@ saved_router = APIRouter(route_class=_SavedRoute)
 
 @saved_router.put("/models/{name}", include_in_schema=False)
 async def put_saved(request: Request, response: Response, shared: Service, name: Name) -> JsonDict:
-    """Create a model from a saved estimator, which continues where it was saved."""
+    """Create a model that continues to learn from the state of a saved estimator."""
     content = b"".join([piece async for piece in request.stream()])
     return await asyncio.get_running_loop().run_in_executor(shared.slow, _add_saved, shared, response, name, content)
 

@@ -103,7 +103,7 @@ def readyz(shared: Service) -> schemas.Health:
 
 
 async def _changes(shared: AppState) -> AsyncIterator[str]:
-    """Yield a server-sent event whenever the overview of the directory has changed.
+    """Yield a server-sent event when the overview of the directory changes.
 
     If nothing changes for SILENCE seconds, yield a comment, so that the connection stays open.
     """

@@ -76,9 +76,9 @@ JobCallback = Callable[[JsonDict], object]
 
 
 class Client:
-    """Client of a service. Close the client, or use it as a context manager.
+    """Client of a service.
 
-    Threads must not share a client.
+    Close the client, or use the client in a with-statement. Threads must not share a client.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ class Client:
 
         The result is a float64 array (rows, components).
 
-        model: name of the model. It may be None if the service has only one model.
+        model: name of the model. None means the only model of the service.
         """
         table = pa.Table.from_batches(read_arrow(self._post_rows("/transform", X, model, _ARROW)))
         column = table.column("z").combine_chunks()
@@ -213,7 +213,7 @@ class Client:
         - One number per row: an array (rows,).
         - k numbers per row: an array (rows, k).
 
-        model: name of the model. It may be None if the service has only one model.
+        model: name of the model. None means the only model of the service.
 
         Raises CannotPredict if the model's method predicts no targets.
         """
@@ -233,7 +233,7 @@ class Client:
         The result is a pair of arrays: probabilities (rows, classes) and class labels (classes,).
 
         X: rows (rows, features).
-        model: name of the model. It may be None if the service has only one model.
+        model: name of the model. None means the only model of the service.
 
         Raises CannotPredict if the model's method has no probabilities.
         """
@@ -504,7 +504,7 @@ class Client:
         return targets
 
     def _target_kind(self) -> str | None:
-        """Return the stream's kind of targets, or None if it has no targets yet."""
+        """Return the stream's kind of targets, or None without targets."""
         # The stream's kind of targets never changes, so request it from the service only once.
         if self._known_target_kind is None:
             self._known_target_kind = self.stream()["target_kind"]
@@ -536,7 +536,7 @@ def _saved_bytes(estimator: "os.PathLike[str] | Estimator") -> bytes:
 def _json_request(content: object, headers: dict[str, str] | None = None) -> JsonDict:
     """Return httpx's arguments for a request whose body is JSON.
 
-    content: content of the body. It may have JSON types, numpy numbers and numpy arrays.
+    content: content of the body, of JSON types, numpy numbers and numpy arrays.
     headers: further headers.
 
     Raises InvalidParameter if `content` has other types.

@@ -142,7 +142,9 @@ _CLASSES["invalid_request"] = errors.InvalidParameter
 
 
 def checked_header(name: str, value: str) -> str:
-    """Return `value` if it is valid in an HTTP header, or raise InvalidParameter.
+    """Return `value` if an HTTP header can have this value.
+
+    Raises InvalidParameter for other values.
 
     name: name of the value in the error message.
     """

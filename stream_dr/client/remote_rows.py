@@ -17,7 +17,7 @@ from stream_dr.rows.table_rows import raw_rows
 
 
 def rows_and_names(X: Any) -> tuple[Rows, tuple[str, ...] | None]:
-    """Convert rows for sending, and return them with the names of their columns.
+    """Convert rows for sending, and return rows and column names.
 
     Rows of numbers become an array. Texts, and tables that have other values than numbers, are
     sent with the types of their columns, because the service encodes the values. The names are

@@ -31,7 +31,7 @@ class Acknowledgement(TypedDict):
 
 
 class JobStatus(TypedDict):
-    """Status of a job, which is work on a model that takes long.
+    """Status of a job. A job is work on a model that takes long.
 
     kind: "refine" or "snapshot".
     state: "waiting", "running", "done", "failed" or "cancelled".
@@ -132,7 +132,7 @@ class StreamStatus(TypedDict):
     models: names of the models.
     layout: "dense", "named", "sparse" or "table", None before the first batch.
     kinds: kind of each column of a table, such as "number" or "text". None for other rows.
-    stated: number of columns that the first batch declared, 0 if it declared none.
+    stated: number of columns that the first batch declared. 0 means that no number was declared.
     labels: labels in order of first appearance.
     outputs: number of columns of continuous targets.
     weighted: True if batches carry weights.
@@ -172,7 +172,7 @@ class ModelFigures(TypedDict):
 
 
 class StreamFigures(TypedDict):
-    """Status of the stream and of its models, as `Client.events` yields it.
+    """Status of the stream and all models in an event of `Client.events`.
 
     position: log position of the last event.
     rows: number of rows ever appended to the log.

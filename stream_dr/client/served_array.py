@@ -10,7 +10,7 @@ from stream_dr.aliases import JsonDict
 class ServedArray(np.ndarray):
     """An ndarray with the model and the version that computed it.
 
-    Slices of the array, and arrays computed from it, have the same attributes.
+    Slices of the array, and arrays computed from the array, have equal attributes.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class ServedArray(np.ndarray):
         return array
 
     def __array_finalize__(self, source: Any) -> None:
-        """Copy the attributes of the array `source`, from which numpy made this array."""
+        """Copy the attributes of `source`, from which numpy made this array."""
         if isinstance(source, ServedArray):
             self.model = source.model
             self.solution = source.solution

@@ -18,9 +18,9 @@ def backup(
     can be used with `verify`, `inspect`, `serve` and `restore`. If the command fails, no copy is
     created.
 
-    The copy includes the shards that `learn` has written into D. It does not include shards that
-    were replayed from other folders, so back up these shards too. Unlearned rows that were erased
-    from D are not in the copy.
+    The copy includes the shards that `learn` has written into D. The copy does not include shards
+    that `replay` has read from other folders, so back up these shards, too. Unlearned rows that
+    were erased from D are not in the copy.
 
         stream-dr backup D copy
     """

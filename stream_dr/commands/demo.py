@@ -32,7 +32,7 @@ def demo(
     - post more documents to the service and query it,
     - learn handwritten digits.
 
-    A second run with the same directory continues the first, and learns nothing twice.
+    A second run with the same directory continues the first run, and learns no row twice.
     """
     from service.serve import serve_command
     from stream_dr import demo as steps
@@ -81,7 +81,7 @@ def _use_service(address: str, dir: Path, shards: list[Path], data: Any, rates: 
     shards: shards to post.
     data: the generated documents.
     rates: rows per second of each model in the replay, by the model's name.
-    exit: True if the service stops afterwards. Otherwise commands to try are printed.
+    exit: True if the service stops afterwards. If False, commands to try are printed.
     """
     from stream_dr import demo as steps
 

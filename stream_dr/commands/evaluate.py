@@ -102,8 +102,8 @@ def evaluate(
     have several labels, it also prints the area under the ROC curve (AUC), averaged over labels.
     The accuracy then counts a row only if all its labels are right. Nothing is stored.
 
-    The line "no change" always predicts the label of the previous row. It scores high if rows with
-    the same label arrive one after the other. Tables are read as in `learn`. Files of several
+    The line "no change" always predicts the label of the previous row. Its score is high if rows
+    with the same label arrive one after the other. Tables are read as in `learn`. Files of several
     formats are read as one stream.
 
         stream-dr evaluate shards/ --models lda=lda:gamma=1.0 --full

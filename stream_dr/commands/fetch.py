@@ -20,8 +20,8 @@ def fetch(
 ) -> None:
     """Download a public data set and write it as shards.
 
-    scikit-learn downloads the data set. This needs internet access, unless scikit-learn has the
-    data set in its cache. Use `stream-dr convert` for files on this machine.
+    scikit-learn downloads the data set. The download needs internet access, unless the cache of
+    scikit-learn has the data set. Use `stream-dr convert` for files on this machine.
 
         stream-dr fetch rcv1 --out rcv1/
     """

@@ -62,7 +62,7 @@ class ReadAs(NamedTuple):
         return self._replace(options=self.options._replace(**options))
 
     def table(self) -> JsonDict:
-        """Return the parameters of the feature map `table`, as the command's options set them."""
+        """Return the parameters of the feature map `table`, from the command's options."""
         kinds = self.options.kinds
         return {"map": "table"} | ({"as_": dict(kinds)} if kinds else {}) | self.map
 
@@ -325,15 +325,18 @@ def _table_options(
 
 
 def reads_files(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command, so that it has the options that say how files are read.
+    """Return a command with the options that say how files are read.
 
-    The command receives these options as its argument `read_as`.
+    `command` receives these options as the argument `read_as`.
     """
     return _with_options(command, _file_options)
 
 
 def reads_tables(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command, so that it has the options of `reads_files` and of feature maps."""
+    """Return a command with options for reading files and for feature maps.
+
+    `command` receives these options as the argument `read_as`.
+    """
     return _with_options(command, _file_options, _table_options)
 
 
@@ -387,9 +390,9 @@ def _pop_map_options(options: JsonDict) -> JsonDict:
 
 
 def _parse_kind(text: str) -> tuple[str, str]:
-    """Split an option COLUMN=KIND into the column and its kind, such as "number" or "date".
+    """Split an option COLUMN=KIND, and return the column and the kind.
 
-    Raises typer.BadParameter.
+    Kinds are "number", "date" and others. Raises typer.BadParameter if the kind is unknown.
     """
     from stream_dr.feature_maps.taken_for import AS
 

@@ -31,7 +31,7 @@ def refine(
 ) -> None:
     """Compute a model's exact projection by passes over the rows in the log.
 
-    If the model is behind the log, it first learns the missing events. The exact projection stays
+    A model that is behind the log first learns the missing events. The exact projection stays
     published until the next refine. After an interruption, the same command continues with the
     next pass.
 
@@ -57,7 +57,7 @@ def refine_and_say(
     tol: relative residual, and angle between passes in radians, at which the passes end.
     max_passes: maximum number of passes.
     workers: number of threads.
-    scheduler: address of a Dask cluster that runs the passes. If None, this process runs them.
+    scheduler: address of a Dask cluster that runs the passes. If None, the passes run in this process.
 
     Raises the errors of `refine_model`.
     """

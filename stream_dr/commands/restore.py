@@ -14,9 +14,9 @@ def restore(
 ) -> None:
     """Create a directory from a backup, and check every byte.
 
-    If the backup is damaged, nothing is created. The log may refer to shards that are not there.
-    The command lists them. Models can learn and answer without these shards, but cannot be rebuilt
-    or refined.
+    If the backup is damaged, no directory is created. The log may refer to shards that are missing
+    on this machine. The command lists the missing shards. Without these shards, models can learn
+    and project rows, but cannot be rebuilt or refined.
 
         stream-dr restore copy D
     """

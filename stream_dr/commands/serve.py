@@ -29,8 +29,8 @@ def serve(
 ) -> None:
     """Serve a directory over HTTP until Ctrl-C or SIGTERM.
 
-    When it is stopped, the service learns all accepted batches, writes snapshots and exits. All
-    other settings are environment variables STREAM_DR_…, or are in the file that STREAM_DR_FILE
+    When the service stops, it learns all accepted batches, writes snapshots and exits. All other
+    settings are environment variables STREAM_DR_…, or are in the file that STREAM_DR_FILE
     names (docs/settings.md).
 
         stream-dr serve --dir D --model lda=lda.safetensors

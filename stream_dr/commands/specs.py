@@ -148,8 +148,8 @@ def spec_text(name: str, key: str, params: JsonDict) -> str:
     """Return a model as a value of the option --model, which `parse_spec` can parse.
 
     name: name of the model.
-    key: key of its estimator.
-    params: parameters of its estimator.
+    key: key of the model's estimator.
+    params: parameters of the model's estimator.
     """
     params = {k: v["map"] if isinstance(v, dict) and v.keys() == {"map"} else v for k, v in params.items()}
     assignments = (f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in params.items())
