@@ -6,13 +6,13 @@ They work alone or in a `compose.Pipeline`:
     model = compose.Pipeline(to_river(stream_dr.LDA()), linear_model.SoftmaxRegression())
 
 Columns. A feature's name gets a column when the name is first learned. A feature missing from a
-row counts as 0. Rows are sparse inside, so new names may appear at any time.
+row counts as 0. Rows are converted to sparse rows, so new names may appear at any time.
 
-Results. `transform_one` returns {"lda0": …, "lda1": …}. The names are those of
-`get_feature_names_out`, so a union of several transformers has the components of all. It returns
-all components that exist so far, which reflect every row learned. Before the first row it returns
-{}. Components keep their signs and order when they are solved again, as in every estimator.
-Otherwise the inputs of a classifier after the transformer would change signs.
+Results. `transform_one` returns {"lda0": …, "lda1": …}. The names are the names that
+`get_feature_names_out` returns, so a union of several transformers has the components of all of
+them. The returned components are computed from all rows learned so far. Before the first row,
+`transform_one` returns {}. Components keep their signs and order when they are solved again, as in
+every estimator. So the inputs of a classifier after the transformer do not change signs.
 
 Feature maps by name. A feature map that identifies columns by name (hashing) receives rows as
 dicts. The column of a name is then the name's hash, whatever names came before. A value may be a
@@ -20,8 +20,8 @@ string, and names that were never learned count, too.
 
 The adapter handles only names. The estimator decides what it learns and what raises an error.
 
-Cost: `learn_one` is one `partial_fit` of one row (python benchmarks/recurrences.py one). A stream
-that comes in batches is learned many times faster by `learn_many`.
+Cost. `learn_one` costs one `partial_fit` of one row. `python benchmarks/recurrences.py one`
+measures the time. A stream that comes in batches is learned many times faster by `learn_many`.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -79,8 +79,8 @@ class Layout:
         self.order = known[np.argsort(columns[known])]
         self.columns = columns[self.order]
 
-        # Build one row here. `rows` copies it for each single row, which is faster than scipy's
-        # constructor, because the constructor checks its arrays.
+        # `rows` copies this row for each single row. A copy is faster than scipy's constructor,
+        # because the constructor checks its arrays.
         self._row = sp.csr_matrix((np.zeros(len(known)), self.columns, [0, len(known)]), shape=(1, self.width))
         self._row.has_canonical_format = True
 
@@ -185,7 +185,7 @@ class RiverTransformer(base.MiniBatchTransformer):
     def _name_columns(self) -> None:
         """Store the names of the columns in the learner.
 
-        `merge` compares them with the names of another learner.
+        `merge` compares these names with the names of another learner.
         """
         fitted = self.learner.fitted_
         if not self._by_name and len(fitted.names or ()) != len(self._columns):
@@ -237,9 +237,10 @@ class RiverTransformer(base.MiniBatchTransformer):
         return self._layout_of(tuple(X.columns), grow).rows(values)
 
     def _layout_of(self, names: tuple[Hashable, ...], grow: bool) -> Layout:
-        """Return the columns of these names, as a Layout.
+        """Return the columns of the features of a row, as a Layout.
 
-        grow: if true, each new name is given a column. Otherwise new names are left out.
+        names: names of the row's features.
+        grow: if true, each new name gets a column. If false, new names have no column.
         """
         # Most rows have the same names as the row before, so the last layout is reused.
         last = self._last
@@ -315,7 +316,8 @@ def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransforme
 def targets_of_one_row(y: RiverTarget, kinds: tuple[str, ...]) -> Targets | list[RowTarget]:
     """Return the targets of one row in the form that estimators learn.
 
-    y: target as river passes it. kinds: kinds of targets that the estimator takes.
+    y: target as river passes it.
+    kinds: kinds of targets that the estimator takes.
     """
     # Skip the parsing of a plain label. Parsing would take half of the time of learning a row.
     if isinstance(y, str | int) and type(y) in (str, int, bool) and kinds == ("class",):

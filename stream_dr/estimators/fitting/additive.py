@@ -52,14 +52,16 @@ class AdditiveEstimator(Estimator):
 
         y: targets (rows,).
         sample_weight: weights (rows,).
-        groups: group (rows,) of each row, as in `fit`.
+        groups: group (rows,) of each row, if the estimator has the parameter `folds`. Rows of one
+            group are in the same fold.
         """
         return self._partial_fit(X if groups is None else self.with_groups(X, groups), y, sample_weight)
 
     def with_groups(self, X: RowsLike, groups: Iterable[object]) -> Block:
         """Return rows X (rows, features) as a Block with the hash of each row's group.
 
-        Raises InvalidParameter if the estimator has no folds, or if X is not in memory.
+        Raises InvalidParameter if the estimator has no folds. Also raises InvalidParameter if X is
+        read batch by batch, as streams of tables and Dask collections are.
 
         groups: group (rows,) of each row.
         """
@@ -82,9 +84,9 @@ class AdditiveEstimator(Estimator):
     def merge(self, other: Estimator) -> Self:
         """Add the rows that another estimator has learned to this estimator.
 
-        `other` is unchanged. Components have the signs of this estimator's components. Columns are
-        matched by position. If both estimators have column names, the shorter list of names must
-        be the beginning of the longer list.
+        `other` is unchanged. After the merge, components have the signs that this estimator's
+        components had before. Columns are matched by position. If both estimators have column
+        names, the shorter list of names must be the beginning of the longer list.
 
         Raises CannotMerge if the estimators differ in class, parameters or column names.
         """
@@ -120,7 +122,7 @@ class AdditiveEstimator(Estimator):
 
         y: targets (rows,).
         sample_weight: weights (rows,).
-        groups: group (rows,) of each row, as they were learned.
+        groups: group (rows,) of each row, with which the rows were learned.
         """
         fitted = self.fitted()
         fitted.check_parameters_unchanged(self)

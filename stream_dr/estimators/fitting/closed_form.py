@@ -112,9 +112,9 @@ class ClosedForm(AdditiveEstimator):
         only.
     folds_by : {"row", "id"}, default "row"
         What decides a row's fold. "row" is the row's values and its target. "id" is the row's id,
-        so that rows with the same id are in the same fold. Use it if many rows are equal, or if
-        rows depend on each other, as those of one person do. Rows without ids go by their values.
-        In Python, `groups` has the same effect.
+        so that rows with the same id are in the same fold. Use "id" if many rows are equal, or if
+        rows depend on each other, as the rows of one person do. The fold of a row without an id
+        follows from the row's values. The argument `groups` of `fit` has the same effect as ids.
 
     Attributes
     ----------
@@ -126,10 +126,11 @@ class ClosedForm(AdditiveEstimator):
     components_std_ : ndarray (components, features), float64
         Standard error of each entry of `components_`.
     angles_ : ndarray (components,), float64
-        Typical angle in degrees between a component and that of an infinite number of rows.
+        Typical error of each component, in degrees. The error is the angle to the component that
+        an infinite number of rows would give.
     plane_angles_ : ndarray (components − 1,), float64
-        The same angle for the plane of two neighbouring components. NaN where their eigenvalues
-        differ by 5 % or more.
+        Typical error of the plane of two neighbouring components, in degrees. NaN where the
+        eigenvalues of the two components differ by 5 % or more.
     classes_waiting_ : ndarray (waiting,)
         Labels with fewer rows than `min_class_rows`, which are not yet classes, sorted.
     """
@@ -147,10 +148,10 @@ class ClosedForm(AdditiveEstimator):
     cross_validates: ClassVar[str] = ""
     """Name of the parameter that may be "cv", or "" if there is none."""
     eigenvalue_growth: ClassVar[int] = 0
-    """Exponent g of the growth N^g of the eigenvalues with the weight N of all rows.
+    """Exponent g, if eigenvalues grow as N^g with the summed weight N of the rows.
 
-    The eigenvalues are multiplied by 2^g if every row is learned twice and `gamma` is doubled. The
-    ridge `gamma` must be doubled, because it is added to a sum over rows.
+    The eigenvalues are multiplied by 2^g if every row is learned twice and the ridge `gamma` is
+    doubled. The ridge must be doubled, because it is added to a sum over rows.
     """
     standardize_choices: ClassVar[tuple[bool | None, ...]] = (False, True)
     """Values that `standardize` may have."""
@@ -169,7 +170,7 @@ class ClosedForm(AdditiveEstimator):
     folds_by: Literal["row", "id"] = "row"
 
     def check_parameters(self) -> None:
-        """Raise InvalidParameter when a parameter is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         self.check_components()
         if not (self.cross_validates == "gamma" and self.is_cross_validated):
             check_number("gamma", self.gamma, low=0.0)
@@ -200,7 +201,13 @@ class ClosedForm(AdditiveEstimator):
             check_positive_int("n_components", self.n_components, optional=True)
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return an accumulator of centred sums that is empty or continues from `state`."""
+        """Return a new accumulator of centred sums.
+
+        Raises InvalidParameter if the state is stored in another number of folds than the current
+        parameters need.
+
+        state: state from which the accumulator continues. None means an empty accumulator.
+        """
         if state is not None and (have := len(fold_rows(state))) != self.fold_count:
             raise InvalidParameter(
                 f"what was learned is stored in {have} folds, and these parameters need {self.fold_count}. Set "
@@ -226,7 +233,7 @@ class ClosedForm(AdditiveEstimator):
 
     @property
     def fold_count(self) -> int:
-        """Number of folds in which learned rows are stored, 0 if they are not divided."""
+        """Number of folds in which learned rows are stored, or 0 without folds."""
         return self.folds or (DEFAULT_FOLDS if self.is_cross_validated else 0)
 
     @property
@@ -235,10 +242,13 @@ class ClosedForm(AdditiveEstimator):
         return bool(self.cross_validates) and getattr(self, self.cross_validates) == "cv"
 
     def fold_hashes(self, block: Block, rows: int) -> np.ndarray | None:
-        """Return the hashes (rows,) that decide the folds of rows, None if rows' values decide.
+        """Return the hashes (rows,) of rows' groups or ids.
 
-        Raises InvalidParameter if there is not one group or id for each row.
+        A row's fold follows from this hash. The result is None if groups or ids are not used. A
+        row's fold then follows from the row's values. Raises InvalidParameter if there is not one
+        group or id for each row.
 
+        block: rows, with their groups or ids.
         rows: number of rows.
         """
         hashes = block.hashes
@@ -253,8 +263,11 @@ class ClosedForm(AdditiveEstimator):
         """Number of rows (folds,) int64 in each fold."""
         return np.array(fold_rows(self.state_), dtype=np.int64)
 
-    def stored_scatter(self) -> str:
-        """Return which part of the rows' scatter to store, "auto", "exact" or "diagonal"."""
+    def stored_scatter(self) -> Literal["exact", "diagonal", "auto", ""]:
+        """Return the part of the rows' scatter matrix that is stored.
+
+        The result is "auto", "exact" or "diagonal", as in the parameter `scatter`.
+        """
         return self.scatter if self.reads_scatter() else "diagonal"
 
     def keeps_label_sets(self) -> bool:
@@ -270,7 +283,10 @@ class ClosedForm(AdditiveEstimator):
         return self.needs_scatter
 
     def target_encoding(self) -> Encoding:
-        """Return the encoding of targets as numeric columns."""
+        """Return the encoding of targets as numeric columns.
+
+        The encoding is "partial" if rows without a target are learned, too.
+        """
         return "partial" if self.unlabelled == "use" else self.encoding
 
     def solve(self, state: State) -> Projection:
@@ -312,8 +328,9 @@ class ClosedForm(AdditiveEstimator):
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return the product (features, m) of the rows' scatter and given columns.
 
-        If only the diagonal of the scatter is stored, the product is with the diagonal. Costs
-        O(d k) for d features and k targets. If the whole scatter is stored, costs O(d² m) more.
+        If only the diagonal of the scatter is stored, columns are multiplied by the diagonal.
+        Costs O(d k) for d features and k targets. If the whole scatter is stored, costs O(d² m)
+        more.
 
         columns: (features, m).
         """
@@ -322,7 +339,7 @@ class ClosedForm(AdditiveEstimator):
         return scatter[:d, :d] @ columns if scatter.ndim == 2 else scatter[:d, None] * columns
 
     def make_projection(self, moments: Moments, directions: Directions, solution: str) -> Linear:
-        """Return the projection to at most n_components of the given directions.
+        """Return the projection to at most n_components directions.
 
         This method decides the length and sign of each component. It also chooses the basis of
         components with the same eigenvalue.
@@ -369,15 +386,15 @@ class ClosedForm(AdditiveEstimator):
     def directions(self, moments: Moments, state: MomentState) -> Directions:
         """Return the method's loadings and eigenvalues, largest eigenvalue first.
 
-        moments: centred sums of rows and targets, from which they are computed.
+        moments: centred sums of rows and targets, from which directions are computed.
         state: state from which the moments were computed.
         """
 
     def directions_on(self, moments: Moments, state: MomentState) -> Directions:
-        """Return the method's loadings and eigenvalues for rows projected on a basis.
+        """Return loadings and eigenvalues for rows projected on a basis.
 
-        `refine` calls this method. Passes over the rows have measured the scatter of the projected
-        rows exactly.
+        `refine` calls this method after each of its passes over the rows. In the passes, the
+        scatter of the projected rows was measured exactly.
 
         moments: centred sums of the projected rows and the targets.
         state: state of the rows that are not projected.
@@ -385,9 +402,10 @@ class ClosedForm(AdditiveEstimator):
         return self.directions(moments, state)
 
     def row_factors(self, moments: Moments) -> Mapping[Label | None, float] | None:
-        """Return the factor of each class's rows in the scatter that `refine` uses.
+        """Return a factor for the rows of each class, by label.
 
-        None means that all rows have the factor 1. The key None is for rows without a label.
+        `refine` multiplies the weights of rows by these factors when it sums the rows' scatter. If
+        the result is None, all rows have the factor 1. The key None is for rows without a label.
         """
         return None
 
@@ -412,17 +430,19 @@ class ClosedForm(AdditiveEstimator):
 
     @property
     def angles_(self) -> np.ndarray:
-        """Typical angle (components,) float64 in degrees of each component to the true one.
+        """Typical error (components,) float64 of each component, in degrees.
 
-        The true component is that of an infinite number of rows.
+        The error is the angle to the component that an infinite number of rows would give.
         """
         return self._spread().angles
 
     @property
     def plane_angles_(self) -> np.ndarray:
-        """Typical angle (components − 1,) float64 in degrees of the plane of two neighbours.
+        """Typical error (components − 1,) float64 of planes of components, in degrees.
 
-        NaN where the eigenvalues of the two components differ by 5 % or more.
+        Plane i is spanned by the components i and i + 1. The error is the angle to the plane that
+        an infinite number of rows would give. NaN where the eigenvalues of the two components
+        differ by 5 % or more.
         """
         return self._spread().plane_angles
 
@@ -446,9 +466,11 @@ class ClosedForm(AdditiveEstimator):
         return projection.spread
 
     def with_spread(self, projection: Projection, state: State) -> Projection:
-        """Return the projection with the uncertainty of its components, if rows are in folds.
+        """Return the projection with the uncertainty of its components.
 
-        Raises NotFitted if fewer than three folds have rows. Costs one solution for each fold.
+        If rows are not in folds, or if the projection was refined, the projection is returned
+        unchanged. Raises NotFitted if fewer than three folds have rows. Costs one solution for
+        each fold.
 
         state: state from which the projection was solved.
         """
@@ -463,10 +485,10 @@ class ClosedForm(AdditiveEstimator):
         return replace_linear(projection, spread=spread)
 
     def with_choice(self, choice: CrossValidation | None) -> Self:
-        """Return an estimator with the value that cross-validation has chosen.
+        """Return a copy with the parameter value that cross-validation has chosen.
 
-        choice: errors from which the value was chosen. If it is None, the estimator itself is
-            returned.
+        choice: result of the cross-validation, with the parameter's name and the chosen value. If
+            None, the estimator itself is returned.
         """
         if choice is None:
             return self
@@ -481,11 +503,12 @@ class ClosedForm(AdditiveEstimator):
     def refine(
         self, source: RefineSource, tol: float = 1e-6, max_passes: int = 20, resume: "Refining | None" = None
     ) -> Self:
-        """Replace the projection by the exact one, by passes over `source`.
+        """Replace the projection by the exact solution of the method.
 
-        The refined projection stays until the next call of refine. `refine_report_` has the
-        residual and the angle of every pass. If the solution is already exact, `source` is not
-        read, nothing is changed and a warning is issued [mathematics §4].
+        The rows are read again from `source`, in several passes. The refined projection stays when
+        `partial_fit` learns more rows. `refine_report_` has the residual and the angle of every
+        pass. If the solution is already exact, a warning is issued. Then `source` is not read, and
+        nothing is changed [mathematics §4].
 
         Parameters
         ----------
@@ -505,7 +528,8 @@ class ClosedForm(AdditiveEstimator):
         Raises
         ------
         CannotRefine
-            If the rows of the source are not the rows that were learned. Nothing is changed then.
+            If the rows of the source are not the rows that were learned. The estimator is then
+            unchanged.
 
         Notes
         -----
@@ -545,7 +569,7 @@ class ClosedForm(AdditiveEstimator):
         A batch of more features raises an error.
 
         sparse: True if the rows are sparse.
-        stated: number of features that sparse rows declare, or 0.
+        stated: number of features that sparse rows declare, or 0 if they declare none.
         """
         if self.feature_map is not None or not self.reads_scatter():
             return None

@@ -10,7 +10,7 @@ more than learning.
 """
 
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.base import clone
@@ -96,6 +96,7 @@ def project_collection(estimator: "Estimator", X: Collection) -> Collection:
 
 
 def _cannot_learn_blocks(estimator: "Estimator") -> CannotMerge:
+    """Return the error for an estimator whose states of blocks cannot be merged."""
     if estimator.merges:
         return CannotMerge(
             "every block would draw landmarks of its own; give them: nystroem(landmarks=rows), or call partial_fit with one "
@@ -119,18 +120,18 @@ def _check_workers() -> None:
         raise ClusterError("the cluster of Dask's client has no workers; start some, or close the client.")
 
 
-def _blocks(name: str, collection: Collection) -> list[Delayed]:
+def _blocks(name: Literal["X", "y", "sample_weight"], collection: Collection) -> list[Delayed]:
     """Return the collection's blocks of rows, as Dask's delayed objects.
 
-    Raises InvalidTargets if the value is no Dask collection, and InvalidRows if blocks are split
-    along features.
+    Raises InvalidTargets if `collection` is no Dask collection. Raises InvalidRows if its blocks
+    are split along features.
 
-    name: "X", "y" or "sample_weight", for error messages.
+    name: argument of `fit` that has the collection, for error messages.
     """
     if rows_kind(collection) not in DASK:
         raise InvalidTargets(
-            f"X is a Dask collection and {name} is a {type(collection).__name__}; give {name} as one, in blocks of "
-            "the same rows."
+            f"X is a Dask collection and {name} is a {type(collection).__name__}; give {name} as one, "
+            "in blocks of the same rows."
         )
     if len(getattr(collection, "numblocks", (1,))) > 1 and any(count > 1 for count in collection.numblocks[1:]):
         raise InvalidRows(
@@ -140,13 +141,13 @@ def _blocks(name: str, collection: Collection) -> list[Delayed]:
     return list(np.ravel(collection.to_delayed()))
 
 
-def _blocks_along(name: str, collection: Collection, X: Collection) -> list[Delayed]:
-    """Return the blocks of y or weights, one for each block of X, with the same rows.
+def _blocks_along(name: Literal["y", "sample_weight"], collection: Collection, X: Collection) -> list[Delayed | None]:
+    """Return the blocks of targets or weights, one for each block of X.
 
-    If `collection` is None, return None for each block of X. Raises InvalidTargets if the blocks
-    do not match.
+    Each returned block has the rows of its block of X. If `collection` is None, None is returned
+    for each block. Raises InvalidTargets if blocks of X and `collection` do not match.
 
-    name: "y" or "sample_weight", for error messages.
+    name: argument of `fit` that has the collection, for error messages.
     """
     # The block lengths of a Dask dataframe are not known. NaN stands for an unknown length.
     rows = getattr(X, "chunks", ((np.nan,),))[0]
@@ -162,16 +163,19 @@ def _blocks_along(name: str, collection: Collection, X: Collection) -> list[Dela
         return _blocks(name, collection.rechunk({0: rows}))
     if len(blocks) != count or (known and chunks != rows):
         raise InvalidTargets(
-            f"{name} has {len(blocks)} blocks and X {count}, of unknown or other numbers of rows. Give both in blocks of "
-            "the same rows; compute_chunk_sizes() makes an array's known."
+            f"{name} has {len(blocks)} blocks and X {count}, of unknown or other numbers of rows. "
+            "Give both in blocks of the same rows; compute_chunk_sizes() makes an array's known."
         )
     return blocks
 
 
 def _with_kind(estimator: "Estimator", y: Collection) -> "Estimator":
-    """Return a new estimator whose parameter `target` is fixed by the first block of y.
+    """Return a new estimator with the kind of targets that the first block has.
 
-    The other parameters are unchanged. All blocks are then learned with the same kind of targets.
+    The kind is set as the parameter `target`, so that all blocks are learned with the same kind of
+    targets. The other parameters are unchanged.
+
+    y: first block of the targets, or None.
     """
     learner = clone(estimator)
     if y is not None and estimator.target == "auto" and estimator.target_kinds:

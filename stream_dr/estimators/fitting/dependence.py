@@ -39,7 +39,8 @@ def hsic_of_sums(moments: Moments, cross: np.ndarray) -> float:
     moments: centred sums of the rows, with the weight of the rows.
     cross: (components, targets), cross-scatter of projected rows and targets.
     """
-    # tr(K H L H) / (N − 1)² for linear kernels K and L, where N is the weight of the rows.
+    # The criterion is tr(K H L H) / (N − 1)². K and L are the linear kernels of projected rows and
+    # targets, H is the centring matrix and N the weight of the rows.
     check_hsic_weight(moments.weight)
     return float((cross**2).sum() / (moments.weight - 1.0) ** 2)
 

@@ -119,12 +119,16 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @property
     def fold_count(self) -> int:
-        """Number of folds in which learned rows are stored, 0 if they are not divided."""
+        """Number of folds in which learned rows are stored, or 0 without folds."""
         return 0
 
     def fold_hashes(self, block: Block, rows: int) -> np.ndarray | None:
-        """Return the hashes (rows,) that decide the folds of rows, None if rows' values decide.
+        """Return the hashes (rows,) of rows' groups or ids.
 
+        A row's fold follows from this hash. The result is None if groups or ids are not used. A
+        row's fold then follows from the row's values.
+
+        block: rows, with their groups or ids.
         rows: number of rows.
         """
         return None
@@ -139,7 +143,10 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @abstractmethod
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return an accumulator that is empty or continues from `state`."""
+        """Return a new accumulator, to which rows can be added.
+
+        state: state from which the accumulator continues. None means an empty accumulator.
+        """
 
     @abstractmethod
     def solve(self, state: State) -> Projection:
@@ -153,8 +160,8 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         n_targets: number of labels, or of columns of numbers as targets.
         """
 
-    def stored_scatter(self) -> str:
-        """Return which part of the rows' scatter matrix is stored.
+    def stored_scatter(self) -> Literal["exact", "diagonal", "auto", ""]:
+        """Return the part of the rows' scatter matrix that is stored.
 
         The result is "exact", "diagonal" or "auto", or "" if the method stores no scatter matrix.
         """
@@ -166,16 +173,17 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         A batch of more features raises an error.
 
         sparse: True if the rows are sparse.
-        stated: number of features that sparse rows declare, or 0.
+        stated: number of features that sparse rows declare, or 0 if they declare none.
         """
         return None
 
     def scatter_product(self, state: State, columns: np.ndarray) -> np.ndarray:
         """Return the product (features, m) of the rows' scatter and given columns.
 
-        The product may have a constant factor. It is used to compare components with components of
-        the previous projection. By default, the scatter is taken as the identity. If there is a
-        feature map, the scatter is that of the mapped rows.
+        The product may have a constant factor. The product is used to compare components with the
+        components of the previous projection. The default implementation returns `columns`, as if
+        the scatter were the identity. If there is a feature map, the scatter of the mapped rows is
+        used.
 
         columns: (features, m).
         """
@@ -189,9 +197,10 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return 0
 
     def with_spread(self, projection: Projection, state: State) -> Projection:
-        """Return the projection with the uncertainty of its components, if rows are in folds.
+        """Return the projection with the uncertainty of its components.
 
-        The default implementation returns the projection unchanged.
+        The uncertainty is computed if rows are in folds. The default implementation returns the
+        projection unchanged.
 
         state: state from which the projection was solved.
         """
@@ -456,11 +465,12 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         refuse_empty: bool = False,
         need_targets: bool = True,
     ) -> tuple[Block, tuple[str, ...] | None]:
-        """Return rows, targets and weights as a checked Block, and the names of the features.
+        """Check rows, targets and weights, and return them as a Block.
 
-        The block's columns are in the order of the first learned rows.
+        The names of the features are returned, too, or None. The block's columns are in the order
+        of the first learned rows.
 
-        fitted: what the estimator has learned, with the names of its features.
+        fitted: fitted state of the estimator, with the names of its features.
         rows: rows, targets and weights as the caller has passed them.
         kind: type of the rows (array, table, dicts and so on), or None if it is not known.
         refuse_empty: if true, raise EmptyInput if there are no rows or no features.
@@ -492,7 +502,8 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def _any_columns(self, block: Block) -> bool:
         """True if a block may have other columns than the learned rows.
 
-        This is so if the feature map identifies columns by name and the block has column names.
+        A block may have other columns if it has column names and the feature map identifies
+        columns by name.
         """
         return self.columns_by_name() and bool(block.names) and block.names != default_column_names(block.X)
 
@@ -571,7 +582,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
     def linear_projection(self) -> LinearProjection:
         """Return the projection of the rows learned, which must be linear.
 
-        The result is the same as of `projection`, with a narrower type for type checkers.
+        The method `projection` returns the same object. Only the declared type is narrower.
         """
         return cast(LinearProjection, self.projection())
 

@@ -27,7 +27,8 @@ def warn_fewer_components(estimator: "Estimator", components: int, stacklevel: i
     learned = fitted.accumulator
     labels = f" and {len(learned.labels)} labels" if learned.labels else ""
     warnings.warn(
-        f"{type(estimator).__name__} has {components} components, not the n_components={estimator.n_components} asked for: "
+        f"{type(estimator).__name__} has {components} components, not the "
+        f"n_components={estimator.n_components} asked for: "
         f"{estimator.limit} (so far {learned.rows} rows of {learned.n_features} features{labels}). transform answers with "
         f"{components}.",
         FewerComponents,

@@ -25,7 +25,10 @@ class AccumulatingEstimator(Protocol):
     """Parameters of the accumulator, which may not change after rows were learned."""
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return an accumulator that is empty or continues from `state`."""
+        """Return a new accumulator, to which rows can be added.
+
+        state: state from which the accumulator continues. None means an empty accumulator.
+        """
         ...
 
     def check_parameters(self) -> None:

@@ -32,13 +32,17 @@ class _LeftOut(NamedTuple):
     Attributes
     ----------
     eigenvalues : (p,)
-        Eigenvalues divided by the growth of eigenvalues with the rows. NaN where missing.
+        Eigenvalues divided by N^g, where N is the weight of the rows and g is the estimator's
+        `eigenvalue_growth`. NaN where there is no eigenvalue.
     loadings : (d, p)
-        Loadings in the order and with the signs of all rows' components. NaN where missing.
+        Loadings of d features. Component i is matched to component i of the solution of all rows,
+        and has its sign. NaN where there is no match.
     squares : (p,)
-        Squared sine of the angle to each component of all rows. 1 where missing.
+        Squared sine of the angle between component i of the solution of all rows and the matching
+        component. 1 where there is no match.
     plane_squares : (p − 1,)
-        Squared sine of the angle to each plane of all rows. NaN for planes that are not compared.
+        Squared sine of the largest angle between the plane of components i and i + 1 of the
+        solution of all rows and the matching plane. NaN for planes that are not compared.
     """
 
     eigenvalues: np.ndarray
@@ -47,10 +51,25 @@ class _LeftOut(NamedTuple):
     plane_squares: np.ndarray
 
 
+class JackknifeEstimate(NamedTuple):
+    """Estimate of an array by the jackknife.
+
+    Attributes
+    ----------
+    corrected : ndarray
+        Estimate without bias.
+    std_error : ndarray
+        Standard error of the estimate, of the same shape.
+    """
+
+    corrected: np.ndarray
+    std_error: np.ndarray
+
+
 def component_spread(
     estimator: "ClosedForm", parts: Sequence[State], whole_projection: Projection | None = None
 ) -> ComponentSpread:
-    """Return the uncertainty of components and eigenvalues.
+    """Return the uncertainty of components and eigenvalues, by the jackknife.
 
     Costs one solution for each fold. Raises NotFitted if fewer than three folds have rows.
 
@@ -62,8 +81,8 @@ def component_spread(
     filled = [part for part in parts if _moment_state(part).weight > 0.0]
     if len(filled) < FEWEST_FOLDS:
         raise NotFitted(
-            f"{len(filled)} of {len(parts)} folds have rows, and the spread of components needs {FEWEST_FOLDS} folds with "
-            "rows. Learn more rows, or use more folds."
+            f"{len(filled)} of {len(parts)} folds have rows, and the spread of components needs {FEWEST_FOLDS} "
+            "folds with rows. Learn more rows, or use more folds."
         )
 
     states = [_moment_state(part) for part in filled]
@@ -74,7 +93,8 @@ def component_spread(
     whole_state = with_inner(filled[0], reduce(MomentState.merge, states))
     whole = linear_of(estimator.solve(whole_state) if whole_projection is None else whole_projection)
 
-    # A ridge that stays the same would shrink components more if there are fewer rows.
+    # Solve without each fold, with a ridge that is reduced in proportion to the rows. An unchanged
+    # ridge would shrink components more, because there are fewer rows.
     left_out = []
     product = partial(estimator.scatter_product, whole_state)
     for weight, rest in zip(weights.tolist(), leave_one_out(states), strict=True):
@@ -85,6 +105,7 @@ def component_spread(
         compared = _compare(whole, solved, product)
         left_out.append(compared._replace(eigenvalues=compared.eigenvalues / (n - weight) ** growth))
 
+    # Eigenvalues grow with the number of rows, so they are compared after division by n^growth.
     folds = _LeftOut(*map(np.array, zip(*left_out, strict=True)))
     eigenvalues, eigenvalues_std = _jackknife(whole.eigenvalues / n**growth, folds.eigenvalues, n / weights)
     _, loadings_std = _jackknife(whole.loadings, folds.loadings, n / weights)
@@ -103,12 +124,14 @@ def _moment_state(state: State) -> MomentState:
 
 
 def _compare(whole: Linear, solved: Linear, product: MultiplyByScatter) -> _LeftOut:
-    """Return the comparison of a solution without one fold with that of all rows.
+    """Compare the solution without one fold with the solution of all rows.
 
     Components are matched by the absolute cosine of their angle. The cosine is the correlation
     over all rows. Eigenvalues are matched by rank, because the i-th largest eigenvalue changes
     less from fold to fold than the eigenvalue of a component that rotates.
 
+    whole: solution of all rows, with d features and p components.
+    solved: solution without one fold.
     product: function that multiplies columns (features, m) by the scatter of all rows.
     """
     # scipy.optimize takes long to import.
@@ -119,6 +142,7 @@ def _compare(whole: Linear, solved: Linear, product: MultiplyByScatter) -> _Left
     own, solved_loadings = pad_to_equal_rows(whole.loadings, solved.loadings)
     cosines = correlations(np.hstack([own, solved_loadings]), product)
 
+    # Match components such that the sum of absolute cosines is largest.
     of_whole, of_other = linear_sum_assignment(np.abs(cosines[:p, p:]), maximize=True)
     matched = cosines[of_whole, p + of_other]
     squares = np.ones(p)
@@ -126,11 +150,12 @@ def _compare(whole: Linear, solved: Linear, product: MultiplyByScatter) -> _Left
     loadings = np.full((d, p), np.nan)
     loadings[:, of_whole] = solved_loadings[:, of_other] * np.where(matched < 0.0, -1.0, 1.0)
 
+    # Match eigenvalues by rank.
     rank = np.argsort(np.argsort(-whole.eigenvalues, kind="stable"))
     values = np.full(max(p, solved.n_components), np.nan)
     values[: solved.n_components] = np.sort(solved.eigenvalues)[::-1]
 
-    # The last column of the padded cosines is zero, for components that `solved` does not have.
+    # Compare planes. The last column of the padded cosines is zero, for components without match.
     at = np.full(p, len(cosines))
     at[of_whole] = p + of_other
     plane_squares = _plane_squares(np.pad(cosines, (0, 1)), at, _near_pairs(whole.eigenvalues))
@@ -144,13 +169,14 @@ def _near_pairs(eigenvalues: np.ndarray) -> np.ndarray:
 
 
 def _plane_squares(cosines: np.ndarray, at: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Return the squared sine (p − 1,) of the largest angle between two planes.
+    """Return the squared sine (p − 1,) of the largest angle between matching planes.
 
-    NaN for the planes of other components than `pairs`.
+    Plane i of a solution is spanned by its components i and i + 1. Only the planes `pairs` are
+    compared. The result is NaN for other planes.
 
     cosines: (m, m), cosines of the angles between all components of both solutions.
-    at: (p,), index of the component that matches each component of all rows.
-    pairs: indices i of the planes of components i and i + 1.
+    at: (p,), index in `cosines` of the component that matches each component of all rows.
+    pairs: indices of the planes that are compared.
     """
     mine = pairs[:, None] + [0, 1]
     theirs = at[mine]
@@ -165,8 +191,8 @@ def _plane_squares(cosines: np.ndarray, at: np.ndarray, pairs: np.ndarray) -> np
     return squares
 
 
-def _jackknife(whole: np.ndarray, left_out: np.ndarray, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the estimate without bias and its standard error, by the delete-m_j jackknife.
+def _jackknife(whole: np.ndarray, left_out: np.ndarray, h: np.ndarray) -> JackknifeEstimate:
+    """Correct the bias of an estimate, by the delete-m_j jackknife.
 
     whole: estimate from all rows, an array of any shape.
     left_out: (folds, ...), estimates without each fold.
@@ -175,10 +201,13 @@ def _jackknife(whole: np.ndarray, left_out: np.ndarray, h: np.ndarray) -> tuple[
     h = h.reshape(-1, *[1] * whole.ndim)
     corrected = len(h) * whole - ((1.0 - 1.0 / h) * left_out).sum(axis=0)
     pseudo = h * whole - (h - 1.0) * left_out
-    return corrected, np.sqrt(((pseudo - corrected) ** 2 / (h - 1.0)).mean(axis=0))
+    return JackknifeEstimate(corrected, np.sqrt(((pseudo - corrected) ** 2 / (h - 1.0)).mean(axis=0)))
 
 
 def _combined_angles(squares: np.ndarray) -> np.ndarray:
-    """Return angles in degrees from squared sines (folds, angles) without each fold."""
+    """Return the typical error (angles,) of each angle in degrees, by the jackknife.
+
+    squares: (folds, angles), squared sine of each angle in the solution without each fold.
+    """
     sines = np.sqrt((len(squares) - 1.0) * squares.mean(axis=0))
     return np.degrees(np.arcsin(np.minimum(sines, 1.0)))

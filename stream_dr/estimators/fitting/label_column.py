@@ -9,10 +9,10 @@ from stream_dr.estimators.fitting.inputs import TargetsLike
 
 
 def one_label_a_row(y: TargetsLike, stacklevel: int) -> TargetsLike:
-    """Return targets (rows,), also if y is a single column (rows, 1).
+    """Return targets (rows,) if y is a single column (rows, 1).
 
-    For a column, the warning DataConversionWarning is issued, as in scikit-learn. Any other y is
-    returned unchanged.
+    The warning DataConversionWarning is then issued, as in scikit-learn. Any other y is returned
+    unchanged.
 
     stacklevel: as in `warnings.warn`, counted from the caller of this function.
     """

@@ -6,6 +6,7 @@ that a service has published from it predict the same labels [mathematics §10].
 """
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import log_softmax
@@ -20,6 +21,21 @@ from stream_dr.projection import LinearProjection
 from stream_dr.readout import LOG_POSTERIORS, Readout
 from stream_dr.statistics.protocol import Accumulator
 from stream_dr.targets.targets import Targets
+
+
+class LinearScores(NamedTuple):
+    """Linear scores of all classes, X · coefficientsᵀ + intercepts for rows X.
+
+    Attributes
+    ----------
+    coefficients : (classes, features)
+        Coefficients of each class.
+    intercepts : (classes,)
+        Intercept of each class.
+    """
+
+    coefficients: np.ndarray
+    intercepts: np.ndarray
 
 
 class LinearClassifier(ClassifierMixin, Predictor):
@@ -90,7 +106,7 @@ class LinearClassifier(ClassifierMixin, Predictor):
 
         `decision_function` is X · coef_ᵀ + intercept_. For two classes the shape is (1, features).
         """
-        return _two_class_column(self._linear_scores()[0])
+        return _two_class_column(self._linear_scores().coefficients)
 
     @property
     def intercept_(self) -> np.ndarray:
@@ -98,19 +114,19 @@ class LinearClassifier(ClassifierMixin, Predictor):
 
         For two classes the shape is (1,).
         """
-        return _two_class_column(self._linear_scores()[1])
+        return _two_class_column(self._linear_scores().intercepts)
 
     def _parse_targets(self, accumulator: Accumulator, y: TargetsLike, rows: int) -> Targets | None:
         if "multilabel" not in (self.target, accumulator.target_kind):
             y = one_label_a_row(y, stacklevel=6)
         return super()._parse_targets(accumulator, y, rows)
 
-    def _linear_scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return coefficients (classes, features) and intercepts (classes,) of all classes."""
+    def _linear_scores(self) -> LinearScores:
+        """Return the coefficients and intercepts of all classes."""
         projection = self.linear_projection()
         readout = self._readout()
         coefficients = (all_loadings(projection) @ readout.weights).T
-        return coefficients, readout.offset - coefficients @ projection.mean
+        return LinearScores(coefficients, readout.offset - coefficients @ projection.mean)
 
     def _warn_uncalibrated(self) -> None:
         if self.solution_ == "diagonal":
@@ -129,9 +145,9 @@ class LinearClassifier(ClassifierMixin, Predictor):
 
 
 def all_loadings(projection: LinearProjection) -> np.ndarray:
-    """Return the loadings (features, q) of the q components that the classifier uses.
+    """Return the loadings (features, q) of the q components used for predictions.
 
-    These include components that n_components excludes.
+    Components that n_components excludes are included.
     """
     rest = None if projection.readout is None else projection.readout.rest
     return projection.loadings if rest is None else np.hstack([projection.loadings, rest])
@@ -158,4 +174,10 @@ def class_readout(moments: Moments, centres: np.ndarray, variances: np.ndarray, 
 
 
 def _two_class_column(values: np.ndarray) -> np.ndarray:
+    """Return the second class's values minus the first's, if there are two classes.
+
+    The values of more classes are returned unchanged.
+
+    values: (classes, ...), one entry for each class.
+    """
     return values[1:] - values[:1] if len(values) == 2 else values

@@ -205,8 +205,10 @@ class LinearGaussian(Estimator):
         return (self._unwhitened(Z) @ gaussian.axes.T) / gaussian.scale + gaussian.mean
 
     def _unwhitened(self, Z: np.ndarray) -> np.ndarray:
-        """Return projected rows (rows, components) as they would be with whiten=False.
+        """Return projected rows (rows, components) without whitening.
 
-        Z: (rows, components), rows as projected by the estimator.
+        The default implementation returns Z unchanged.
+
+        Z: (rows, components), rows that the estimator has projected and may have whitened.
         """
         return Z

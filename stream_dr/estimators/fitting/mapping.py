@@ -8,7 +8,7 @@ of the state and `check_feature_map` to the check of parameters.
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -38,6 +38,24 @@ InnerState = TypeVar("InnerState")
 """Type of an estimator's state without the feature map's own part."""
 
 InnerAccumulator = TypeVar("InnerAccumulator", bound=Accumulator)
+
+
+class TableColumns(NamedTuple):
+    """Indices of the columns that the feature map `table` returns, by kind.
+
+    Attributes
+    ----------
+    numbers : (numbers,) int
+        Columns of numbers and dates.
+    categories : (categories,) int
+        Columns of categories.
+    gaps : (gaps,) int
+        Columns that mark missing values.
+    """
+
+    numbers: np.ndarray
+    categories: np.ndarray
+    gaps: np.ndarray
 
 
 class StateType:
@@ -123,19 +141,29 @@ def inner_state(state: State) -> State:
 
 
 def fold_states(state: State) -> tuple[MomentState, ...]:
-    """Return the state of the mapped rows of each fold. Empty if rows are not in folds."""
+    """Return the state of the mapped rows of each fold.
+
+    The result is empty if rows are not in folds.
+    """
     inner = unmapped_state(state)
     return inner.parts_with_true_sums() if isinstance(inner, FoldedState) else ()
 
 
 def fold_rows(state: State) -> list[int]:
-    """Return the number of rows in each fold. Empty if rows are not in folds."""
+    """Return the number of rows in each fold.
+
+    The result is empty if rows are not in folds.
+    """
     inner = unmapped_state(state)
     return [part.rows for part in inner.parts] if isinstance(inner, FoldedState) else []
 
 
 def unmapped_state(state: State) -> State:
-    """Return the state of the mapped rows as it is stored, in folds or not."""
+    """Return the stored state of the mapped rows.
+
+    If rows are stored in folds, the result is a FoldedState. If there is no feature map, `state`
+    itself is returned.
+    """
     inner: State = state.inner if isinstance(state, MappedState) else state
     return inner
 
@@ -161,7 +189,7 @@ def add_map(state: State, projection: Projection) -> Projection:
 def replace_linear(projection: Projection, **fields: object) -> Projection:
     """Return a linear projection with other values of some fields.
 
-    If there is a feature map, the fields are those of the projection that follows it.
+    If there is a feature map, fields of the projection that follows the map are replaced.
     """
     if isinstance(projection, Mapped):
         return projection._replace(inner=replace_linear(projection.inner, **fields))
@@ -176,12 +204,10 @@ def inner_projection(projection: Projection) -> Projection:
     return projection.inner if isinstance(projection, Mapped) else projection
 
 
-def table_columns(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return the indices of the columns that the feature map `table` returns, by kind.
+def table_columns(state: State) -> TableColumns | None:
+    """Return the indices of the columns that the feature map `table` returns.
 
-    Returns three index arrays. They are the columns of numbers and dates, the columns of
-    categories, and the columns that mark missing values. Returns None if the state does not have
-    this feature map.
+    The result is None if the state does not have this feature map.
     """
     if not isinstance(state, MappedState) or state.table is None:
         return None
@@ -189,10 +215,8 @@ def table_columns(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray] | N
     if not isinstance(mapping, Table):
         return None
     # The newest columns may be missing in the inner state, if no row with them was learned yet.
-    numbers, categories, gaps = (
-        c[c < state.inner.n_features] for c in mapped_columns_by_kind(state.table, mapping.encoding())
-    )
-    return numbers, categories, gaps
+    width = state.inner.n_features
+    return TableColumns(*(c[c < width] for c in mapped_columns_by_kind(state.table, mapping.encoding())))
 
 
 def mapped_bytes(spec: JsonDict | None, bytes_of: Callable[[int, int], int], n_features: int, n_targets: int) -> int:
@@ -308,7 +332,7 @@ def takes_tables(estimator: "Estimator") -> bool:
 def check_table(estimator: "Estimator", rows: Rows) -> None:
     """Raise SchemaMismatch or InvalidRows if an estimator cannot learn a table.
 
-    The reason is the types of the table's columns or the values of these rows.
+    A table cannot be learned if a column has an unsuitable type or rows have unsuitable values.
     """
     spec = estimator.feature_map
     check_map_can_learn(None if spec is None else feature_map(spec), rows)

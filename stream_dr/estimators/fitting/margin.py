@@ -14,13 +14,15 @@ from stream_dr.solve.discriminant import positive_scatter_sum_eigenpairs, scatte
 
 
 def margin_directions(m: Moments, b: float, w: float, n_components: int | None) -> Directions:
-    """Return eigenvectors and eigenvalues of b·Sb + w·Cxx/N, largest eigenvalue first.
+    """Return eigenvectors and eigenvalues of a sum of two scatter matrices.
 
-    Sb is the scatter between classes, and Cxx the scatter of all N rows. Raises NeedsRefine if
-    w > 0 and only the diagonal of Cxx is stored.
+    The sum is b·Sb + w·Cxx/N. Sb is the scatter between classes, and Cxx is the scatter of all N
+    rows. The largest eigenvalue comes first. Raises NeedsRefine if w > 0 and only the diagonal of
+    Cxx is stored.
 
     m: centred sums of the rows.
-    b, w: weights of the two scatter matrices.
+    b: factor of the scatter between classes.
+    w: factor of the scatter of all rows.
     n_components: if None, only eigenvectors of positive eigenvalue are returned. If a number, all
         eigenvectors are returned, and the caller takes the first n_components.
     """

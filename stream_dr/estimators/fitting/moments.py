@@ -72,8 +72,8 @@ class Moments(NamedTuple):
         If refine is running, the state of its solver, which has the current solution of the
         method's linear system.
     waiting : tuple of Label
-        Labels with too few rows to be classes. The sums are changed such that the means of these
-        labels have no influence.
+        Labels with too few rows to be classes. The other attributes are computed such that the
+        means of these labels have no influence.
     """
 
     weight: float
@@ -120,8 +120,8 @@ class Moments(NamedTuple):
     def between_eigenpairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Return eigenvectors (features, r) and roots (r,) of the between-class scatter.
 
-        The roots are the square roots of the eigenvalues. r is less than the number of classes.
-        The weights of the classes are their shares of the rows.
+        The roots are the square roots of the r eigenvalues, where r is less than the number of
+        classes. In the scatter, each class is weighted by its share of the rows.
         """
         vectors, values = self.reduced(self.cross / np.sqrt(self.label_weights), self.cross.shape[1] ** 0.5)
         return vectors, values / np.sqrt(self.weight) if self.weight > 0 else values
@@ -135,7 +135,9 @@ class Moments(NamedTuple):
         return float(np.sqrt(np.trace(self.target_scatter) + self.weight * (self.target_mean @ self.target_mean)))
 
     def clear_noisy_features(self, cross: np.ndarray, target_size: float) -> np.ndarray:
-        """Return the cross sums, with zeros for features that have only rounding error.
+        """Return cross sums without features that have only rounding error.
+
+        The sums of these features are set to 0.
 
         cross: (features, k), products of features and targets, summed over the rows.
         target_size: norm of the targets.
@@ -143,9 +145,13 @@ class Moments(NamedTuple):
         return self.rounding.clear_noisy_features(cross, target_size, self.diagonal)
 
     def significant_combinations(self, cross: np.ndarray, target_size: float) -> np.ndarray:
-        """Return cross sums (features, r) without combinations of targets that are rounding error.
+        """Return cross sums (features, r) without combinations of only rounding error.
 
-        cross: (features, k), products of features and targets, summed over the rows. r ≤ k.
+        The columns of `cross` are replaced by r ≤ k combinations of these columns. Combinations
+        that are only rounding error are dropped. If rounding errors are far smaller than the sums,
+        `cross` itself is returned.
+
+        cross: (features, k), products of features and targets, summed over the rows.
         target_size: norm of the targets.
         """
         # The decomposition is slow. Skip it if all sums are far above rounding error.
@@ -211,6 +217,7 @@ def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1)
     weights = c.label_weights if labelled else np.ones(c.cross.shape[1])
     present = weights > 0
 
+    # The rounding errors of the sums are those of the largest weight that the rows ever had.
     total = float(diagonal.sum())
     largest = max(state.scale * state.largest.weight, c.weight)
     rounding = Rounding(
@@ -245,9 +252,10 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
     n, few = m.label_weights[ready], m.label_weights[waiting]
     if not n.sum() > 0.0:
         return m
-    # Rows without a label count, too, if they were learned.
+    # The total weight includes learned rows without a label.
     total, taken = m.weight - few.sum(), m.cross[:, waiting].sum(axis=1)
 
+    # Subtract the scatter that the means of these labels cause.
     roots = np.column_stack([m.cross[:, waiting] / np.sqrt(few), taken / np.sqrt(total)])
     gone = (roots**2).sum(axis=1)
     diagonal = m.diagonal - gone
@@ -260,6 +268,7 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
     for sums in (cross, *(() if scatter is None else (scatter, scatter.T))):
         sums[emptied] = 0.0
 
+    # Rounding errors are relative to the smaller sums that remain.
     mean = m.mean - taken / total
     before = float(m.diagonal.sum())
     lost = max(noise, EPS * before) / float(diagonal.sum()) if diagonal.any() else 0.0
@@ -283,9 +292,10 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
 
 
 def _narrow_mask(mask: np.ndarray, keep: np.ndarray) -> np.ndarray:
-    """Return the mask (k,) with some of its True entries set to False.
+    """Return the mask (k,) with some of its k' True entries set to False.
 
-    keep: (k',) bool, one entry for each True entry of the mask. False sets this entry to False.
+    keep: (k',) bool, one entry for each True entry of the mask. False in `keep` sets the entry of
+        the mask to False.
     """
     narrowed = mask.copy()
     narrowed[mask] = keep

@@ -19,7 +19,9 @@ from stream_dr.rows.number_rows import as_rows
 def numeric_rows(
     block: Block, by_name: bool, table: bool, kind: Kind | None = None
 ) -> tuple[Any, tuple[str, ...] | None]:
-    """Return a block's rows as numbers, and the names of their columns or None.
+    """Convert a block's rows to numbers, and return the names of their columns.
+
+    Returns the rows and a tuple of names. The tuple is None if columns have no names.
 
     by_name: True if the feature map identifies columns by name. Rows may then be dicts with any
         names.
@@ -45,9 +47,10 @@ def numeric_rows(
 def in_known_order(
     known: tuple[str, ...] | None, names: tuple[str, ...] | None, rows: Any, who: str
 ) -> tuple[Any, tuple[str, ...] | None]:
-    """Return rows with columns in the order of the stream's first rows, and the names.
+    """Put columns into the order of the stream's first rows.
 
-    Issues a warning if the rows have column names but the stream's first rows had none. Raises
+    Returns the rows and the names of the stream's columns. If the stream has no names, the rows
+    are unchanged. Issues a warning if the rows have column names but the stream's first rows had none. Raises
     WidthMismatch if the names differ.
 
     known: names of the stream's columns, or None.
@@ -68,7 +71,13 @@ def in_known_order(
     return np.ascontiguousarray(rows[:, order]), known
 
 
-def _refuse_names(known: tuple[str, ...], names: tuple[str, ...], who: str) -> None:
+def _refuse_names(known: tuple[str, ...], names: tuple[str, ...], who: str) -> NoReturn:
+    """Raise WidthMismatch, because rows have other column names than the stream.
+
+    known: names of the stream's columns.
+    names: names of the rows' columns.
+    who: name of the estimator, for the message.
+    """
     missing = [n for n in known if n not in names]
     extra = [n for n in names if n not in known]
     meant = did_you_mean(missing[0], extra) if missing else ""

@@ -42,7 +42,7 @@ class NeighbourhoodMethod(ReservoirMethod):
     radius: float | None = None
 
     def check_parameters(self) -> None:
-        """Raise InvalidParameter when a parameter is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         super().check_parameters()
         check_choice("weights", self.weights, ("heat", "binary"))
         check_choice("edges", self.edges, ("average", "or"))
@@ -53,8 +53,8 @@ class NeighbourhoodMethod(ReservoirMethod):
     def sample_graph(self, state: Reservoir, codes: np.ndarray | None = None) -> Graph:
         """Return the neighbourhood graph of the sampled rows.
 
-        codes: (sampled rows,), index of each row's class. Edges between different classes are
-            removed. None keeps all edges.
+        codes: (sampled rows,), index of each row's class. Edges between rows of different classes
+            are removed. If None, no edge is removed.
         """
         heat = self.weights == "heat"
         return neighbourhood_graph(state.kept, self.n_neighbors, heat, self.temperature, codes, self.edges, self.radius)

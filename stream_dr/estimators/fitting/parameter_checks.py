@@ -49,7 +49,7 @@ def check_positive_int(name: str, value: Any, optional: bool = False, most: int 
     """Raise InvalidParameter unless a value is an integer from 1 to `most`.
 
     name: name of the parameter, for the error message.
-    optional: if true, None is accepted, too.
+    optional: if true, the value None is accepted, too.
     most: largest value that is accepted.
     """
     if optional and value is None:

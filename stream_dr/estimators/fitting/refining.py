@@ -167,19 +167,26 @@ def refine_steps(
 ) -> Iterator[RefinePass]:
     """Refine the solution of a state, and yield a RefinePass after each pass.
 
-    Ends when the relative residual and the angle to the previous projection (in radians) are at
-    most `tol`, or nothing remains to be solved. Raises CannotRefine, InvalidParameter, NotFitted.
+    The passes end when the relative residual and the angle to the previous projection are both at
+    most `tol`, or when nothing remains to be solved. Raises CannotRefine, InvalidParameter,
+    NotFitted.
 
     source: exactly the rows that the state has learned.
+    tol: tolerance of the relative residual and of the angle in radians.
     max_passes: maximum number of passes. Passes of the earlier refine in `resume` count, too.
     resume: state of an earlier refine to continue from, or None to start from `guess`.
-    progress: function called after each block, with the numbers of the pass and of rows so far.
+    names: names of the features, if the rows have named columns.
+    progress: function called after each block, with the number of the pass and the number of rows
+        that the pass has read.
+    guess: earlier projection to start from, or None.
+    threads: number of threads that compute products.
     sums: function that computes the sums of a pass elsewhere. If not None, `source` is not read.
     """
     check_number("tol", tol, low=0.0)
     check_positive_int("max_passes", max_passes)
     check_refinable(estimator, state)
 
+    # Without a feature map, the rows of the source are the rows that are solved.
     learned = state
     solver = cast("ClosedForm", estimator)
     moments = solver.moments(state)
@@ -187,6 +194,7 @@ def refine_steps(
     replayed = Replayed(solver, state, moments, names, threads)
     method = METHODS[solver.refined_by or ""](solver, moments, state, replayed.scale > 0)
 
+    # Continue from the earlier refine, or start from the columns of the guess.
     now = resume or Refining(0, np.zeros((state.n_features, 0)), method.start(_initial_columns(guess, moments)))
     summed = sums or partial(replayed.sums, source)
     basis = tall_qr(now.loadings)[0]
@@ -197,6 +205,7 @@ def refine_steps(
         directions = now.solve.directions
         product, rows = replayed.checked(summed(directions, number == first, pass_progress), directions)
 
+        # Update the solver, and compare the new projection with the projection of the last pass.
         solve = method.take(now.solve, product)
         loadings, eigenvalues, residual = method.current_solution(solve)
         projection = solver.make_projection(moments._replace(along=method.along), (loadings, eigenvalues), "refined")
@@ -262,7 +271,7 @@ def not_converged_warning(number: int, residual: float, angle: float, tol: float
 def check_refinable(estimator: "Estimator", state: State) -> None:
     """Raise CannotRefine or NotFitted if a state cannot be refined.
 
-    CannotRefine means that the method has no refine, and NotFitted that no row was learned.
+    CannotRefine is raised if the method has no refine. NotFitted is raised if no row was learned.
     """
     check_method(estimator)
     if state is None or state.rows == 0:
@@ -308,4 +317,8 @@ def _initial_columns(guess: Projection | None, moments: Moments) -> np.ndarray:
 
 
 def _pass_progress(progress: RefineProgress, number: int) -> Callable[[int], None]:
+    """Return a progress function that needs only the number of rows read.
+
+    number: number of the pass, the first argument of `progress`.
+    """
     return lambda rows: progress(number, rows)

@@ -16,7 +16,7 @@ After each pass, the solvers call the estimator's own method `directions`. So re
 solution agree.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -38,8 +38,23 @@ BASIS_BYTES = 400_000_000
 A basis of at most 4 blocks is never cut. A block is the directions that one pass adds.
 """
 
-Solved = tuple[np.ndarray, np.ndarray, float]
-"""Loadings (features, components), eigenvalues (components,) and relative residual."""
+
+class Solved(NamedTuple):
+    """Solution of a method after some passes of refine.
+
+    Attributes
+    ----------
+    loadings : (features, components)
+        Loadings of the components.
+    eigenvalues : (components,)
+        Eigenvalues of the components.
+    residual : float
+        Relative residual of the solution.
+    """
+
+    loadings: np.ndarray
+    eigenvalues: np.ndarray
+    residual: float
 
 
 class FirstStage:
@@ -87,7 +102,7 @@ class FirstStage:
         """Return loadings, eigenvalues and relative residual after the steps so far."""
         moments = self._moments._replace(first_stage=solve)
         loadings, eigenvalues = self._estimator.directions(moments, self._state)
-        return loadings, eigenvalues, cg.relative_solve_residual(solve)
+        return Solved(loadings, eigenvalues, cg.relative_solve_residual(solve))
 
     def _offset(self) -> float:
         """Return the distance of the rows' mean from zero, in standard deviations.
@@ -145,7 +160,8 @@ class OnSubspace:
     def take(self, solve: subspace.Subspace, product: np.ndarray) -> subspace.Subspace:
         """Return the basis extended by the directions of one pass.
 
-        If the extended basis is too large, it is cut down to the span of the current solution.
+        If the extended basis is too large, the basis is cut down to the span of the current
+        solution.
 
         solve: basis before the pass.
         product: (features, r), product of the rows' scatter and `solve.directions`.
@@ -167,12 +183,15 @@ class OnSubspace:
             self._refuse_all()
         small, eigenvalues = small[:, : self._count], eigenvalues[: self._count]
         self.along = np.einsum("ij,ij->j", small, solve.scatter @ small)
-        return solve.basis @ small, eigenvalues, subspace.relative_subspace_residual(solve, small)
+        residual = subspace.relative_subspace_residual(solve, small)
+        return Solved(solve.basis @ small, eigenvalues, residual)
 
     def _small(self, solve: subspace.Subspace) -> "Directions":
         """Return the method's directions (m, p) and eigenvalues (p,) on a basis.
 
         The directions are coefficients of the m vectors of the basis.
+
+        solve: the basis, and the scatter of the rows projected on the basis.
         """
         m = self._moments
         V = solve.basis
@@ -188,7 +207,8 @@ class OnSubspace:
         )
         return self._estimator.directions_on(small, self._state)
 
-    def _refuse_all(self) -> None:
+    def _refuse_all(self) -> NoReturn:
+        """Raise CannotRefine, because all directions would be needed."""
         raise CannotRefine(
             f"{type(self._estimator).__name__} with n_components=None would need every direction there is, that is the "
             "whole scatter matrix. State n_components."

@@ -77,6 +77,42 @@ class Sums(NamedTuple):
         return Sums(self.product + newer.product, self.rows + newer.rows, fresh)
 
 
+class CheckedProduct(NamedTuple):
+    """Product of a pass over the rows, after the check of the rows.
+
+    Attributes
+    ----------
+    product : (features, r)
+        Product of the rows' scatter and the r columns of the pass.
+    rows : int
+        Number of rows read.
+    """
+
+    product: np.ndarray
+    rows: int
+
+
+class MappedInputs(NamedTuple):
+    """Inputs of refine after the feature map.
+
+    Attributes
+    ----------
+    estimator : ClosedForm
+        Estimator without a feature map.
+    state : MomentState
+        State of the mapped rows.
+    source : Source
+        Source of mapped rows.
+    names : tuple of str or None
+        Names of the features, if there is no feature map and the rows have named columns.
+    """
+
+    estimator: "ClosedForm"
+    state: MomentState
+    source: Source
+    names: tuple[str, ...] | None
+
+
 class Replayed:
     """Reader of the rows that a state has learned, for the passes of refine.
 
@@ -108,10 +144,10 @@ class Replayed:
 
     def sums(
         self, source: Source, columns: np.ndarray, check: bool, progress: Callable[[int], None] | None = None
-    ) -> "Sums":
+    ) -> Sums:
         """Return the sums of a pass over a source, or over a part of a source.
 
-        The sums include the product of the rows' scatter and given columns. Raises CannotRefine if
+        The sums include the product of the rows' scatter and `columns`. Raises CannotRefine if
         rows have another number of features than the state.
 
         source: rows to read.
@@ -136,11 +172,10 @@ class Replayed:
                     progress(rows)
         return Sums(total.result(), rows, cast(MomentState, fresh.accumulator.freeze()) if check else None)
 
-    def checked(self, sums: "Sums", columns: np.ndarray) -> tuple[np.ndarray, int]:
-        """Check the sums of a pass and return the product and the number of rows.
+    def checked(self, sums: Sums, columns: np.ndarray) -> CheckedProduct:
+        """Check the rows of a pass, and return the product of the pass.
 
-        The product (features, r) is the rows' scatter times `columns`. Raises CannotRefine if the
-        rows are not the rows that the state has learned.
+        Raises CannotRefine if the rows are not the rows that the state has learned.
 
         sums: sums of the pass.
         columns: (features, r), columns that were multiplied.
@@ -150,13 +185,15 @@ class Replayed:
             self._rows = sums.rows
         elif sums.rows != self._rows:
             raise CannotRefine(
-                f"the source gave {sums.rows} rows in this pass and {self._rows} in the first one. Give one that can be "
-                "read as often as needed: a list of batches, or an object whose events() begins anew at every call."
+                f"the source gave {sums.rows} rows in this pass and {self._rows} in the first one. Give one "
+                "that can be read as often as needed: a list of batches, or an object whose events() begins anew at "
+                "every call."
             )
 
+        # Remove the influence of the means of labels with too few rows to be classes.
         means = np.where(self.scale[:, None] > 0, self._moments.waiting_means, 0.0)
         factors = [1.0 if self._factors is None else self._factors.get(label, 0.0) for label in self._moments.waiting]
-        return sums.product - (means * factors) @ (means.T @ columns), sums.rows
+        return CheckedProduct(sums.product - (means * factors) @ (means.T @ columns), sums.rows)
 
     def _parsed(self, fitted: FittedState, event: Block, position: int) -> Block:
         """Return a block of the source, parsed as in `partial_fit`.
@@ -177,6 +214,12 @@ class Replayed:
         return block
 
     def _weights(self, block: Block, rows: int) -> np.ndarray | None:
+        """Return the weights (rows,) of a block's rows in the scatter, or None for ones.
+
+        The weights include decay and the factors of the rows' classes.
+
+        rows: number of rows of this pass so far, including the block's rows.
+        """
         decay, weights = float(self._estimator.decay), block.weights
         if decay != 1.0:
             weights = decayed_weights(
@@ -261,23 +304,31 @@ class MappedSource:
 
 def without_feature_map(
     estimator: "ClosedForm", state: State, source: Source, names: tuple[str, ...] | None
-) -> tuple["ClosedForm", MomentState, Source, tuple[str, ...] | None]:
+) -> MappedInputs:
     """Return estimator, state, source and feature names for the mapped rows.
 
-    The returned estimator has no feature map, and the returned source yields rows that are already
-    mapped. If the estimator has no feature map, the arguments are returned unchanged.
+    If the estimator has no feature map, the arguments are returned unchanged. Only folds are
+    merged into one state.
+
+    state: state that has learned the rows.
+    source: source of rows that are not mapped.
+    names: names of the features, if the rows have named columns.
     """
     if not isinstance(state, MappedState):
-        return estimator, cast(MomentState, inner_state(state)), source, names
+        return MappedInputs(estimator, cast(MomentState, inner_state(state)), source, names)
     plain = clone(estimator).set_params(feature_map=None)
-    return plain, cast(MomentState, inner_state(state)), MappedSource(estimator, state, source, names), None
+    mapped_source = MappedSource(estimator, state, source, names)
+    return MappedInputs(plain, cast(MomentState, inner_state(state)), mapped_source, None)
 
 
 def state_difference(state: MomentState, fresh: MomentState) -> str | None:
     """Return the name of a sum that differs between two states, or None.
 
-    Both states have the same number of rows and features. The names are "weights", "means",
-    "labels", "class weights" and "targets".
+    Both states have the same number of rows and features. The name is "weights", "means",
+    "labels", "class weights" or "targets". Differences by rounding errors are ignored.
+
+    state: state that has learned the rows.
+    fresh: state that has learned the rows of the first pass.
     """
     a, b = moments_of(state), moments_of(fresh)
     if abs(a.weight - b.weight) > CLOSE * a.weight:
@@ -299,10 +350,11 @@ def state_difference(state: MomentState, fresh: MomentState) -> str | None:
 
 
 def _fresh_column_order(state: MomentState, fresh: MomentState, a: Moments, b: Moments) -> list[int] | slice | None:
-    """Return the order in which one state's target columns match another state's columns.
+    """Return the order in which target columns of `fresh` match columns of `state`.
 
-    The result are indices of the target columns of `fresh`, in the order of the labels of `state`.
-    If the labels differ, the result is None.
+    The result is a list of indices of target columns of `fresh`, in the order of the labels of
+    `state`. If targets are numbers, the result is a slice of all columns. If the labels differ,
+    the result is None.
 
     a: moments of `state`.
     b: moments of `fresh`.

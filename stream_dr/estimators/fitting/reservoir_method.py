@@ -92,7 +92,7 @@ class ReservoirMethod(Estimator):
     random_state: int | None = None
 
     def check_parameters(self) -> None:
-        """Raise InvalidParameter when a parameter is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         check_positive_int("n_components", self.n_components)
         check_positive_int("n_neighbors", self.n_neighbors)
         check_positive_int("reservoir", self.reservoir, most=MOST_SAMPLED)
@@ -101,10 +101,11 @@ class ReservoirMethod(Estimator):
         check_feature_map(self.feature_map)
 
     def accumulator(self, state: State | None = None) -> Accumulator:
-        """Return an accumulator that samples rows.
+        """Return a new accumulator that samples rows.
 
-        The accumulator is empty, or continues from `state`. If there is a feature map, mapped rows
-        are sampled.
+        If there is a feature map, mapped rows are sampled.
+
+        state: state from which the accumulator continues. None means an empty accumulator.
         """
         return make_accumulator(self.feature_map, self._reservoir, state)
 

@@ -21,7 +21,7 @@ features.
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -45,7 +45,7 @@ MOST_COMPONENTS = 25
 """Largest number of components that is compared."""
 
 MOST_FEATURES = 2048
-"""Maximum number of features, because each fold needs an eigendecomposition of order d."""
+"""Maximum number d of features. Each fold needs an eigendecomposition of order d."""
 
 ENOUGH_ROWS = 60
 """Mean number of rows in a fold from which folds of very different size cause a warning.
@@ -53,8 +53,54 @@ ENOUGH_ROWS = 60
 By chance alone, no fold then has less than half of the mean.
 """
 
-Fit = Callable[[Moments], tuple[np.ndarray, np.ndarray]]
-"""Function that returns the basis V (features, r) and the factors g (m, r) of m predictors."""
+
+class Predictors(NamedTuple):
+    """Linear predictors W = V diag(g) Vᵀ Cxy, where Cxy is the training rows' cross-scatter.
+
+    Attributes
+    ----------
+    basis : (features, r)
+        Basis V of all predictors.
+    factors : (m, r)
+        Factors g of each of the m predictors.
+    """
+
+    basis: np.ndarray
+    factors: np.ndarray
+
+
+Fit = Callable[[Moments], Predictors]
+"""Function that returns the predictors of training rows, from the rows' moments."""
+
+
+class MeanErrors(NamedTuple):
+    """Cross-validated errors of m predictors.
+
+    Attributes
+    ----------
+    mean : (m,)
+        Error of each predictor, averaged over all rows.
+    std_error : (m,)
+        Standard error of each mean.
+    """
+
+    mean: np.ndarray
+    std_error: np.ndarray
+
+
+class MergedAndFolds(NamedTuple):
+    """State of all rows, and the states of the folds.
+
+    Attributes
+    ----------
+    merged : MomentState
+        State of all rows.
+    folds : list of MomentState
+        States of the folds with rows.
+    """
+
+    merged: MomentState
+    folds: list[MomentState]
 
 
 def check_gamma_cv(estimator: "TwoStage") -> None:
@@ -75,8 +121,10 @@ def leave_one_out(parts: Sequence[MomentState]) -> Iterator[MomentState]:
     """Yield for each fold the merge of all other folds.
 
     Needs about K log₂ K merges for K folds, and holds at most log₂ K + 2 merged states at a time.
-    The states may have different features and another order of labels. The other folds of a single
-    fold are a state of no rows.
+    The states may have different features and another order of labels. For a single fold, the
+    yielded state has no rows.
+
+    parts: states of the folds.
     """
     if parts:
         first = parts[0]
@@ -85,7 +133,11 @@ def leave_one_out(parts: Sequence[MomentState]) -> Iterator[MomentState]:
 
 
 def _leave_one_out_within(parts: Sequence[MomentState], outside: MomentState) -> Iterator[MomentState]:
-    """Yield the merge of `outside` and all other folds of `parts`."""
+    """Yield for each fold of `parts` the merge of `outside` and the other folds.
+
+    parts: states of some of the folds.
+    outside: merged state of all folds that are not in `parts`.
+    """
     if len(parts) == 1:
         yield outside
         return
@@ -127,9 +179,9 @@ def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState]) -> CrossVali
     full, folds = _checked_folds(parts, "gamma")
     whole = estimator.moments(full)
 
-    def fit(train: Moments) -> tuple[np.ndarray, np.ndarray]:
+    def fit(train: Moments) -> Predictors:
         values, vectors = _scatter_eigenpairs(train)
-        return vectors, 1.0 / (values + TAU[:, None] * _mean_scatter(train))
+        return Predictors(vectors, 1.0 / (values + TAU[:, None] * _mean_scatter(train)))
 
     mean, std_error = _cross_validated(estimator, folds, whole, fit)
     chosen = int(mean.argmin())
@@ -137,7 +189,8 @@ def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState]) -> CrossVali
         chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[-1])
 
     path = CrossValidation("gamma", TAU * _mean_scatter(whole), mean, std_error, chosen, TAU.copy())
-    # If all errors are equal, no value is better than the first.
+    # Warn that the best ridge may be outside the compared ridges. If all errors are equal, no ridge
+    # is better than the first.
     if chosen in (0, 1, len(TAU) - 1) and mean.min() < mean.max():
         units = chosen < 2 and not estimator.standardize
         advice = " Features of very different units cause this. Try standardize=True." if units else ""
@@ -159,16 +212,20 @@ def component_path(estimator: "PLSDA", parts: Sequence[MomentState]) -> CrossVal
     fold's training rows have fewer components, all of these are used. The parameter `n_components`
     of the estimator is not used.
 
-    parts: states of the folds, as in `ridge_path`. The errors that are raised are the same, too.
+    Raises NotFitted if fewer than three folds have rows. Raises InvalidParameter if there are more
+    than 2,048 features, if only the diagonal of the rows' scatter is stored, or if errors
+    overflow.
+
+    parts: states of the folds. Folds without rows are ignored.
     """
     full, folds = _checked_folds(parts, "n_components")
     whole = estimator.moments(full)
     m = max(estimator.rotations(whole, MOST_COMPONENTS)[0].shape[1], 1)
 
-    def fit(train: Moments) -> tuple[np.ndarray, np.ndarray]:
+    def fit(train: Moments) -> Predictors:
         rotations, values = estimator.rotations(train, m)
         variances = estimator.scatter_along(train, rotations, values)
-        return rotations, np.tri(m, rotations.shape[1]) / variances
+        return Predictors(rotations, np.tri(m, rotations.shape[1]) / variances)
 
     mean, std_error = _cross_validated(estimator, folds, whole, fit)
     chosen = int(mean.argmin())
@@ -177,12 +234,14 @@ def component_path(estimator: "PLSDA", parts: Sequence[MomentState]) -> CrossVal
     return CrossValidation("n_components", np.arange(1, m + 1), mean, std_error, chosen)
 
 
-def _checked_folds(parts: Sequence[MomentState], parameter: str) -> tuple[MomentState, list[MomentState]]:
+def _checked_folds(parts: Sequence[MomentState], parameter: Literal["gamma", "n_components"]) -> MergedAndFolds:
     """Return the merge of all folds, and the folds with rows.
 
-    All returned states have the same features, and the same labels in the same order. Raises
-    NotFitted or InvalidParameter if the states cannot be cross-validated.
+    The returned folds have the same features, and the same labels in the same order. Issues a
+    warning if folds have very different numbers of rows. Raises NotFitted or InvalidParameter if
+    the states cannot be cross-validated.
 
+    parts: states of the folds.
     parameter: name of the parameter that is chosen.
     """
     rows = [part.rows for part in parts]
@@ -195,8 +254,9 @@ def _checked_folds(parts: Sequence[MomentState], parameter: str) -> tuple[Moment
     filled = [part for part in parts if part.weight > 0.0]
     if len(filled) < FEWEST_FOLDS:
         raise NotFitted(
-            f"{parameter}='cv' needs rows in at least {FEWEST_FOLDS} folds; {len(filled)} of {len(parts)} folds have rows "
-            f"of weight above 0. Learn more rows first, give groups if many rows are equal, or give {parameter} as a number."
+            f"{parameter}='cv' needs rows in at least {FEWEST_FOLDS} folds; "
+            f"{len(filled)} of {len(parts)} folds have rows of weight above 0. Learn more rows first, "
+            f"give groups if many rows are equal, or give {parameter} as a number."
         )
     width = max(part.n_features for part in filled)
     if width > MOST_FEATURES:
@@ -210,22 +270,24 @@ def _checked_folds(parts: Sequence[MomentState], parameter: str) -> tuple[Moment
             f"before the rows are learned, or give {parameter} as a number."
         )
     full = reduce(MomentState.merge, filled)
-    return full, list(align_states_together(*filled))
+    return MergedAndFolds(full, list(align_states_together(*filled)))
 
 
-def _cross_validated(
-    estimator: "PredictsHeldOut", folds: list[MomentState], whole: Moments, fit: Fit
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the errors (m,) of m predictors and their standard errors (m,).
+def _cross_validated(estimator: "PredictsHeldOut", folds: list[MomentState], whole: Moments, fit: Fit) -> MeanErrors:
+    """Return the cross-validated errors of m predictors.
+
+    For each fold, the predictors are computed from the other folds. Their error is measured on the
+    rows of the fold. Raises InvalidParameter if errors overflow.
 
     folds: states with the same features and labels, in the same order.
     whole: moments of all rows, from which the factors of the target columns are computed.
-    fit: returns the m predictors of training rows.
+    fit: function that returns the m predictors of training rows.
     """
     factors = estimator.loss_factors(whole)
     F = np.zeros((len(whole.present), factors.shape[1]))
     F[whole.present] = factors
 
+    # Sum squared errors for each fold, with predictors from the other folds.
     errors = []
     weights = []
     for fold, other in zip(folds, leave_one_out(folds), strict=True):
@@ -244,12 +306,10 @@ def _cross_validated(
             f"{estimator.cross_validates}='cv' compares squared errors, and these are not finite: rows, targets or weights "
             f"are too large or too small. Scale them, or give {estimator.cross_validates} as a number."
         )
-    return mean, std_error
+    return MeanErrors(mean, std_error)
 
 
-def _held_out_errors(
-    train: Moments, validation: Moments, factors: np.ndarray, fitted: tuple[np.ndarray, np.ndarray]
-) -> np.ndarray:
+def _held_out_errors(train: Moments, validation: Moments, factors: np.ndarray, fitted: Predictors) -> np.ndarray:
     """Return the errors (m,) of m predictors on held-out rows.
 
     An error is the weighted sum of |Fᵀ e|² over the rows, for a row's residuals e (k,). A label
@@ -258,7 +318,7 @@ def _held_out_errors(
     train: moments of the training rows.
     validation: moments of the held-out rows, in the same scaled features.
     factors: (k, r), factors F of all target columns of the states.
-    fitted: basis V and factors g of the predictors W = V diag(g) Vᵀ Cxy.
+    fitted: the m predictors.
     """
     basis, g = fitted
     F_train, F = factors[train.present], factors[validation.present]
@@ -280,8 +340,8 @@ def _held_out_errors(
 def _scatter_eigenpairs(m: Moments) -> tuple[np.ndarray, np.ndarray]:
     """Return eigenvalues (r,) and eigenvectors (features, r) of the scatter.
 
-    Constant columns, and eigenvalues that are only rounding errors, are left out, as when the
-    method is solved [mathematics §3, rule 1].
+    Constant columns are left out. Eigenvalues that are only rounding errors are left out, too. The
+    same rule is used when the method is solved [mathematics §3, rule 1].
     """
     assert m.scatter is not None
     varying_columns, scatter, rounding = varying_part(m.scatter, m.rounding)

@@ -40,8 +40,8 @@ class HeldOutError(NamedTuple):
     sse : (k,) float64
         Sum of squared errors, weighted by the rows' weights, of each target column.
     r2 : (k,) float64
-        R² of each target column: 1 − sse / (the sum for the held-out rows' own mean). NaN if the
-        targets of the held-out rows do not vary.
+        R² of each target column, 1 − sse / s. Here s is the sum of squared differences between the
+        held-out targets and their mean. NaN if the targets of the held-out rows do not vary.
     """
 
     weight: float
@@ -73,7 +73,7 @@ class PredictsHeldOut(ClosedForm):
     one_standard_error: bool = False
 
     def check_parameters(self) -> None:
-        """Raise InvalidParameter when a parameter is outside its range."""
+        """Raise InvalidParameter if a parameter is outside its range."""
         super().check_parameters()
         check_choice("one_standard_error", self.one_standard_error, (False, True))
         if self.is_cross_validated and self.scatter == "diagonal":
@@ -131,9 +131,10 @@ class PredictsHeldOut(ClosedForm):
 
     @abstractmethod
     def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
-        """Return the product (features, m) of the matrix that the method inverts and columns.
+        """Multiply columns by the matrix that the method inverts.
 
-        The matrix is the scatter of the rows, with the method's ridge.
+        The result has the shape (features, m). The matrix is the scatter of the rows, with the
+        method's ridge.
 
         columns: (features, m).
         """
@@ -141,8 +142,8 @@ class PredictsHeldOut(ClosedForm):
     def loss_factors(self, moments: Moments) -> np.ndarray:
         """Return factors F (k, r) of the target columns in the method's loss.
 
-        The loss of rows with the residuals e (k,) is the sum of their |Fᵀ e|². By default all
-        targets count alike, and F is the identity.
+        The loss is the sum of |Fᵀ e|² over the rows, for a row's residuals e (k,). In the default
+        implementation all targets count alike, and F is the identity.
 
         moments: moments of all rows, with k target columns.
         """
@@ -209,6 +210,24 @@ class PredictsHeldOut(ClosedForm):
         return error_on_state(W, mine, theirs)
 
 
+class TargetColumns(NamedTuple):
+    """Places of two models' targets among the target columns of both models together.
+
+    Attributes
+    ----------
+    mine : list of int
+        Column of each target of the first model.
+    theirs : list of int
+        Column of each target of the second model.
+    n_columns : int
+        Number of columns.
+    """
+
+    mine: list[int]
+    theirs: list[int]
+    n_columns: int
+
+
 def error_on_state(W: np.ndarray, mine: Moments, theirs: Moments) -> HeldOutError:
     """Return the error of a linear predictor on held-out rows.
 
@@ -224,6 +243,7 @@ def error_on_state(W: np.ndarray, mine: Moments, theirs: Moments) -> HeldOutErro
     coefficients, mean, target_mean = np.zeros((d, k)), np.zeros(d), np.zeros(k)
     coefficients[: len(W), a], mean[: len(W)], target_mean[a] = W, mine.mean, mine.target_mean
 
+    # Put the sums of the held-out rows into the columns of both models together.
     cross, scatter, cyy = np.zeros((d, k)), np.zeros((d, d)), np.zeros(k)
     own = len(theirs.mean)
     cross[:own, b], cyy[b] = theirs.cross, np.diagonal(theirs.target_scatter)
@@ -236,26 +256,24 @@ def error_on_state(W: np.ndarray, mine: Moments, theirs: Moments) -> HeldOutErro
     explained = (coefficients * (scatter @ coefficients)).sum(axis=0) - 2.0 * (coefficients * cross).sum(axis=0)
     sse = np.maximum(cyy + explained, 0.0) + theirs.weight * bias**2
 
-    # Targets that do not vary have a scatter of 0, or of a rounding error.
+    # If targets do not vary, their scatter is 0 or a rounding error. R² is then NaN.
     size = np.zeros(k)
     size[b] = theirs.weight * theirs.target_mean**2
     varies = cyy > 1e-14 * size
     return HeldOutError(theirs.weight, sse, 1.0 - np.divide(sse, cyy, out=np.full(k, np.nan), where=varies))
 
 
-def _target_columns(mine: Moments, theirs: Moments) -> tuple[list[int], list[int], int]:
-    """Return where the target columns of two models are among all their target columns.
+def _target_columns(mine: Moments, theirs: Moments) -> TargetColumns:
+    """Return the target columns of two models, numbered together.
 
     Labels that both models have learned share a column.
-
-    Returns the column of each target of `mine`, the column of each target of `theirs`, and the
-    number of columns.
     """
     if not (mine.labelled or theirs.labelled):
         k = mine.cross.shape[1]
-        return list(range(k)), list(range(theirs.cross.shape[1])), k
+        return TargetColumns(list(range(k)), list(range(theirs.cross.shape[1])), k)
     labels = sorted({*mine.labels, *theirs.labels})
-    return [labels.index(label) for label in mine.labels], [labels.index(label) for label in theirs.labels], len(labels)
+    first, second = ([labels.index(label) for label in moments.labels] for moments in (mine, theirs))
+    return TargetColumns(first, second, len(labels))
 
 
 def _check_stored(model: ClosedForm, moments: Moments) -> None:
@@ -305,6 +323,6 @@ def _check_same_targets(mine: Moments, theirs: Moments) -> None:
     check_label_type(mine.labels, theirs.labels)
     if mine.kind != theirs.kind or (not mine.labelled and mine.cross.shape[1] != theirs.cross.shape[1]):
         raise InvalidParameter(
-            f"other has {theirs.cross.shape[1]} targets of kind {theirs.kind}; it must have targets as this model: "
-            f"{mine.cross.shape[1]} of kind {mine.kind}."
+            f"other has {theirs.cross.shape[1]} targets of kind {theirs.kind}; "
+            f"it must have targets as this model: {mine.cross.shape[1]} of kind {mine.kind}."
         )

@@ -51,6 +51,23 @@ class RightHandSide(NamedTuple):
     h_norm: float
 
 
+class RidgeTerms(NamedTuple):
+    """Numbers of the matrix share·Cxx + ridge·I that a two-stage method inverts.
+
+    Cxx (features, features) is the scatter of the rows, and I the identity.
+
+    Attributes
+    ----------
+    share : float
+        Factor of the scatter.
+    ridge : float
+        Number that is added to the diagonal.
+    """
+
+    share: float
+    ridge: float
+
+
 @dataclass(eq=False, repr=False)
 class TwoStage(PredictsHeldOut):
     """Base class of two-stage methods, with their common parameters.
@@ -112,11 +129,10 @@ class TwoStage(PredictsHeldOut):
 
     @abstractmethod
     def right_hand_side(self, moments: Moments, state: MomentState) -> RightHandSide:
-        """Return the right-hand side XH (features, k) and the Frobenius norm of H.
+        """Return the right-hand side of the method's linear system.
 
-        The columns of X (features, rows) are the centred rows. H (rows, k) is a matrix that the
-        method computes from the targets. H is not centred. The norm decides which part of XH is
-        only rounding error.
+        moments: centred sums of the rows and targets.
+        state: state from which the moments were computed.
         """
 
     def directions(self, moments: Moments, state: MomentState) -> Directions:
@@ -143,25 +159,25 @@ class TwoStage(PredictsHeldOut):
         return loadings / np.sqrt(share), eigenvalues / share
 
     def inverted_product(self, moments: Moments, columns: np.ndarray) -> np.ndarray:
-        """Return the product (features, m) of the matrix that the method inverts and columns.
+        """Multiply columns by the matrix that the method inverts.
 
-        The matrix is a·Cxx + ρI, where Cxx is the scatter of the rows, and a and ρ are the numbers
-        that `ridge_terms` returns.
+        The result has the shape (features, m). The matrix is a·Cxx + ρI. Cxx (features,
+        features) is the scatter of the rows, and the numbers a and ρ are from `ridge_terms`.
 
         columns: (features, m).
         """
         share, ridge = self.ridge_terms(moments)
         return share * moments.scatter_product(columns) + ridge * columns
 
-    def ridge_terms(self, moments: Moments) -> tuple[float, float]:
+    def ridge_terms(self, moments: Moments) -> RidgeTerms:
         """Return the numbers a and ρ of the matrix a·Cxx + ρI that the method inverts.
 
         Cxx (features, features) is the scatter of the rows, and I the identity.
         """
         if self.shrinkage is None:
-            return 1.0, self.gamma_
+            return RidgeTerms(1.0, self.gamma_)
         share = float(self.shrinkage)
-        return 1.0 - share, share * self.shrunk_trace(moments) / max(len(moments.diagonal), 1)
+        return RidgeTerms(1.0 - share, share * self.shrunk_trace(moments) / max(len(moments.diagonal), 1))
 
     def cross_validate(self, parts: Sequence[MomentState]) -> CrossValidation:
         """Return the cross-validated error for each of 26 ridges.
@@ -192,8 +208,8 @@ class TwoStage(PredictsHeldOut):
     def component_variances(self, loadings: np.ndarray, moments: Moments, solution: str) -> np.ndarray:
         """Return the scatter (p,) of the rows along each component.
 
-        The scatter is the sum of squares of the centred projected rows. Costs O(d² p) for d
-        features.
+        The scatter along a component is the sum of squares of the centred projected rows. Costs
+        O(d² p) for d features.
 
         loadings: (features, p), the components, as `directions` returns them.
         solution: kind of solution, "exact", "diagonal" or "refined".
@@ -204,6 +220,7 @@ class TwoStage(PredictsHeldOut):
         flat = moments.diagonal @ squares
         if solution != "refined":
             return flat
+        # Refined components w satisfy wᵀ(share·Cxx + ridge·I)w = 1, from which wᵀ Cxx w follows.
         share, ridge = self.ridge_terms(moments)
         remaining = 1.0 - ridge * squares.sum(axis=0)
         # If the ridge is very large, the difference `remaining` has no correct digits.
