@@ -16,7 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -31,7 +31,7 @@ from stream_dr.estimators.fitting.parameter_checks import check_number, check_po
 from stream_dr.estimators.fitting.refining_methods import METHODS
 from stream_dr.estimators.fitting.replayed import RefineProgress, Replayed, Sums, without_feature_map
 from stream_dr.projection import Projection
-from stream_dr.rows.source import as_source
+from stream_dr.rows.source import Source, as_source
 from stream_dr.solve.conjugate_gradient import BlockSolve, largest_principal_angle
 from stream_dr.solve.subspace import Subspace
 from stream_dr.solve.tall_qr import tall_qr
@@ -167,59 +167,101 @@ def refine_steps(
 ) -> Iterator[RefinePass]:
     """Refine the solution of a state, and yield a RefinePass after each pass.
 
-    The passes end when the relative residual and the angle to the previous projection are both at
-    most `tol`, or when nothing remains to be solved. Raises CannotRefine, InvalidParameter,
-    NotFitted.
+    The passes end when residual and angle are at most `tol`, or when nothing remains to be solved.
+    Raises CannotRefine, InvalidParameter, NotFitted.
 
     source: exactly the rows that the state has learned.
-    tol: tolerance of the relative residual and of the angle in radians.
+    tol: tolerance of the relative residual, and of the angle between two projections in radians.
     max_passes: maximum number of passes. Passes of the earlier refine in `resume` count, too.
     resume: state of an earlier refine to continue from, or None to start from `guess`.
     names: names of the features, if the rows have named columns.
-    progress: function called after each block, with the number of the pass and the number of rows
-        that the pass has read.
+    progress: function that receives the number of the pass and the number of rows read so far.
     guess: earlier projection to start from, or None.
     threads: number of threads that compute products.
     sums: function that computes the sums of a pass elsewhere. If not None, `source` is not read.
     """
-    check_number("tol", tol, low=0.0)
-    check_positive_int("max_passes", max_passes)
-    check_refinable(estimator, state)
-
-    # Without a feature map, the rows of the source are the rows that are solved.
-    learned = state
-    solver = cast("ClosedForm", estimator)
-    moments = solver.moments(state)
-    solver, state, source, names = without_feature_map(solver, state, as_source(source), names)
-    replayed = Replayed(solver, state, moments, names, threads)
-    method = METHODS[solver.refined_by or ""](solver, moments, state, replayed.scale > 0)
+    _check_arguments(estimator, state, tol, max_passes)
+    problem = _map_problem(cast("ClosedForm", estimator), state, as_source(source), names, threads)
+    moments, method = problem.moments, problem.method
 
     # Continue from the earlier refine, or start from the columns of the guess.
-    now = resume or Refining(0, np.zeros((state.n_features, 0)), method.start(_initial_columns(guess, moments)))
-    summed = sums or partial(replayed.sums, source)
+    now = resume or Refining(0, np.zeros((len(moments.mean), 0)), method.start(_initial_columns(guess, moments)))
+    summed = sums or partial(problem.replayed.sums, problem.source)
     basis = tall_qr(now.loadings)[0]
     first = now.number + 1
     for number in range(first, max_passes + 1):
         began = time.monotonic()
         pass_progress = None if progress is None else _pass_progress(progress, number)
         directions = now.solve.directions
-        product, rows = replayed.checked(summed(directions, number == first, pass_progress), directions)
+        product, rows = problem.replayed.checked(summed(directions, number == first, pass_progress), directions)
 
         # Update the solver, and compare the new projection with the projection of the last pass.
         solve = method.take(now.solve, product)
         loadings, eigenvalues, residual = method.current_solution(solve)
-        projection = solver.make_projection(moments._replace(along=method.along), (loadings, eigenvalues), "refined")
+        measured = moments._replace(along=method.along)
+        projection = problem.solver.make_projection(measured, (loadings, eigenvalues), "refined")
         last_basis, basis = basis, tall_qr(projection.loadings)[0]
         turned = largest_principal_angle(last_basis, basis) if number > 1 else np.pi / 2
         # With a small ridge, the residual may become small before the projection has converged.
         done = solve.directions.shape[1] == 0 or (residual <= tol and turned <= tol)
 
         now = Refining(number, projection.loadings, solve)
-        seconds = time.monotonic() - began
-        report = Pass(number, rows, residual, turned, projection.n_components, seconds, done)
-        yield RefinePass(report, add_map(learned, projection), now)
+        report = Pass(number, rows, residual, turned, projection.n_components, time.monotonic() - began, done)
+        yield RefinePass(report, add_map(state, projection), now)
         if done:
             return
+
+
+def _check_arguments(estimator: "Estimator", state: State, tol: float, max_passes: int) -> None:
+    """Raise an error if refine cannot start.
+
+    Raises InvalidParameter if `tol` or `max_passes` is outside its range. Raises CannotRefine or
+    NotFitted if the state cannot be refined.
+    """
+    check_number("tol", tol, low=0.0)
+    check_positive_int("max_passes", max_passes)
+    check_refinable(estimator, state)
+
+
+class _MappedProblem(NamedTuple):
+    """Problem that refine solves, for rows that are already mapped by a feature map.
+
+    Attributes
+    ----------
+    solver : ClosedForm
+        Estimator without a feature map.
+    moments : Moments
+        Centred sums of the mapped rows.
+    source : Source
+        Source of mapped rows.
+    replayed : Replayed
+        Reader of the source, which computes the sums of a pass.
+    method : FirstStage or OnSubspace
+        Solver that is updated after each pass.
+    """
+
+    solver: "ClosedForm"
+    moments: Moments
+    source: Source
+    replayed: Replayed
+    method: Any
+
+
+def _map_problem(
+    estimator: "ClosedForm", state: State, source: Source, names: tuple[str, ...] | None, threads: int
+) -> _MappedProblem:
+    """Return the problem that refine solves, for mapped rows.
+
+    state: state that has learned the rows of the source.
+    source: rows that are not mapped.
+    names: names of the features, if the rows have named columns.
+    threads: number of threads that compute products.
+    """
+    moments = estimator.moments(state)
+    solver, mapped_state, mapped_source, names = without_feature_map(estimator, state, source, names)
+    replayed = Replayed(solver, mapped_state, moments, names, threads)
+    method = METHODS[solver.refined_by or ""](solver, moments, mapped_state, replayed.scale > 0)
+    return _MappedProblem(solver, moments, mapped_source, replayed, method)
 
 
 def run_all_passes(
@@ -232,10 +274,17 @@ def run_all_passes(
     resume: Refining | None = None,
     guess: Projection | None = None,
 ) -> tuple[Projection, RefineReport]:
-    """Run all passes of refine and return the last projection and the report.
+    """Run all passes of refine, and return the last projection and the report.
 
-    If `tol` was not reached, the warning ConvergenceWarning is issued. The parameters and errors
-    are those of `refine_steps`.
+    If the tolerance was not reached, the warning ConvergenceWarning is issued. Raises
+    CannotRefine, InvalidParameter, NotFitted.
+
+    source: exactly the rows that the state has learned.
+    tol: tolerance of the relative residual, and of the angle between two projections in radians.
+    max_passes: maximum number of passes. Passes of the earlier refine in `resume` count, too.
+    names: names of the features, if the rows have named columns.
+    resume: state of an earlier refine to continue from, or None to start from `guess`.
+    guess: earlier projection to start from, or None.
     """
     passes = []
     for step in refine_steps(
