@@ -165,6 +165,8 @@ class RiverTransformer(base.MiniBatchTransformer):
         """
         projected = self._project(self._rows(X, grow=False))
         columns = dict(zip(self._names(projected.shape[1]), projected.T, strict=True))
+
+        # Build a data frame of the class of X.
         frame: Any = X
         frame_type: Any = type(X)
         return cast(Frame, frame_type(columns, index=frame.index) if _is_pandas(X) else frame_type(columns))

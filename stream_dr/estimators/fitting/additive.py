@@ -100,6 +100,7 @@ class AdditiveEstimator(Estimator):
         mine.check_parameters_unchanged(self)
         theirs.check_parameters_unchanged(other)
 
+        # The shorter list of names must be the beginning of the longer list.
         names = max(mine.names or (), theirs.names or (), key=len) or None
         if any(some != (names or ())[: len(some)] for some in (mine.names, theirs.names) if some is not None):
             raise CannotMerge(
@@ -126,9 +127,12 @@ class AdditiveEstimator(Estimator):
         """
         fitted = self.fitted()
         fitted.check_parameters_unchanged(self)
+
         rows = as_block(X if groups is None else self.with_groups(X, groups), y, sample_weight)
         block, _ = self.parse(fitted, split_target_column(rows))
         fitted.accumulator.remove(block)
+
+        # Projections of the rows before the removal are no longer valid.
         fitted.projection = None
         fitted.refined = None
         return self

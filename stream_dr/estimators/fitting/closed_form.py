@@ -300,7 +300,8 @@ class ClosedForm(AdditiveEstimator):
         check_stored_optional_sums(inner, self.target_encoding(), self.keeps_label_sets(), self.keeps_class_scatter())
         moments = self.moments(state)
 
-        # False if the method needs the whole scatter matrix and only its diagonal is stored.
+        # The solution is "diagonal" if the method needs the whole scatter matrix, but only the
+        # diagonal of the matrix is stored.
         exact = not self.reads_scatter() or moments.scatter is not None
         directions = self.directions(moments, inner)
         return add_map(state, self.make_projection(moments, directions, "exact" if exact else "diagonal"))
@@ -357,7 +358,7 @@ class ClosedForm(AdditiveEstimator):
         q = len(eigenvalues) if self.predicts_with_all else p
         loadings = with_fixed_signs(self.scale_loadings(loadings[:, :q], moments, solution) * moments.scale[:, None])
 
-        # Predictions may use components that n_components excludes, so their loadings are stored.
+        # Store the loadings of components that n_components excludes, if predictions use them.
         readout = self.readout(moments, loadings, eigenvalues[:q])
         if readout is not None and p < q:
             readout = readout._replace(rest=np.ascontiguousarray(loadings[:, p:]))

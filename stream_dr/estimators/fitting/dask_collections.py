@@ -67,6 +67,7 @@ def learn_collections(estimator: "Estimator", rows: Block) -> FittedState:
     blocks = [_blocks("X", X), _blocks_along("y", rows.y, X), _blocks_along("sample_weight", rows.weights, X)]
     _check_workers()
 
+    # Learn each block, then merge the states of neighbouring blocks in pairs.
     learner = _with_kind(estimator, blocks[1][0])
     parts = [dask.delayed(_learn_block)(learner, *block, pure=False) for block in zip(*blocks, strict=True)]
     while len(parts) > 1:
@@ -158,6 +159,7 @@ def _blocks_along(name: Literal["y", "sample_weight"], collection: Collection, X
     blocks = _blocks(name, collection)
     chunks = getattr(collection, "chunks", ((np.nan,),))[0]
 
+    # Cut an array into the blocks of X, if all lengths are known.
     known = not np.isnan([*rows, *chunks]).any()
     if known and chunks != rows and sum(chunks) == sum(rows):
         return _blocks(name, collection.rechunk({0: rows}))

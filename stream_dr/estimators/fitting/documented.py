@@ -32,7 +32,7 @@ def with_documented_sections(cls: type) -> str:
 
     The order of the sections is purpose and example, Parameters, Attributes, Notes.
     """
-    # Subclasses need the docstring without the inherited descriptions, so it is stored.
+    # Store the docstring without the inherited descriptions, because subclasses need it.
     cls._own_text = _own_text(cls)  # type: ignore[attr-defined]
     purpose, heading, notes = SECTION.sub("", _own_text(cls)).partition(NOTES)
     sections = [
@@ -45,4 +45,5 @@ def with_documented_sections(cls: type) -> str:
 
 
 def _own_text(cls: type) -> str:
+    """Return the class's docstring without inherited parameters and attributes."""
     return vars(cls).get("_own_text") or inspect.cleandoc(vars(cls).get("__doc__") or "")

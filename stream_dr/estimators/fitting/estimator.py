@@ -416,12 +416,15 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         self.check_parameters()
         rows = as_block(X, y, weights)
         kind = rows_kind(rows.X)
+
+        # Learn in a new state, so that the estimator is unchanged if an error is raised.
         if kind in DASK:
             fitted = learn_collections(self, split_target_column(rows, kind))
         else:
             fitted = new_fitted_state(self)
             for block in batches(rows, kind):
                 self._learn(fitted, block, kind if block.X is rows.X else None, refuse_empty=True)
+
         self.fitted_ = fitted
         warn_fewer_components_early(self)
         return self
@@ -433,12 +436,16 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         else:
             self.check_parameters()
             fitted = new_fitted_state(self)
+
         rows = as_block(X, y, weights)
         kind = rows_kind(rows.X)
+        # Learn a Dask collection separately, and merge the two states.
         if kind in DASK:
             parts = copy(self)
             self.fitted_, parts.fitted_ = fitted, learn_collections(self, split_target_column(rows, kind))
             return self.merge(parts)
+
+        # Learn a stream in a copy, so that the state is unchanged if a later batch raises an error.
         fitted = fitted.copy(self) if kind is Kind.STREAM else fitted
         for block in batches(rows, kind):
             self._learn(fitted, block, kind if block.X is rows.X else None)
@@ -482,6 +489,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if refuse_empty:
             refuse_empty_rows(X)
 
+        # Put columns into the order of the learned rows, and check the number of features.
         block = Block(X, names=names, width_stated=rows.width_stated, checked=True)
         n_rows, n_features = X.shape
         if accumulator.n_features > 0 and not (by_name and self._any_columns(block)):
@@ -494,7 +502,8 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
         weights = as_weights(rows.weights, n_rows)
         targets = self._parse_targets(accumulator, rows.y, n_rows) if need_targets or rows.y is not None else None
-        # Learning one row at a time should take few calls, so `fold_hashes` is not always called.
+        # Do not call `fold_hashes` if it would return None, because learning one row at a time
+        # should take few calls.
         hashes = self.fold_hashes(rows, n_rows) if rows.hashes is not None or self.folds_by == "id" else None
         block = Block(X, targets, weights, None, names, rows.width_stated, checked=True, hashes=hashes)
         return block, None if by_name else names
@@ -538,11 +547,14 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         rows, names = numeric_rows(given, by_name, takes_tables(self))
         if not by_name:
             rows, _ = in_known_order(self.fitted().names, names, rows, type(self).__name__)
+
+        # Check the number of features, unless sparse rows or named columns may differ in it.
         block = Block(rows, names=names, width_stated=given.width_stated)
         grows = block.sparse and (by_name or not block.width_stated)
         if not self._any_columns(block) and not grows and block.features != learned:
             refuse_width(block.features, learned, type(self).__name__)
         warn_other_columns(self.fitted().accumulator, block)
+
         z = np.asarray(projection.apply(block.X, block.names) if by_name else projection.apply(block.X))
         return z.astype(block.X.dtype, copy=False) if keep_dtype else z
 

@@ -111,13 +111,14 @@ class FittedState:
         A value is invalid if it is outside the parameter's range. For a parameter of the
         accumulator, a value is also invalid if it has changed since rows were learned.
         """
-        # Nothing is checked again while the estimator's attributes are the same objects.
+        # Skip the checks if the estimator's attributes are the same objects as at the last check.
         attributes = tuple(vars(estimator).values())
         identities = tuple(map(id, attributes))
         if identities != self._checked[0]:
             estimator.check_parameters()
             self.check_parameters_unchanged(estimator)
-            # Store the attributes too. While they exist, no other object can have the same id.
+            # Store the attributes in addition to their ids. While an attribute exists, no other
+            # object can have its id.
             self._checked = (identities, attributes)
 
     def check_parameters_unchanged(self, estimator: AccumulatingEstimator) -> None:
@@ -127,7 +128,7 @@ class FittedState:
 
         for name, value in self.fixed_parameters.items():
             now = getattr(estimator, name)
-            # A parameter "cv" implies folds, even if `folds` is 0.
+            # The parameter `folds` decides fold_count. Another parameter that is "cv" does so, too.
             name = "folds" if name == "fold_count" else name
             if now != value:
                 raise InvalidParameter(

@@ -98,10 +98,10 @@ def component_spread(
     left_out = []
     product = partial(estimator.scatter_product, whole_state)
     for weight, rest in zip(weights.tolist(), leave_one_out(states), strict=True):
-        reduced = copy(estimator)
-        reduced.gamma = float(estimator.gamma) * (n - weight) / n
+        changed = copy(estimator)
+        changed.gamma = float(estimator.gamma) * (n - weight) / n
         state = with_inner(filled[0], rest)
-        solved = linear_of(reduced.solve(state))
+        solved = linear_of(changed.solve(state))
         compared = _compare(whole, solved, product)
         left_out.append(compared._replace(eigenvalues=compared.eigenvalues / (n - weight) ** growth))
 
@@ -134,7 +134,7 @@ def _compare(whole: Linear, solved: Linear, product: MultiplyByScatter) -> _Left
     solved: solution without one fold.
     product: function that multiplies columns (features, m) by the scatter of all rows.
     """
-    # scipy.optimize takes long to import.
+    # Import scipy.optimize only here, because the import takes long.
     from scipy.optimize import linear_sum_assignment
 
     d, p = whole.loadings.shape
@@ -178,13 +178,15 @@ def _plane_squares(cosines: np.ndarray, at: np.ndarray, pairs: np.ndarray) -> np
     at: (p,), index in `cosines` of the component that matches each component of all rows.
     pairs: indices of the planes that are compared.
     """
+    # Take the cosines within each plane, and between each plane and the matching plane.
     mine = pairs[:, None] + [0, 1]
     theirs = at[mine]
     own = cosines[mine[:, :, None], mine[:, None, :]]
     other = cosines[theirs[:, :, None], theirs[:, None, :]]
     cross = cosines[mine[:, :, None], theirs[:, None, :]]
 
-    # The eigenvalues are the squared cosines of the two principal angles.
+    # The eigenvalues of a matrix are the squared cosines of the two principal angles of a plane
+    # and the matching plane.
     matrices = np.linalg.pinv(own) @ cross @ np.linalg.pinv(other) @ cross.swapaxes(1, 2)
     squares = np.full(max(len(at) - 1, 0), np.nan)
     squares[pairs] = np.clip(1.0 - np.linalg.eigvals(matrices).real.min(axis=1), 0.0, 1.0)

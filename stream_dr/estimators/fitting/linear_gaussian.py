@@ -97,6 +97,7 @@ class Gaussian(NamedTuple):
             z = rows @ self.axes
             squares = np.einsum("ij,ij->i", rows, rows)
 
+        # Sum the squared distances from the mean, each divided by the variance in its direction.
         size = (z * z / self.variances).sum(axis=1)
         log_det = float(np.log(self.variances).sum() - 2.0 * np.log(scale).sum())
         if p < d:

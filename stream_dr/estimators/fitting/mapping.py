@@ -277,6 +277,7 @@ def warn_other_columns(accumulator: Accumulator, block: Block) -> None:
     if not set(known) & set(names):
         raise columns_mismatch(known, names)
 
+    # List at most five names that are missing, and at most five new names.
     missing = [name for name in known if name not in names]
     gone = [repr(name) for name in missing[:5]]
     new = [f"{name!r}{did_you_mean(name, missing)}" for name in names if name not in known][:5]

@@ -30,6 +30,7 @@ def margin_directions(m: Moments, b: float, w: float, n_components: int | None) 
     if m.weight <= 0 or w == 0.0:
         return vectors, b * roots**2
 
+    # The between-class scatter is G Gᵀ.
     G = vectors * roots
     if m.scatter is not None:
         eigenvalue_floor = m.rounding.eigenvalue_floor(m.diagonal) / m.weight
@@ -43,5 +44,6 @@ def margin_directions(m: Moments, b: float, w: float, n_components: int | None) 
             "choose a ≥ 1 (SKM with unlabelled='skip') or alpha ≥ 0 (MMC)."
         )
 
+    # Eigenvalues are sorted, so the positive ones come first.
     positive = len(values) if n_components is not None else int(np.count_nonzero(values > 0))
     return vectors[:, :positive], values[:positive]

@@ -171,6 +171,7 @@ class Moments(NamedTuple):
         significant_combinations = self.significant_combinations(
             self.clear_noisy_features(cross, target_size), target_size
         )
+        # Features whose sums are all 0 get zeros in the singular vectors.
         shows = significant_combinations.any(axis=1)
         inner, values = left_singular_pairs(significant_combinations[shows])
         vectors = np.zeros((len(cross), len(values)))
@@ -259,7 +260,8 @@ def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Mo
     roots = np.column_stack([m.cross[:, waiting] / np.sqrt(few), taken / np.sqrt(total)])
     gone = (roots**2).sum(axis=1)
     diagonal = m.diagonal - gone
-    # If a column varies only in the rows of these labels, the difference is only rounding error.
+    # A column may vary only in rows of labels with few rows. The difference is then only rounding
+    # error, and set to 0.
     size = np.sqrt(m.diagonal)
     emptied = (gone > 0.0) & (diagonal <= 64 * EPS * size * (size + m.rounding.shift))
     diagonal[emptied] = 0.0

@@ -180,8 +180,8 @@ def refine_steps(
     threads: number of threads that compute products.
     sums: function that computes the sums of a pass elsewhere. If not None, `source` is not read.
     """
-    _check_arguments(estimator, state, tol, max_passes)
-    problem = _map_problem(cast("ClosedForm", estimator), state, as_source(source), names, threads)
+    _check_refine_arguments(estimator, state, tol, max_passes)
+    problem = _prepare_mapped_problem(cast("ClosedForm", estimator), state, as_source(source), names, threads)
     moments, method = problem.moments, problem.method
 
     # Continue from the earlier refine, or start from the columns of the guess.
@@ -212,7 +212,7 @@ def refine_steps(
             return
 
 
-def _check_arguments(estimator: "Estimator", state: State, tol: float, max_passes: int) -> None:
+def _check_refine_arguments(estimator: "Estimator", state: State, tol: float, max_passes: int) -> None:
     """Raise an error if refine cannot start.
 
     Raises InvalidParameter if `tol` or `max_passes` is outside its range. Raises CannotRefine or
@@ -247,7 +247,7 @@ class _MappedProblem(NamedTuple):
     method: Any
 
 
-def _map_problem(
+def _prepare_mapped_problem(
     estimator: "ClosedForm", state: State, source: Source, names: tuple[str, ...] | None, threads: int
 ) -> _MappedProblem:
     """Return the problem that refine solves, for mapped rows.

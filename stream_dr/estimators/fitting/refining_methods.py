@@ -168,6 +168,7 @@ class OnSubspace:
         """
         grown = subspace.extend_subspace(solve, product)
 
+        # Limit the basis to four blocks, or to more if they fit in BASIS_BYTES.
         block = max(1, grown.directions.shape[1])
         most = max(4 * block, BASIS_BYTES // (16 * len(grown.basis)))
         if grown.basis.shape[1] <= most or grown.directions.shape[1] == 0:

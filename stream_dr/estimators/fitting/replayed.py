@@ -164,6 +164,7 @@ class Replayed:
                 if check:
                     fresh.accumulator.add(block)
 
+                # Rows without a target are left out, unless the estimator learns them.
                 every = not self._estimator.target_kinds or self._estimator.unlabelled == "use"
                 learned = block if every else drop_rows_without_target(block)[0]
                 rows += learned.rows
@@ -220,6 +221,7 @@ class Replayed:
 
         rows: number of rows of this pass so far, including the block's rows.
         """
+        # Older rows have smaller weights if there is decay.
         decay, weights = float(self._estimator.decay), block.weights
         if decay != 1.0:
             weights = decayed_weights(
@@ -227,8 +229,9 @@ class Replayed:
             )
         if self._factors is None:
             return weights
+
         y = block.y or targets_without_labels(block.rows)
-        # A row without a label has the code −1, which is the last entry.
+        # A row without a label has the code −1, which selects the last factor, of the key None.
         factors = np.array([self._factors.get(label, 0.0) for label in (*y.labels, None)])[y.codes]
         return factors if weights is None else factors * weights
 
@@ -290,7 +293,7 @@ class MappedSource:
         landmarks = self._map.initial_landmarks() if self._on_landmarks else None
         for position, event in self._source.events(after, until):
             block, _ = self._estimator.parse(self._known, event, need_targets=False)
-            # Map each row with the statistics or landmarks that existed when it was learned.
+            # Map each row with the statistics or landmarks that existed when the row was learned.
             if landmarks is not None:
                 landmarks = self._map.add_landmarks_from_batch(landmarks, block)
                 rows = self._map.coordinates(landmarks, block.X)

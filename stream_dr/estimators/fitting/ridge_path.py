@@ -179,11 +179,12 @@ def ridge_path(estimator: "TwoStage", parts: Sequence[MomentState]) -> CrossVali
     full, folds = _checked_folds(parts, "gamma")
     whole = estimator.moments(full)
 
-    def fit(train: Moments) -> Predictors:
+    def fit_ridges(train: Moments) -> Predictors:
         values, vectors = _scatter_eigenpairs(train)
         return Predictors(vectors, 1.0 / (values + TAU[:, None] * _mean_scatter(train)))
 
-    mean, std_error = _cross_validated(estimator, folds, whole, fit)
+    # Choose the ridge of least error, or the largest ridge within one standard error of it.
+    mean, std_error = _cross_validated(estimator, folds, whole, fit_ridges)
     chosen = int(mean.argmin())
     if estimator.one_standard_error:
         chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[-1])
@@ -222,12 +223,13 @@ def component_path(estimator: "PLSDA", parts: Sequence[MomentState]) -> CrossVal
     whole = estimator.moments(full)
     m = max(estimator.rotations(whole, MOST_COMPONENTS)[0].shape[1], 1)
 
-    def fit(train: Moments) -> Predictors:
+    def fit_components(train: Moments) -> Predictors:
         rotations, values = estimator.rotations(train, m)
         variances = estimator.scatter_along(train, rotations, values)
         return Predictors(rotations, np.tri(m, rotations.shape[1]) / variances)
 
-    mean, std_error = _cross_validated(estimator, folds, whole, fit)
+    # Choose the number of least error, or the smallest number within one standard error of it.
+    mean, std_error = _cross_validated(estimator, folds, whole, fit_components)
     chosen = int(mean.argmin())
     if estimator.one_standard_error:
         chosen = int(np.flatnonzero(mean <= mean[chosen] + std_error[chosen])[0])
@@ -296,6 +298,7 @@ def _cross_validated(estimator: "PredictsHeldOut", folds: list[MomentState], who
         errors.append(_held_out_errors(train, validation, F, fit(train)))
         weights.append(validation.weight)
 
+    # Average over all rows. The standard error comes from the differences between the folds.
     sse, n = np.array(errors), np.array(weights)[:, None]
     with np.errstate(all="ignore"):
         mean = sse.sum(axis=0) / n.sum()
@@ -323,15 +326,18 @@ def _held_out_errors(train: Moments, validation: Moments, factors: np.ndarray, f
     basis, g = fitted
     F_train, F = factors[train.present], factors[validation.present]
 
-    # B, C and S are Vᵀ Cxy F of the training rows, Vᵀ Cxy F and Vᵀ Cxx V of the held-out rows.
+    # V is the basis and F the factors of the targets. B is Vᵀ Cxy F of the training rows. C and S
+    # are Vᵀ Cxy F and Vᵀ Cxx V of the held-out rows.
     B = basis.T @ (train.cross @ F_train)
     C = basis.T @ (validation.cross @ F)
     S = basis.T @ validation.scatter_product(basis)
 
-    # tr(Fᵀ Wᵀ Cxx W F) = gᵀ (S ∘ B Bᵀ) g and tr(Fᵀ Wᵀ Cxy F) = gᵀ (B ∘ C) 1, for every g at once.
+    # Compute the explained sums of squares for all predictors W = V diag(g) Vᵀ Cxy at once, from
+    # tr(Fᵀ Wᵀ Cxx W F) = gᵀ (S ∘ B Bᵀ) g and tr(Fᵀ Wᵀ Cxy F) = gᵀ (B ∘ C) 1.
     explained = 2.0 * g @ (B * C).sum(axis=1) - ((g @ (S * (B @ B.T))) * g).sum(axis=1)
     total = (F * (validation.target_scatter @ F)).sum()
 
+    # Add the error that comes from the different means of training rows and held-out rows.
     step = basis.T @ ((validation.mean - train.mean) * train.scale)
     bias = F.T @ validation.target_mean - F_train.T @ train.target_mean - (g * step) @ B
     return np.asarray(np.maximum(total - explained, 0.0) + validation.weight * (bias**2).sum(axis=1))

@@ -203,7 +203,8 @@ class PredictsHeldOut(ClosedForm):
             return HeldOutError(0.0, nothing, nothing + np.nan)
         _check_same_targets(mine, theirs)
 
-        # The coefficients of the targets on the components V are (Vᵀ A V)⁻¹ Vᵀ Cxy.
+        # Regress the targets on the components V. The coefficients are (Vᵀ A V)⁻¹ Vᵀ Cxy, where A
+        # is the matrix that the method inverts, and Cxy the cross-scatter of rows and targets.
         V = divide_by_scale(self.linear_projection().loadings, mine.scale)
         gram = V.T @ self.inverted_product(mine, V)
         W = mine.scale[:, None] * (V @ np.linalg.solve(gram, V.T @ mine.cross))
@@ -239,11 +240,12 @@ def error_on_state(W: np.ndarray, mine: Moments, theirs: Moments) -> HeldOutErro
         rows is x̄, and the mean of their targets is ȳ.
     theirs: moments of the held-out rows, with the whole scatter matrix and not only its diagonal.
     """
+    # Pad the predictor to the features and targets of both models.
     d, (a, b, k) = max(len(mine.mean), len(theirs.mean)), _target_columns(mine, theirs)
     coefficients, mean, target_mean = np.zeros((d, k)), np.zeros(d), np.zeros(k)
     coefficients[: len(W), a], mean[: len(W)], target_mean[a] = W, mine.mean, mine.target_mean
 
-    # Put the sums of the held-out rows into the columns of both models together.
+    # Pad the sums of the held-out rows to the features and targets of both models.
     cross, scatter, cyy = np.zeros((d, k)), np.zeros((d, d)), np.zeros(k)
     own = len(theirs.mean)
     cross[:own, b], cyy[b] = theirs.cross, np.diagonal(theirs.target_scatter)

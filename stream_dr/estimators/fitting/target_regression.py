@@ -69,7 +69,7 @@ class TargetRegression(Predictor):
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        # For classifiers, scikit-learn stratifies the folds of cross-validation.
+        # Call the estimator a classifier, so that scikit-learn stratifies folds by class.
         if self.target == "class":
             tags.estimator_type = "classifier"
             tags.classifier_tags = ClassifierTags()
@@ -101,6 +101,7 @@ class TargetRegression(Predictor):
         # The import takes a second, so only callers of `score` wait for it.
         from sklearn.metrics import r2_score
 
+        # Leave out rows without a target and rows of weight 0.
         block = split_target_column(as_block(X, y, sample_weight))
         predicted = self.predict(block.X)
         targets = self._parse_targets(self.fitted().accumulator, block.y, len(predicted))
@@ -114,6 +115,8 @@ class TargetRegression(Predictor):
         targets, predicted, weights = targets.take(there), predicted[there], weights[there]
         if targets.values is not None:
             return float(r2_score(targets.values, predicted, sample_weight=weights))
+
+        # With several labels a row, compare the sets of labels.
         truth = targets.row_labels()
         labels = predicted.tolist()
         if targets.kind == "multilabel":
@@ -230,5 +233,5 @@ def scatter_along_components(xh: np.ndarray, loadings: np.ndarray, eigenvalues: 
     loadings: (features, p), the components w.
     eigenvalues: (p,), eigenvalues of the components.
     """
-    # ‖wᵀ xh‖² = λ wᵀ A w for the eigenvalue λ of w.
+    # For a component w of eigenvalue λ, ‖wᵀ xh‖² = λ wᵀ A w.
     return ((xh.T @ loadings) ** 2).sum(axis=0) / eigenvalues

@@ -141,6 +141,7 @@ class TwoStage(PredictsHeldOut):
         If the method's right-hand side is only rounding error, there are no directions [2S,
         Algorithm 2].
         """
+        # During refine, the solver has the current solution of the linear system.
         xh, h_norm = self.right_hand_side(moments, state)
         if moments.first_stage is not None:
             return second_stage_components(moments.first_stage.solution, xh, moments.first_stage.expand)
@@ -220,7 +221,8 @@ class TwoStage(PredictsHeldOut):
         flat = moments.diagonal @ squares
         if solution != "refined":
             return flat
-        # Refined components w satisfy wᵀ(share·Cxx + ridge·I)w = 1, from which wᵀ Cxx w follows.
+        # For a refined component w, wᵀ(share·Cxx + ridge·I)w = 1. The scatter wᵀ Cxx w along w is
+        # computed from this equation.
         share, ridge = self.ridge_terms(moments)
         remaining = 1.0 - ridge * squares.sum(axis=0)
         # If the ridge is very large, the difference `remaining` has no correct digits.
