@@ -85,7 +85,7 @@ class Layout:
         self._row.has_canonical_format = True
 
     def rows(self, values: np.ndarray) -> sp.csr_matrix:
-        """Return features of one or several rows as CSR rows of `width` columns.
+        """Return one or several rows as CSR rows of `width` columns.
 
         values: (features,) or (rows, features), in the order of the attribute `names`. Features
             without a column are omitted.
@@ -109,7 +109,7 @@ class RiverTransformer(base.MiniBatchTransformer):
     Parameters
     ----------
     estimator : Estimator
-        Estimator that learns without targets. It stays unchanged, because a clone of it learns.
+        Estimator that learns without targets. A clone learns, so the estimator stays unchanged.
     prefix : str or None
         Start of the components' names. None takes the class name in lower case, as
         `get_feature_names_out` does. Set it if a union has two estimators of one class.
@@ -175,7 +175,7 @@ class RiverTransformer(base.MiniBatchTransformer):
         """Return the names of the components.
 
         A name is the prefix and the number of the component, such as "lda0". For an estimator that
-        selects features, the names are those of the selected features.
+        selects features, the names of the selected features are returned.
         """
         learner = self.learner
         if not components or not isinstance(learner, InformationGain) or learner.feature_map is not None:
@@ -294,7 +294,7 @@ def to_river(estimator: Estimator, prefix: str | None = None) -> RiverTransforme
     Parameters
     ----------
     estimator : Estimator
-        Estimator to adapt. It stays unchanged, because a clone of it learns.
+        Estimator to adapt. A clone learns, so the estimator stays unchanged.
     prefix : str or None
         Start of the components' names. None takes the class name in lower case.
 

@@ -58,8 +58,9 @@ class AdditiveEstimator(Estimator):
         return self._partial_fit(X if groups is None else self.with_groups(X, groups), y, sample_weight)
 
     def with_groups(self, X: RowsLike, groups: Iterable[object]) -> Block:
-        """Return rows X (rows, features) as a Block with the hash of each row's group.
+        """Return rows as a Block with the hash of each row's group.
 
+        X: rows (rows, features).
         Raises InvalidParameter if the estimator has no folds. Also raises InvalidParameter if X is
         read batch by batch, as streams of tables and Dask collections are.
 

@@ -238,7 +238,10 @@ class ClosedForm(AdditiveEstimator):
 
     @property
     def is_cross_validated(self) -> bool:
-        """True if a parameter is "cv", so that its value is chosen by cross-validation."""
+        """True if the value of a parameter is chosen by cross-validation.
+
+        The parameter has the value "cv".
+        """
         return bool(self.cross_validates) and getattr(self, self.cross_validates) == "cv"
 
     def fold_hashes(self, block: Block, rows: int) -> np.ndarray | None:
@@ -271,7 +274,7 @@ class ClosedForm(AdditiveEstimator):
         return self.scatter if self.reads_scatter() else "diagonal"
 
     def keeps_label_sets(self) -> bool:
-        """True if the state stores one sum of rows for each distinct set of labels."""
+        """True if the state stores a sum of rows for each label set."""
         return False
 
     def keeps_class_scatter(self) -> bool:
@@ -279,7 +282,7 @@ class ClosedForm(AdditiveEstimator):
         return False
 
     def reads_scatter(self) -> bool:
-        """True if, with the current parameters, the method needs the scatter of the rows."""
+        """True if the current parameters need the scatter of the rows."""
         return self.needs_scatter
 
     def target_encoding(self) -> Encoding:
@@ -439,7 +442,7 @@ class ClosedForm(AdditiveEstimator):
 
     @property
     def plane_angles_(self) -> np.ndarray:
-        """Typical error (components − 1,) float64 of planes of components, in degrees.
+        """Typical error (components − 1,) float64 of planes, in degrees.
 
         Plane i is spanned by the components i and i + 1. The error is the angle to the plane that
         an infinite number of rows would give. NaN where the eigenvalues of the two components

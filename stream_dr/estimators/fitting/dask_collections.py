@@ -41,7 +41,7 @@ def learn_collections(estimator: "Estimator", rows: Block) -> FittedState:
     Parameters
     ----------
     estimator : Estimator
-        Estimator whose parameters are used to learn. It is unchanged.
+        Estimator whose parameters are used to learn. The estimator is unchanged.
     rows : Block
         Rows, targets and weights. X (rows, features) is a Dask array or a Dask dataframe, whose
         blocks have all features of their rows. y and weights are None, or Dask collections whose
@@ -172,9 +172,9 @@ def _blocks_along(name: Literal["y", "sample_weight"], collection: Collection, X
 
 
 def _with_kind(estimator: "Estimator", y: Collection) -> "Estimator":
-    """Return a new estimator with the kind of targets that the first block has.
+    """Return a new estimator whose kind of targets is fixed.
 
-    The kind is set as the parameter `target`, so that all blocks are learned with the same kind of
+    The kind of the first block is set as the parameter `target`, so that all blocks are learned with the same kind of
     targets. The other parameters are unchanged.
 
     y: first block of the targets, or None.

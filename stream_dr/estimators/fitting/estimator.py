@@ -216,9 +216,9 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return ()
 
     def fit(self, X: RowsLike, y: TargetsLike = None) -> Self:
-        """Forget all learned rows, then learn rows X (rows, features) with targets y.
+        """Forget all learned rows, then learn rows X with targets y.
 
-        Issues the warning FewerComponents if these rows cannot have n_components components.
+        Issues the warning FewerComponents if the rows cannot have n_components components.
 
         Parameters
         ----------
@@ -263,14 +263,14 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self.project(projection, X, keep_dtype=True)
 
     def merge(self, other: "Estimator") -> Self:
-        """Raise CannotMerge, because a state that is updated row by row cannot be merged."""
+        """Raise CannotMerge, because this estimator is updated row by row."""
         raise CannotMerge(
             f"{type(self).__name__} is a sequential recurrence: two of its states cannot be merged into that of one "
             "stream. Use an additive estimator: PCA or SKM."
         )
 
     def unlearn(self, X: RowsLike, y: TargetsLike = None) -> Self:
-        """Raise CannotUnlearn, because a state that is updated row by row cannot forget rows."""
+        """Raise CannotUnlearn, because this estimator is updated row by row."""
         raise CannotUnlearn(
             f"{type(self).__name__} is a sequential recurrence: rows cannot be taken out again. "
             "Use an additive estimator (PCA or SKM), or rebuild from the log without those rows."
@@ -312,7 +312,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         stream_dr.save(self, path)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """Return the constructor call, with the parameters that differ from their defaults.
+        """Return the constructor call, without parameters at their defaults.
 
         The spec of a feature map is shown without entries that have their default value.
         """
@@ -361,7 +361,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @property
     def feature_names_in_(self) -> np.ndarray:
-        """Names of the features, if the first batch was a table of named columns.
+        """Names (features,) of the features, as strings.
 
         Raises AttributeError if the first batch had no column names.
         """
@@ -388,10 +388,10 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
 
     @property
     def mapped_names_(self) -> np.ndarray:
-        """Names (mapped features,) of the columns that the feature map `table` returns.
+        """Names (mapped features,) of the columns of `components_`.
 
-        These are the names of the columns of `components_`. Raises AttributeError if the estimator
-        does not have this feature map.
+        The feature map `table` returns columns with these names. Raises AttributeError if the
+        estimator does not have this feature map.
         """
         names = getattr(self.projection(), "feature_names", None)
         if names is None:
@@ -521,6 +521,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
             return None
         if y is None and self.unlabelled == "use":
             return None
+
         if y is None:
             raise TargetsRequired(
                 f"{type(self).__name__} requires y to be passed, but the target y is None: it learns from "
@@ -529,6 +530,7 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         if rows == 0 and isinstance(y, Sized) and not isinstance(y, Targets) and len(y) == 0:
             # A batch without rows does not decide the kind of targets (class, numbers and so on).
             return None
+
         targets = parse_targets(y, rows, self.target_kinds, self.target or "auto", accumulator.target_kind)
         check_label_type(accumulator.labels, targets.labels)
         return targets
@@ -577,9 +579,10 @@ class Estimator(NamedParameters, ClassNamePrefixFeaturesOutMixin, TransformerMix
         return self.fitted_
 
     def projection(self) -> Projection:
-        """Return the projection of the rows learned, cached until more rows are learned.
+        """Return the projection of the rows learned.
 
-        Raises NotFitted before any row is learned.
+        The projection is cached until more rows are learned. Raises NotFitted before any row is
+        learned.
         """
         fitted = self.fitted()
         if fitted.accumulator.rows == 0:

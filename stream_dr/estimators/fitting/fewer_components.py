@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def warn_fewer_components(estimator: "Estimator", components: int, stacklevel: int = 4) -> None:
-    """Issue the warning FewerComponents if there are fewer components than n_components.
+    """Issue the warning FewerComponents if there are too few components.
 
-    The warning is issued once for each value of n_components.
+    The warning is issued if there are fewer components than the caller has set as n_components. It
+    is issued once for each value of n_components.
 
     components: number of components of the projection.
     """
@@ -23,6 +24,7 @@ def warn_fewer_components(estimator: "Estimator", components: int, stacklevel: i
     if not _asks_for_more(estimator, components) or fitted.warned_n_components == estimator.n_components:
         return
 
+    # Remember the value, so that the next call issues no second warning.
     fitted.warned_n_components = estimator.n_components
     learned = fitted.accumulator
     labels = f" and {len(learned.labels)} labels" if learned.labels else ""

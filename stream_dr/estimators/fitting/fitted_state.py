@@ -128,7 +128,7 @@ class FittedState:
 
         for name, value in self.fixed_parameters.items():
             now = getattr(estimator, name)
-            # The parameter `folds` decides fold_count. Another parameter that is "cv" does so, too.
+            # Name the parameter `folds` in the message, because the user sets `folds`.
             name = "folds" if name == "fold_count" else name
             if now != value:
                 raise InvalidParameter(

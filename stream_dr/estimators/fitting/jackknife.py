@@ -163,16 +163,19 @@ def _compare(whole: Linear, solved: Linear, product: MultiplyByScatter) -> _Left
 
 
 def _near_pairs(eigenvalues: np.ndarray) -> np.ndarray:
-    """Return the indices i for which eigenvalues i and i + 1 differ by less than 5 %."""
+    """Return the indices of pairs of nearly equal eigenvalues.
+
+    Index i is returned if the eigenvalues i and i + 1 differ by less than 5 %.
+    """
     low, high = np.abs(eigenvalues[:-1]), np.abs(eigenvalues[1:])
     return np.flatnonzero(np.abs(np.diff(eigenvalues)) < GAP * np.maximum(low, high))
 
 
 def _plane_squares(cosines: np.ndarray, at: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Return the squared sine (p − 1,) of the largest angle between matching planes.
+    """Return the squared sines (p − 1,) of angles between matching planes.
 
-    Plane i of a solution is spanned by its components i and i + 1. Only the planes `pairs` are
-    compared. The result is NaN for other planes.
+    The angle is the largest principal angle. Plane i of a solution is spanned by its components i
+    and i + 1. Only the planes `pairs` are compared. The result is NaN for other planes.
 
     cosines: (m, m), cosines of the angles between all components of both solutions.
     at: (p,), index in `cosines` of the component that matches each component of all rows.

@@ -174,9 +174,10 @@ def class_readout(moments: Moments, centres: np.ndarray, variances: np.ndarray, 
 
 
 def _two_class_column(values: np.ndarray) -> np.ndarray:
-    """Return the second class's values minus the first's, if there are two classes.
+    """Return the difference of the values of two classes.
 
-    The values of more classes are returned unchanged.
+    The difference is the second class's values minus the first class's values. If there are more
+    classes, the values are returned unchanged.
 
     values: (classes, ...), one entry for each class.
     """

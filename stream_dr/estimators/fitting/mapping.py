@@ -98,7 +98,9 @@ def check_mapped_width(spec: JsonDict | None, widest: int) -> None:
 def make_accumulator(
     spec: JsonDict | None, build: Callable[[InnerState], InnerAccumulator], state: State | None
 ) -> InnerAccumulator | MappedAccumulator:
-    """Return an estimator's accumulator, which maps rows first if there is a feature map.
+    """Return the accumulator of an estimator.
+
+    If there is a feature map, the accumulator maps rows before it learns them.
 
     spec: spec of the feature map, or None.
     build: function that returns the accumulator without a map. Its argument is a state to continue
@@ -132,9 +134,10 @@ def solve_mapped(state: State, solve: Callable[[InnerState], Projection]) -> Pro
 
 
 def inner_state(state: State) -> State:
-    """Return the state of the mapped rows, or `state` itself if there is no feature map.
+    """Return the state of the mapped rows.
 
-    If the rows are stored in folds, the result is the state of the rows of all folds.
+    If there is no feature map, the result is the state of the rows themselves. If the rows are
+    stored in folds, the result is the state of the rows of all folds.
     """
     inner = unmapped_state(state)
     return inner.whole() if isinstance(inner, FoldedState) else inner
@@ -169,9 +172,9 @@ def unmapped_state(state: State) -> State:
 
 
 def with_inner(state: State, inner: State) -> State:
-    """Return a state with another state of the mapped rows, and the same feature map.
+    """Return `state` with another state of the mapped rows.
 
-    If there is no feature map, `inner` itself is returned.
+    The feature map is unchanged. If there is no feature map, `inner` itself is returned.
     """
     return state._replace(inner=inner) if isinstance(state, MappedState) else inner
 
@@ -266,10 +269,11 @@ def _most_bytes(bytes_of: Callable[[int, int], int], width: int, n_targets: int)
 
 
 def warn_other_columns(accumulator: Accumulator, block: Block) -> None:
-    """Issue the warning OtherColumns if a table's columns differ from the learned columns.
+    """Issue the warning OtherColumns if a table has other columns.
 
-    Raises SchemaMismatch if the block has none of the learned columns. Examples are an array,
-    whose columns have no names, and another table.
+    The columns of the block are compared with the columns of the learned table. Raises
+    SchemaMismatch if the block has none of the learned columns. Examples are an array, whose
+    columns have no names, and another table.
     """
     known, names = accumulator.table_names, block.names or ()
     if not known or names == known or not block.rows:
@@ -301,7 +305,7 @@ def same_parameters(a: "Estimator", b: "Estimator") -> bool:
 
 
 def merges_parts(estimator: "Estimator") -> bool:
-    """Return True if an estimator's states of several parts of a stream can be merged.
+    """Return True if states of several parts of a stream can be merged.
 
     The states cannot be merged if the feature map chooses something from the rows of each part.
     Examples are landmarks (sampled rows with which other rows are compared) and the width of a
@@ -318,8 +322,8 @@ def merges_parts(estimator: "Estimator") -> bool:
 def subtracts_exactly(accumulator: Accumulator) -> bool:
     """Return True if rows can be unlearned exactly.
 
-    Exactly means that the state is as if the rows had never been learned. This is not possible if
-    the feature map has used statistics of these rows to map other rows.
+    Exactly means that the state is as if the rows had never been learned. Rows cannot be unlearned
+    exactly if the feature map has used their statistics to map other rows.
     """
     return not (isinstance(accumulator, TableAccumulator) and accumulator.mapping_depended_on_other_rows)
 
@@ -340,7 +344,9 @@ def check_table(estimator: "Estimator", rows: Rows) -> None:
 
 
 def check_table_width(estimator: "Estimator", kinds: dict[str, str]) -> None:
-    """Raise TooManyFeatures if the mapped table may be too wide for an exact scatter matrix.
+    """Raise TooManyFeatures if a mapped table may be too wide.
+
+    An exact scatter matrix can be stored of at most EXACT_WIDTH columns.
 
     kinds: kind of each column by column name, "" if it is not known.
     """

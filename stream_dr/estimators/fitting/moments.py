@@ -114,7 +114,10 @@ class Moments(NamedTuple):
 
     @property
     def offsets(self) -> np.ndarray:
-        """Class means (features, classes) minus the mean of all rows, in scaled columns."""
+        """Class means (features, classes) minus the mean of all rows.
+
+        The columns of the rows are scaled by `scale`.
+        """
         return self.cross / self.label_weights
 
     def between_eigenpairs(self) -> tuple[np.ndarray, np.ndarray]:
@@ -161,9 +164,10 @@ class Moments(NamedTuple):
         return self.rounding.significant_combinations(cross, target_size, self.diagonal)
 
     def reduced(self, cross: np.ndarray, target_size: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return left singular vectors (features, r) and singular values (r,) of cross sums.
+        """Return singular vectors and singular values of cross sums.
 
-        Singular values that are only rounding error are dropped.
+        Returns the left singular vectors (features, r) and the singular values (r,). Singular
+        values that are only rounding error are dropped.
 
         cross: (features, k), products of features and targets, summed over the rows.
         target_size: norm of the targets.
@@ -180,7 +184,9 @@ class Moments(NamedTuple):
 
 
 def labels_waiting(learned: MomentState | MomentAccumulator, least: int) -> np.ndarray:
-    """Return a mask (labels,) that is True for labels with too few rows to be classes.
+    """Return a mask (labels,) of the labels with too few rows.
+
+    A label with too few rows is not yet a class. The mask is True for these labels.
 
     A label has too few rows if it has fewer than `least` rows of weight above 0 [mathematics §2].
     If targets are not one label a row, or if fewer than two labels have `least` rows, the mask is
@@ -240,7 +246,9 @@ def moments_of(state: State, standardize: bool = False, min_class_rows: int = 1)
 
 
 def _without_waiting_labels(m: Moments, waiting: np.ndarray, noise: float) -> Moments:
-    """Return moments in which labels with too few rows have no influence by their means.
+    """Return moments without the influence of labels with too few rows.
+
+    Only the influence of the labels' means is removed.
 
     If each of these labels has one row, the result is equal to the moments of the other rows
     [mathematics §2].
@@ -316,7 +324,7 @@ def standardised(m: Moments) -> Moments:
 
 
 def divide_by_scale(columns: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Return an array (features, m) whose rows are divided by the features' scales.
+    """Divide each row of an array by the scale of its feature.
 
     The result is 0 for features whose scale is 0.
 

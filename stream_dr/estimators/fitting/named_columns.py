@@ -40,6 +40,7 @@ def numeric_rows(
         matrix, names = dicts_to_sparse_rows(block.X)
         return as_rows(matrix)[0], names
 
+    # The block's own names are preferred to names that the rows themselves have.
     X, known = as_rows(block.X, kind)
     return X, block.names or known
 
@@ -88,7 +89,7 @@ def _refuse_names(known: tuple[str, ...], names: tuple[str, ...], who: str) -> N
 
 
 def refuse_width(width: int, known: int, who: str) -> NoReturn:
-    """Raise WidthMismatch, because rows have another number of features than learned rows.
+    """Raise WidthMismatch, because rows have another number of features.
 
     width: number of features of the rows.
     known: number of features of the rows learned.

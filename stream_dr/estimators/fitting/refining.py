@@ -286,6 +286,7 @@ def run_all_passes(
     resume: state of an earlier refine to continue from, or None to start from `guess`.
     guess: earlier projection to start from, or None.
     """
+    # Collect the reports of all passes. After the loop, `step` is the result of the last pass.
     passes = []
     for step in refine_steps(
         estimator, state, source, tol=tol, max_passes=max_passes, names=names, resume=resume, guess=guess
@@ -350,10 +351,10 @@ def is_exact(estimator: "Estimator", state: State) -> bool:
 
 
 def _initial_columns(guess: Projection | None, moments: Moments) -> np.ndarray:
-    """Return the columns (features, p) of an earlier projection, from which refine starts.
+    """Return the columns (features, p) from which refine starts.
 
-    Features that the projection does not have get zeros. If the projection is None or not linear,
-    the result has no columns.
+    The columns are the loadings of an earlier projection. Features that the projection does not
+    have get zeros. If the projection is None or not linear, the result has no columns.
 
     guess: the earlier projection, or None.
     moments: centred sums. The columns are divided by the factors of the features in

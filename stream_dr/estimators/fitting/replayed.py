@@ -215,9 +215,10 @@ class Replayed:
         return block
 
     def _weights(self, block: Block, rows: int) -> np.ndarray | None:
-        """Return the weights (rows,) of a block's rows in the scatter, or None for ones.
+        """Return the weights (rows,) of a block's rows in the scatter.
 
-        The weights include decay and the factors of the rows' classes.
+        The result is None if all weights are 1. The weights include decay and the factors of the
+        rows' classes.
 
         rows: number of rows of this pass so far, including the block's rows.
         """
@@ -257,9 +258,9 @@ class Replayed:
             )
 
     def _order_hint(self) -> str:
-        """Return the end of an error message, which says that the order of rows matters.
+        """Return the end of an error message about the order of rows.
 
-        The order matters only with decay. Without decay, the result is "".
+        The order of rows matters only with decay. Without decay, the result is "".
         """
         if float(self._estimator.decay) == 1.0:
             return ""
@@ -333,6 +334,8 @@ def state_difference(state: MomentState, fresh: MomentState) -> str | None:
     state: state that has learned the rows.
     fresh: state that has learned the rows of the first pass.
     """
+    # Means are compared relative to the columns' standard deviations, and other sums relative to
+    # their own size.
     a, b = moments_of(state), moments_of(fresh)
     if abs(a.weight - b.weight) > CLOSE * a.weight:
         return "weights"
@@ -353,7 +356,7 @@ def state_difference(state: MomentState, fresh: MomentState) -> str | None:
 
 
 def _fresh_column_order(state: MomentState, fresh: MomentState, a: Moments, b: Moments) -> list[int] | slice | None:
-    """Return the order in which target columns of `fresh` match columns of `state`.
+    """Return the target columns of `fresh` that match columns of `state`.
 
     The result is a list of indices of target columns of `fresh`, in the order of the labels of
     `state`. If targets are numbers, the result is a slice of all columns. If the labels differ,

@@ -133,7 +133,7 @@ def leave_one_out(parts: Sequence[MomentState]) -> Iterator[MomentState]:
 
 
 def _leave_one_out_within(parts: Sequence[MomentState], outside: MomentState) -> Iterator[MomentState]:
-    """Yield for each fold of `parts` the merge of `outside` and the other folds.
+    """Yield for each fold the merge of `outside` and the other folds.
 
     parts: states of some of the folds.
     outside: merged state of all folds that are not in `parts`.
@@ -246,6 +246,7 @@ def _checked_folds(parts: Sequence[MomentState], parameter: Literal["gamma", "n_
     parts: states of the folds.
     parameter: name of the parameter that is chosen.
     """
+    # Folds of very different size give errors that say little.
     rows = [part.rows for part in parts]
     if sum(rows) >= max(ENOUGH_ROWS * len(parts), 1) and 2 * len(parts) * min(rows) < sum(rows):
         warnings.warn(
@@ -253,6 +254,7 @@ def _checked_folds(parts: Sequence[MomentState], parameter: Literal["gamma", "n_
             "of such folds say little. Give groups to fit and partial_fit, such as the number of each row.",
             stacklevel=2,
         )
+
     filled = [part for part in parts if part.weight > 0.0]
     if len(filled) < FEWEST_FOLDS:
         raise NotFitted(
@@ -260,6 +262,8 @@ def _checked_folds(parts: Sequence[MomentState], parameter: Literal["gamma", "n_
             f"{len(filled)} of {len(parts)} folds have rows of weight above 0. Learn more rows first, "
             f"give groups if many rows are equal, or give {parameter} as a number."
         )
+
+    # The scatter of each fold must be stored, and small enough for an eigendecomposition.
     width = max(part.n_features for part in filled)
     if width > MOST_FEATURES:
         raise InvalidParameter(
@@ -271,6 +275,7 @@ def _checked_folds(parts: Sequence[MomentState], parameter: Literal["gamma", "n_
             f"{parameter}='cv' needs the whole scatter of the rows; only its diagonal is stored. Give scatter='exact' "
             f"before the rows are learned, or give {parameter} as a number."
         )
+
     full = reduce(MomentState.merge, filled)
     return MergedAndFolds(full, list(align_states_together(*filled)))
 

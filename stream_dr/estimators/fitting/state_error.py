@@ -60,7 +60,7 @@ class PredictsHeldOut(ClosedForm):
     ----------
     one_standard_error : bool, default False
         Choose the strongest regularisation whose error exceeds the least error by at most the
-        standard error of the least error. It has an effect only if a parameter is "cv".
+        standard error of the least error. This parameter has an effect only if another is "cv".
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class PredictsHeldOut(ClosedForm):
     def held_out_error(self, other: Self) -> HeldOutError:
         """Return the error of this model on the rows that another model has learned.
 
-        The error is that of the linear regression of the targets on this model's components. It is
+        This model predicts targets by linear regression on its components. The error is
         computed from the two states, so no row is read again. Labels are matched by name. A label
         that this model has not learned is predicted as 0.
 
@@ -279,10 +279,11 @@ def _target_columns(mine: Moments, theirs: Moments) -> TargetColumns:
 
 
 def _check_stored(model: ClosedForm, moments: Moments) -> None:
-    """Raise InvalidParameter if `held_out_error` cannot be computed from a model's state.
+    """Raise InvalidParameter if a model's state does not suffice.
 
-    The state must have the whole scatter of the rows. The columns of the rows must not depend on
-    the rows that the model has learned, as they do with some feature maps.
+    `held_out_error` is computed from the states of two models. Each state must have the whole
+    scatter of the rows. The columns of the rows must not depend on the rows that the model has
+    learned, as they do with some feature maps.
     """
     state = model.state_
     if isinstance(state, MappedState) and (state.landmarks is not None or state.table is not None):
@@ -298,7 +299,10 @@ def _check_stored(model: ClosedForm, moments: Moments) -> None:
 
 
 def _check_same_columns(model: ClosedForm, other: ClosedForm) -> None:
-    """Raise InvalidParameter unless two models have the same features, and encode targets alike."""
+    """Raise InvalidParameter if two models cannot be compared.
+
+    The models must have the same features and the same encoding of targets.
+    """
     maps = [state.feature_map if isinstance(state, MappedState) else None for state in (model.state_, other.state_)]
     if maps[0] != maps[1]:
         raise InvalidParameter(f"other has feature_map={maps[1]!r}; it must be {maps[0]!r}, as in this model.")
@@ -317,9 +321,10 @@ def _check_same_columns(model: ClosedForm, other: ClosedForm) -> None:
 
 
 def _check_same_targets(mine: Moments, theirs: Moments) -> None:
-    """Raise InvalidParameter or InvalidTargets if two states have targets that do not match.
+    """Raise an error if two states have targets that do not match.
 
-    Targets match if they have the same kind, the same type of labels and, for numbers, the same
+    Raises InvalidTargets if labels have different types. Raises InvalidParameter if other targets
+    do not match. Targets match if they have the same kind, the same type of labels and, for numbers, the same
     number of columns.
     """
     check_label_type(mine.labels, theirs.labels)

@@ -141,15 +141,15 @@ class TargetRegression(Predictor):
 
     @property
     def y_loadings_(self) -> np.ndarray:
-        """Change of each target if a component increases by 1, (targets, components) float64."""
+        """Changes (targets, components) float64 of targets per unit of a component."""
         return self._readout().weights.T
 
     @property
     def x_loadings_(self) -> np.ndarray:
-        """Change of each feature if a component increases by 1, (features, components) float64.
+        """Changes (features, components) float64 of features per unit of a component.
 
-        The change is computed by least squares from the rows' scatter. If only the diagonal of the
-        scatter is stored, features are taken as uncorrelated. Raises InvalidParameter if the
+        The changes are computed by least squares from the rows' scatter. If only the diagonal of
+        the scatter is stored, features are taken as uncorrelated. Raises InvalidParameter if the
         solution is "refined", because the scatter is then not known.
         """
         projection = self.linear_projection()

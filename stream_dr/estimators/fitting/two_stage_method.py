@@ -44,7 +44,8 @@ class RightHandSide(NamedTuple):
         Product of the centred rows, as the columns of X (features, rows), and a matrix H (rows,
         k), which the method computes from the targets.
     h_norm : float
-        Frobenius norm of H, not centred. It decides which part of XH is only rounding error.
+        Frobenius norm of H, which is not centred. The norm decides which part of XH is only
+        rounding error.
     """
 
     xh: np.ndarray
@@ -113,6 +114,7 @@ class TwoStage(PredictsHeldOut):
         check_choice("scaling", self.scaling, ("unit", "source"))
         if self.is_cross_validated:
             check_gamma_cv(self)
+
         if self.shrinkage is None:
             return
         # The automatic shrinkage of Ledoit and Wolf needs fourth moments, which are not stored.
@@ -171,9 +173,10 @@ class TwoStage(PredictsHeldOut):
         return share * moments.scatter_product(columns) + ridge * columns
 
     def ridge_terms(self, moments: Moments) -> RidgeTerms:
-        """Return the numbers a and ρ of the matrix a·Cxx + ρI that the method inverts.
+        """Return the numbers a and ρ of the inverted matrix.
 
-        Cxx (features, features) is the scatter of the rows, and I the identity.
+        The method inverts a·Cxx + ρI. Cxx (features, features) is the scatter of the rows, and I
+        the identity.
         """
         if self.shrinkage is None:
             return RidgeTerms(1.0, self.gamma_)
@@ -230,11 +233,12 @@ class TwoStage(PredictsHeldOut):
 
     @property
     def condition_(self) -> float:
-        """Condition number of the matrix that is inverted, the rows' scatter with a ridge.
+        """Condition number of the matrix that is inverted.
 
-        Directions in which the rows do not vary are not counted. The relative error of the
-        solution is about 2e-16 times the condition number. Costs O(d³) for d features. Raises
-        NeedsRefine if only the diagonal of the scatter is stored.
+        The matrix is the rows' scatter with a ridge. Directions in which the rows do not vary are
+        not counted. The relative error of the solution is about 2e-16 times the condition number.
+        Costs O(d³) for d features. Raises NeedsRefine if only the diagonal of the scatter is
+        stored.
         """
         self.projection()
         moments = self.moments(self.state_)
